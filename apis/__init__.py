@@ -1,0 +1,1 @@
+"""One module per API group: authorise, call, fill in the response."""

@@ -1,0 +1,1 @@
+"""Odradek and Spark: sources, sinks and jobs (see the README for what is there yet)."""

@@ -1,0 +1,1 @@
+"""Bytes to messages and back: schemas, record batches, error codes, option declarations. Imports nothing of ours."""

@@ -73,7 +73,10 @@ class ProduceCase(Case):
     _topics: dict[str, list[str]] = field(default_factory=dict)
 
     def prepare(self, broker: Running, work: pathlib.Path) -> None:
-        names = [f"bench-{abs(hash((self.name, time.monotonic_ns()))) % 10**9}-{i}" for i in range(10 if self.varied else 1)]
+        names = [
+            f"bench-{abs(hash((self.name, time.monotonic_ns()))) % 10**9}-{i}"
+            for i in range(10 if self.varied else 1)
+        ]
         with WireClient("127.0.0.1", broker.port) as client:
             ids = client.create_topics(names, 10 if self.varied else 1)
         self._topics[broker.name] = names
@@ -130,7 +133,15 @@ class ListOffsetsCase(Case):
 
     def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
         result = run_load(
-            broker, pinning, work / f"{broker.name}-list.frames", "-c", str(self.connections), "-s", str(seconds), "-w", "0.5"
+            broker,
+            pinning,
+            work / f"{broker.name}-list.frames",
+            "-c",
+            str(self.connections),
+            "-s",
+            str(seconds),
+            "-w",
+            "0.5",
         )
         return result["requests"] / result["seconds"]
 
@@ -163,13 +174,17 @@ class FetchCase(Case):
 
         batch = frame.data[frame.batch_position : -3]
         for _ in range(self.batches):
-            topic = TopicProduceData(name=self.topic, partition_data=[PartitionProduceData(index=0, records=batch)])
+            topic = TopicProduceData(
+                name=self.topic, partition_data=[PartitionProduceData(index=0, records=batch)]
+            )
             answer = client.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 9)
             assert answer.responses[0].partition_responses[0].error_code == 0
 
     def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
         before = broker.cpu_seconds()
-        result = run_load(broker, pinning, work / f"{broker.name}-fetch.frames", "-c", "4", "-s", str(seconds))
+        result = run_load(
+            broker, pinning, work / f"{broker.name}-fetch.frames", "-c", "4", "-s", str(seconds)
+        )
         if self.rate:
             return result["bytes_received"] / result["seconds"] / GIGABYTE
         return (broker.cpu_seconds() - before) / (result["bytes_received"] / GIGABYTE)
@@ -188,7 +203,13 @@ class ConfluentCase(Case):
     unit: str = "MB/s"
 
     def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
-        command = [sys.executable, str(HERE / "confluent_load.py"), self.work, broker.bootstrap, str(self.record_bytes)]
+        command = [
+            sys.executable,
+            str(HERE / "confluent_load.py"),
+            self.work,
+            broker.bootstrap,
+            str(self.record_bytes),
+        ]
         done = subprocess.run(pinning.load(command), capture_output=True, text=True, timeout=600, check=False)
         if done.returncode:
             raise RuntimeError(done.stderr.strip()[-2000:])
@@ -214,11 +235,19 @@ class EndToEndCase(Case):
             "--num-records", str(self.messages), "--producer-acks", "all", "--record-size", "100",
         )  # fmt: skip
         done = subprocess.run(
-            pinning.load(command), capture_output=True, text=True, timeout=300, check=False, env={**os.environ}
+            pinning.load(command),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            env={**os.environ},
         )
         for line in done.stdout.splitlines():
             if line.startswith("Percentiles:"):
-                values = {p.split(" = ")[0].strip(): float(p.split(" = ")[1]) for p in line[len("Percentiles:") :].split(", ")}
+                values = {
+                    p.split(" = ")[0].strip(): float(p.split(" = ")[1])
+                    for p in line[len("Percentiles:") :].split(", ")
+                }
                 return values[self.quantile]
         raise RuntimeError(f"EndToEndLatency said: {done.stdout[-500:]} {done.stderr[-1500:]}")
 
@@ -238,7 +267,9 @@ def all_cases() -> list[Case]:
     produce("one-record produce, 1 connection", 1.1, connections=1)
     produce("one-record produce, 50 connections, flushed (Kafka: not flushed)", 0.8, broker="odradek-flush")
     cases.append(ListOffsetsCase(name="ListOffsets, 1 connection", unit="requests/s", at_least=1.1))
-    cases.append(ListOffsetsCase(name="ListOffsets, 50 connections", unit="requests/s", at_least=1.3, connections=50))
+    cases.append(
+        ListOffsetsCase(name="ListOffsets, 50 connections", unit="requests/s", at_least=1.3, connections=50)
+    )
     produce("produce of 1 MB batches, 8 connections", 4.0, connections=8, batch_bytes=600_000, unit="MB/s")
     produce("produce of 16 KB batches, 8 connections", 2.0, connections=8, batch_bytes=16_000, unit="MB/s")
     cases.append(FetchCase(name="fetch of 1 MB batches: server CPU", unit="s/GB", at_least=1.2, lower=True))
@@ -246,7 +277,13 @@ def all_cases() -> list[Case]:
     for work in ("produce", "consume"):
         for size, text in ((100, "100 B"), (1000, "1 KB"), (10_000, "10 KB")):
             cases.append(
-                ConfluentCase(name=f"confluent-kafka {work}, {text}", unit="MB/s", at_least=0.95, work=work, record_bytes=size)
+                ConfluentCase(
+                    name=f"confluent-kafka {work}, {text}",
+                    unit="MB/s",
+                    at_least=0.95,
+                    work=work,
+                    record_bytes=size,
+                )
             )
     cases.append(EndToEndCase(name="EndToEndLatency 100 B: p50", unit="ms", at_least=1.0, quantile="50th"))
     cases.append(EndToEndCase(name="EndToEndLatency 100 B: p99", unit="ms", at_least=1.2, quantile="99th"))

@@ -33,7 +33,9 @@ def write_frames(path: pathlib.Path, frames: list[Frame]) -> None:
     with path.open("wb") as file:
         file.write(struct.pack("<I", len(frames)))
         for frame in frames:
-            file.write(struct.pack("<IiiI", len(frame.data), frame.batch_position, frame.error_position, frame.slot))
+            file.write(
+                struct.pack("<IiiI", len(frame.data), frame.batch_position, frame.error_position, frame.slot)
+            )
             file.write(frame.data)
 
 
@@ -44,7 +46,9 @@ def batch_of(record_count: int, record_bytes: int) -> bytes:
     return bytes(build_batch([(None, value, [], TIMESTAMP_MS)] * record_count))
 
 
-def produce_frame(topic: str, topic_id: bytes, partition: int, batch: bytes, *, version: int = 9, slot: int = 0) -> Frame:
+def produce_frame(
+    topic: str, topic_id: bytes, partition: int, batch: bytes, *, version: int = 9, slot: int = 0
+) -> Frame:
     """Produce to one partition with acks=all."""
     by_id = version >= 13
     request = ProduceRequest(
@@ -77,7 +81,9 @@ def fetch_frame(topic: str, partition: int, offset: int, *, max_bytes: int) -> F
         topics=[
             FetchTopic(
                 topic=topic,
-                partitions=[FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)],
+                partitions=[
+                    FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+                ],
             )
         ],
         forgotten_topics_data=[],
@@ -93,7 +99,9 @@ def list_offsets_frame(topic: str, partition: int) -> Frame:
         replica_id=-1,
         isolation_level=0,
         topics=[
-            ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=-1)])
+            ListOffsetsTopic(
+                name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=-1)]
+            )
         ],
     )
     # correlation id 4, throttle 4, topic count 4, name 2 + n, partition count 4, index 4

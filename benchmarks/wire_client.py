@@ -50,7 +50,9 @@ class WireClient:
         response = self.call(
             CreateTopicsRequest(
                 topics=[
-                    CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+                    CreatableTopic(
+                        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+                    )
                     for name in names
                 ],
                 timeout_ms=30_000,

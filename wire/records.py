@@ -13,6 +13,7 @@ A batch is a header of 61 bytes and the records, which alone are compressed:
 Sources: KIP-98 (format v2), KIP-534 (delete horizon), `DefaultRecordBatch.java` and `DefaultRecord.java`.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
@@ -38,6 +39,7 @@ __all__ = [
     "BatchHeader",
     "EndTransactionMarker",
     "Record",
+    "RecordTable",
     "add_to_sequence",
     "build_batch",
     "end_txn_marker",
@@ -46,7 +48,10 @@ __all__ = [
     "patch_batch",
     "read_batch_header",
     "read_end_txn_marker",
+    "records_section",
+    "scan_records",
     "set_log_append_time",
+    "set_max_timestamp",
     "verify_crc",
 ]
 
@@ -83,8 +88,6 @@ _CONTROL = 0x20
 _DELETE_HORIZON = 0x40
 
 _MOST_SEQUENCE = 2**31 - 1
-_LEAST_INT64 = -(2**63)
-_MOST_INT64 = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -249,7 +252,11 @@ def iter_records(
     """
     if header is None:
         header = read_batch_header(batch)
-    return _walk_records(header, records_section(batch, header, limit_bytes))
+    if header.record_count == 0:
+        return iter(())  # compaction leaves such batches: nothing but a header
+    data = records_section(batch, header, limit_bytes)
+    table = scan_records(data, header.record_count, header.base_offset, header.base_timestamp)
+    return _as_records(header, data, table)
 
 
 def records_section(batch: Buffer, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
@@ -266,29 +273,70 @@ def records_section(batch: Buffer, header: BatchHeader, limit_bytes: int = DEFAU
     return decompress(compression, section, limit_bytes)
 
 
-def _walk_records(header: BatchHeader, data: bytes) -> Iterator[Record]:
-    position = 0
+def _as_records(header: BatchHeader, data: bytes, table: "RecordTable") -> Iterator[Record]:
     append_time = header.max_timestamp if header.uses_log_append_time else None
+    for offset, timestamp, key_at, key_size, value_at, value_size, headers_at in zip(*table, strict=True):
+        yield Record(
+            offset,
+            timestamp if append_time is None else append_time,
+            None if key_size < 0 else data[key_at : key_at + key_size],
+            None if value_size < 0 else data[value_at : value_at + value_size],
+            () if headers_at < 0 else _read_headers(data, headers_at)[0],
+        )
+
+
+class RecordTable(NamedTuple):
+    """Where the records of one batch are: seven columns of 64-bit numbers, a row for each record.
+
+    Offsets and timestamps are absolute, a timestamp is the record's own even under log append time. Positions
+    count from the start of the (decompressed) records section; a size of -1 is null, and a header position of
+    -1 says that the record has no headers.
+    """
+
+    offsets: array
+    timestamps: array
+    key_positions: array
+    key_sizes: array
+    value_positions: array
+    value_sizes: array
+    header_positions: array
+
+
+def scan_records(data: bytes, record_count: int, base_offset: int, base_timestamp: int) -> RecordTable:
+    """The table of the `record_count` records that `data` has to consist of, or INVALID_RECORD.
+
+    Every number and length is checked, headers included: what this lets pass, any client can read.
+    """
+    # A record has at least seven bytes: a lying count must not make us reserve memory for it.
+    if not 0 <= record_count <= len(data) // _LEAST_RECORD_BYTES:
+        raise _invalid_record(f"{len(data)} bytes cannot hold {record_count} records")
+    table = RecordTable(*(array("q", bytes(8 * record_count)) for _ in range(7)))
+    position = 0
     try:
-        for _ in range(header.record_count):
-            record, position = _read_record(data, position, header.base_offset, header.base_timestamp)
-            yield record if append_time is None else record._replace(timestamp=append_time)
+        for row in range(record_count):
+            position = _scan_record(data, position, row, table, base_offset, base_timestamp)
+    except OverflowError:
+        raise _invalid_record("an offset or timestamp does not fit into 64 bits") from None
     except IndexError:
         raise _invalid_record("the last record is cut short") from None
     if position != len(data):
-        raise _invalid_record(
-            f"{len(data) - position} bytes follow the last of {header.record_count} records"
-        )
+        raise _invalid_record(f"{len(data) - position} bytes follow the last of {record_count} records")
+    return table
+
+
+_LEAST_RECORD_BYTES = 7
 
 
 def _invalid_record(why: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, why)
 
 
-def _read_record(data: bytes, position: int, base_offset: int, base_timestamp: int) -> tuple[Record, int]:
-    """One record and the position behind it; IndexError where `data` ends too early.
+def _scan_record(
+    data: bytes, position: int, row: int, table: RecordTable, base_offset: int, base_timestamp: int
+) -> int:
+    """Fill in one row and return the position behind the record; IndexError where `data` ends too early.
 
-    A length of one byte, the usual case, is decoded on the spot: this function is called for every record.
+    A number of one byte, the usual case, is decoded on the spot: this runs for every record.
     """
     size = data[position]
     position += 1
@@ -301,33 +349,39 @@ def _read_record(data: bytes, position: int, base_offset: int, base_timestamp: i
     position += 2
     if delta >= 0x80:
         delta, position = _read_long_varint(data, position, delta, 70)
-    timestamp = base_timestamp + ((delta >> 1) ^ -(delta & 1))
-    if not _LEAST_INT64 <= timestamp <= _MOST_INT64:
-        raise _invalid_record("a record's timestamp does not fit into 64 bits")
+    table.timestamps[row] = base_timestamp + ((delta >> 1) ^ -(delta & 1))
     delta = data[position]
     position += 1
     if delta >= 0x80:
         delta, position = _read_long_varint(data, position, delta, 35)
-    offset = base_offset + ((delta >> 1) ^ -(delta & 1))
-    key, position = _read_bytes(data, position)
-    value, position = _read_bytes(data, position)
-    if data[position] == 0 and position + 1 == end:
-        return Record(offset, timestamp, key, value, ()), end
-    headers, position = _read_headers(data, position)
+    table.offsets[row] = base_offset + ((delta >> 1) ^ -(delta & 1))
+    table.key_sizes[row], table.key_positions[row], position = _scan_bytes(data, position)
+    table.value_sizes[row], table.value_positions[row], position = _scan_bytes(data, position)
+    table.header_positions[row] = position
+    if data[position] == 0:
+        table.header_positions[row] = -1
+        position += 1
+    else:
+        position = _read_headers(data, position)[1]
     if position != end:
         raise _invalid_record(f"a record's parts end {position - end} bytes after the end it states")
-    return Record(offset, timestamp, key, value, headers), end
+    return end
 
 
-def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+def _scan_bytes(data: bytes, position: int) -> tuple[int, int, int]:
+    """Size (-1: null), start and end of the bytes whose size is written at `position`."""
     size = data[position]
     position += 1
     if size >= 0x80:
         size, position = _read_long_varint(data, position, size, 35)
-    if size & 1:  # every negative length is null to Java, not just -1
-        return None, position
-    end = position + (size >> 1)
-    return data[position:end], end
+    if size & 1:  # every negative size is null to Java, not just -1
+        return -1, position, position
+    return size >> 1, position, position + (size >> 1)
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    size, start, end = _scan_bytes(data, position)
+    return None if size < 0 else data[start:end], end
 
 
 def _read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
@@ -504,8 +558,15 @@ def set_log_append_time(
     `header` are brought up to date.
     """
     header.attributes |= _LOG_APPEND_TIME
-    header.max_timestamp = timestamp_ms
     _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_POSITION, header.attributes)
+    set_max_timestamp(buffer, position, header, timestamp_ms)
+
+
+def set_max_timestamp(
+    buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
+) -> None:
+    """Correct the max timestamp of the batch at `position`, its checksum, and `header`."""
+    header.max_timestamp = timestamp_ms
     _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
     _seal(buffer, position, header.size_bytes)
     (header.crc,) = _CRC.unpack_from(buffer, position + _CRC_POSITION)

@@ -1,9 +1,10 @@
 """Every broker and topic option: look-up, reading, effective values, and what DescribeConfigs tells.
 
-A broker option's value comes from four layers, the strongest first: set for this broker at run time, set for all
-brokers at run time, set at start (file, environment, command line), default. A topic option comes from the topic
-itself, else from its broker synonyms (`retention.ms` from `log.retention.ms`, `.minutes` or `.hours`).
-Sources: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynonyms and ConfigHelper, release 4.3.
+A broker option's value comes from four layers, the strongest first: set for this broker at run time, set for
+all brokers at run time, set at start (file, environment, command line), default. A topic option comes from
+the topic itself, else from its broker synonyms (`retention.ms` from `log.retention.ms`, `.minutes` or
+`.hours`). Sources: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynonyms and ConfigHelper,
+release 4.3.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,10 +47,12 @@ __all__ = [
 BROKER_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.BROKER}
 TOPIC_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.TOPIC}
 
-# Sources of a value, by their numbers in DescribeConfigs answers (Kafka: DescribeConfigsResponse.ConfigSource).
+# Sources of a value, by their numbers in DescribeConfigs answers (Kafka:
+# DescribeConfigsResponse.ConfigSource).
 FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_START, FROM_DEFAULT = range(1, 6)
 
-# Broker options that say the same thing, the strongest first (Kafka: DynamicBrokerConfig.brokerConfigSynonyms).
+# Broker options that say the same thing, the strongest first (Kafka:
+# DynamicBrokerConfig.brokerConfigSynonyms).
 _SAME = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -108,7 +111,8 @@ def nearest(name: str, options: Mapping[str, Option] = BROKER_OPTIONS) -> str | 
 def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
     """The Python values of a topic's own settings, as CreateTopics and AlterConfigs bring them.
 
-    Refuses with KafkaError(INVALID_CONFIG): an unknown name, a text that is no value, a value that is not built yet.
+    Refuses with KafkaError(INVALID_CONFIG): an unknown name, a text that is no value, a value that is not
+    built yet.
     """
     values = {name: _parse(name, text, TOPIC_OPTIONS, "topic") for name, text in configs.items()}
     low, high = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms")
@@ -120,8 +124,8 @@ def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
 def parse_broker_configs(configs: Mapping[str, str | None], *, for_all_brokers: bool) -> dict[str, Any]:
     """The Python values of a broker's settings at run time; `for_all_brokers` when they are the cluster's.
 
-    Refuses with KafkaError: INVALID_REQUEST for an option that cannot change while the broker runs (or not for all
-    brokers at once), INVALID_CONFIG for what `parse_topic_configs` refuses.
+    Refuses with KafkaError: INVALID_REQUEST for an option that cannot change while the broker runs (or not
+    for all brokers at once), INVALID_CONFIG for what `parse_topic_configs` refuses.
     """
     values = {}
     for name, text in configs.items():
@@ -221,7 +225,7 @@ def describe_topic(
 
 
 def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) -> list[ConfigEntry]:
-    """What DescribeConfigs tells of one broker. Unknown names that were set at start are told too, as sensitive."""
+    """What DescribeConfigs tells of one broker. Unknown names set at start are told too, as sensitive."""
     values = broker_values(layers)
     entries = []
     for name in _wanted(names, BROKER_OPTIONS):
@@ -289,7 +293,8 @@ def _synonyms(name: str, layers: BrokerLayers) -> list[ConfigSynonym]:
         if text is not None:
             found.append(ConfigSynonym(synonym, text, FROM_DEFAULT))
     # Kafka drops what stands before the option's own name, so `log.retention.hours` alone leaves the list of
-    # `retention.ms` empty and its source "default". Tools print it; we say the same (ConfigHelper.configSynonyms).
+    # `retention.ms` empty and its source "default". Tools print it; we say the same
+    # (ConfigHelper.configSynonyms).
     while found and found[0].name != name:
         del found[0]
     return found

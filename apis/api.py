@@ -1,0 +1,118 @@
+"""What an API is to the rest: messages, handler, the context of a request, an answer that comes later.
+
+A handler is a plain function `handle(request, context)`. It returns the response message, or None when the
+client expects no answer (Produce with acks=0), or a `Waiting`. It never blocks and starts no task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from odradek.wire.schema import Message
+
+
+class ConnectionInfo(Protocol):
+    """What a handler may know of, and write to, the connection that a request came over."""
+
+    peer_host: str
+    """Address of the client, without the port."""
+    local_host: str
+    """Address at which the client reached us (getsockname)."""
+    local_port: int
+    advertised_host: str
+    """Where this client is to find this node: advertised.listeners of the connection's listener,
+    or the local address when none is set. Metadata, FindCoordinator and DescribeCluster answer it."""
+    advertised_port: int
+    listener_name: str
+    principal: str
+    """`User:ANONYMOUS` until a client has proved another name."""
+    client_software_name: str
+    """Written by the ApiVersions handler from version 3 on (KIP-511); `unknown` before."""
+    client_software_version: str
+
+    def close(self, reason: str) -> None:
+        """Closes the connection after one log line that says why; Produce with acks=0 has no other
+        way to refuse."""
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """The request's header and surroundings. Handlers read it and keep no reference past their answer."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    connection: ConnectionInfo
+    now_ms: int
+    """The clock when the request was read, milliseconds since 1970."""
+
+
+class Waiting:
+    """An answer that comes later: the handler makes it, keeps it, and calls `complete` once.
+
+    `clean_up` runs when the peer is gone before the answer came: the place to unwatch partitions and to
+    cancel timers. It does not run after `complete`.
+    """
+
+    __slots__ = ("_clean_up", "_deliver", "_response", "_settled")
+
+    def __init__(self, clean_up: Callable[[], None] | None = None) -> None:
+        self._clean_up = clean_up
+        self._deliver: Callable[[Any], None] | None = None
+        self._response: Any = None
+        self._settled = False
+
+    @property
+    def settled(self) -> bool:
+        """True once completed or cancelled."""
+        return self._settled
+
+    def complete(self, response: Any) -> None:
+        """Hands over the response message; None sends nothing. Harmless after `cancel`."""
+        if self._settled:
+            return
+        self._settled = True
+        self._clean_up = None
+        deliver = self._deliver
+        if deliver is None:
+            self._response = response
+        else:
+            self._deliver = None
+            deliver(response)
+
+    def on_complete(self, deliver: Callable[[Any], None]) -> None:
+        """For the connection: `deliver(response)` is called once; at once if the response is there."""
+        if self._settled:
+            response, self._response = self._response, None
+            deliver(response)
+        else:
+            self._deliver = deliver
+
+    def cancel(self) -> None:
+        """For the connection: the peer is gone. Runs the handler's clean-up, once."""
+        if self._settled:
+            return
+        self._settled = True
+        self._deliver = None
+        clean_up, self._clean_up = self._clean_up, None
+        if clean_up is not None:
+            clean_up()
+
+
+Handler = Callable[[Any, RequestContext], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One row of the list of what is served: nothing is advertised that is not here."""
+
+    request: type[Message]
+    response: type[Message]
+    handle: Handler
+    """`(request, context) -> response | Waiting | None`"""
+    versions: range
+    """Versions served. Any other closes the connection, as Kafka does; ApiVersions gets error 35 instead."""

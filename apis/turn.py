@@ -1,0 +1,46 @@
+"""What a handler that stages records needs of the server: a commit at the end of the loop's turn.
+
+All partitions that were appended to in one turn of the event loop are committed once, together. The bytes
+that were staged stay untouched in the connection's receive buffer until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from odradek.wire.errors import KafkaError
+
+
+class Committable(Protocol):
+    """The part of a storage partition that a turn uses."""
+
+    def commit(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class TimerHandle(Protocol):
+    def cancel(self) -> None:
+        """Harmless when it ran already."""
+
+
+class Timers(Protocol):
+    """The clock's other half: what a long poll asks to be woken by."""
+
+    def after(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle:
+        """Calls `callback` once, `delay_ms` from now, from the event loop."""
+
+
+class Turn(Protocol):
+    """Gathers what was staged in one turn of the event loop."""
+
+    def add(
+        self, partition: Committable, done: Callable[[KafkaError | None], None], must_flush: bool
+    ) -> None:
+        """Calls `done` after the commit of this turn; with `must_flush` after the disk has it, too.
+
+        `done(None)` when it went well, `done(error)` when nothing of it was stored. Never called from
+        within `add`; called in the order in which it was added per partition.
+        """

@@ -1,9 +1,9 @@
 """Walking the record batches of a segment by their headers, without looking at a record.
 
-The 61 leading bytes of a batch in format v2 (`DefaultRecordBatch.java`): base offset int64, length int32 (of what
-follows it), leader epoch int32, magic int8, CRC-32C uint32 (over all that follows it), attributes int16, last offset
-delta int32, base timestamp int64, maximum timestamp int64, producer id int64, producer epoch int16, base sequence
-int32, record count int32.
+The 61 leading bytes of a batch in format v2 (`DefaultRecordBatch.java`): base offset int64, length int32
+(of what follows it), leader epoch int32, magic int8, CRC-32C uint32 (over all that follows it),
+attributes int16, last offset delta int32, base timestamp int64, maximum timestamp int64, producer id
+int64, producer epoch int16, base sequence int32, record count int32.
 """
 
 import struct
@@ -96,9 +96,9 @@ def scan(
 ) -> Iterator[StoredBatch]:
     """The batches between two positions, up to the first that is not sound.
 
-    `read(position, size)` gives the bytes of the file. Without `verify` only headers are read and only sizes are
-    checked; with it, the checksum and the order of offsets too. The caller sees from the last `end_position` whether
-    the walk came to `end`.
+    `read(position, size)` gives the bytes of the file. Without `verify` only headers are read and only
+    sizes are checked; with it, the checksum and the order of offsets too. The caller sees from the last
+    `end_position` whether the walk came to `end`.
     """
     window = b""
     window_start = position

@@ -1,12 +1,15 @@
-"""Kafka's small text files: offset checkpoints, leader epochs, partition.metadata, the mark of a clean shutdown.
+"""Kafka's small text files: offset checkpoints, leader epochs, partition.metadata, the mark of a clean
+shutdown.
 
-`recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint` (one line each
-"topic partition offset") and `leader-epoch-checkpoint` ("epoch offset") open with a version line, 0, and a line
-with the number of entries. Written beside and renamed, so that a crash leaves the old file or the new one.
-A file that cannot be read is passed over: everything in them can be found again from the logs.
+`recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint` (one
+line each "topic partition offset") and `leader-epoch-checkpoint` ("epoch offset") open with a version
+line, 0, and a line with the number of entries. Written beside and renamed, so that a crash leaves the old
+file or the new one. A file that cannot be read is passed over: everything in them can be found again from
+the logs.
 """
 
 import base64
+from itertools import pairwise
 
 from odradek.storage.disk import Disk, read_file, replace_file
 
@@ -61,7 +64,7 @@ def read_leader_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
         entries = [(int(epoch), int(start)) for epoch, start in lines]
     except (FileNotFoundError, ValueError):
         return []
-    for (epoch, start), (next_epoch, next_start) in zip(entries, entries[1:], strict=False):
+    for (epoch, start), (next_epoch, next_start) in pairwise(entries):
         if epoch >= next_epoch or start >= next_start:
             return []
     return entries
@@ -96,7 +99,9 @@ def write_clean_shutdown(disk: Disk, directory: str) -> None:
 
 
 def take_clean_shutdown(disk: Disk, directory: str) -> bool:
-    """Whether the last stop was a clean one. The mark is gone afterwards, for good, before anything is written."""
+    """Whether the last stop was a clean one. The mark is gone afterwards, for good, before anything is
+    written.
+    """
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if not disk.exists(path):
         return False

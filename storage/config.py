@@ -1,7 +1,7 @@
 """The settings of one log, under Kafka's topic names with underscores and with Kafka 4.3's defaults.
 
-Source: `LogConfig.java` and `TopicConfig.java` of Kafka 4.3. Parsing, bounds and synonyms are in `wire/options.py`;
-here are values only.
+Source: `LogConfig.java` and `TopicConfig.java` of Kafka 4.3. Parsing, bounds and synonyms are in
+`wire/options.py`; here are values only.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,8 @@ class LogConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """From parsed values by Kafka's names (`"segment.bytes"`); names that storage has no use for are passed over.
+        """From parsed values by Kafka's names (`"segment.bytes"`); names that storage has no use for are
+        passed over.
 
         `cleanup.policy` may be a collection of names or their comma-separated text.
         """
@@ -65,5 +66,7 @@ class LogConfig:
         policy = known.get("cleanup_policy")
         if policy is not None:
             names = policy.split(",") if isinstance(policy, str) else policy
-            known["cleanup_policy"] = frozenset(name.strip() for name in names if name.strip() not in ("", "none"))
+            known["cleanup_policy"] = frozenset(
+                name.strip() for name in names if name.strip() not in ("", "none")
+            )
         return cls(**known)

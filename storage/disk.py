@@ -1,10 +1,11 @@
 """The disk as an argument: two Protocols, and the one that is a real file system.
 
-Everything in storage reaches files through `Disk` and `File`, so that tests can hand in a disk that loses power,
-runs full or writes short. Paths are plain strings with `/`. Every method may raise `OSError`; nothing else.
+Everything in storage reaches files through `Disk` and `File`, so that tests can hand in a disk that loses
+power, runs full or writes short. Paths are plain strings with `/`. Every method may raise `OSError`; nothing
+else.
 
-A mapping is read-only and is never longer than what was written: a full disk under a writable sparse mapping, or
-a mapped file that shrinks, is a SIGBUS, which Python cannot catch.
+A mapping is read-only and is never longer than what was written: a full disk under a writable sparse
+mapping, or a mapped file that shrinks, is a SIGBUS, which Python cannot catch.
 """
 
 import errno
@@ -28,7 +29,9 @@ class File(Protocol):
         ...
 
     def write(self, position: int, parts: Sequence[Buffer]) -> int:
-        """Write the parts one after the other; returns how many bytes were taken, which may be fewer than given."""
+        """Write the parts one after the other; returns how many bytes were taken, which may be fewer than
+        given.
+        """
         ...
 
     def size(self) -> int: ...
@@ -91,7 +94,9 @@ class Disk(Protocol):
 
 
 def write_all(file: File, position: int, parts: Sequence[Buffer], size_bytes: int) -> None:
-    """Write all of `parts` (`size_bytes` together), going on after a short write. A write of nothing is a full disk."""
+    """Write all of `parts` (`size_bytes` together), going on after a short write. A write of nothing is a
+    full disk.
+    """
     written = file.write(position, parts)
     while written < size_bytes:
         rest = parts_after(parts, written)
@@ -125,7 +130,8 @@ def read_file(disk: Disk, path: str) -> bytes:
 
 
 def replace_file(disk: Disk, path: str, content: bytes, *, sync: bool = True) -> None:
-    """Put `content` at `path` so that a crash leaves the old content or the new, whole (as Kafka's checkpoints do).
+    """Put `content` at `path` so that a crash leaves the old content or the new, whole (as Kafka's
+    checkpoints do).
 
     Without `sync` only a crash of the process is survived; a loss of power may leave anything.
     """
@@ -271,7 +277,8 @@ class OsDisk:
     def lock(self, path: str) -> OsLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # flock tells two brokers of one process apart; lockf is what a Java broker on the same directory sees.
+            # flock tells two brokers of one process apart; lockf is what a Java broker on the
+            # same directory sees.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

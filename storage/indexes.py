@@ -1,8 +1,10 @@
-"""The sparse indexes beside a segment: offset to position, time to offset. Caches: they can be rebuilt from the log.
+"""The sparse indexes beside a segment: offset to position, time to offset. Caches: they can be rebuilt from
+the log.
 
-File formats are Kafka's (`OffsetIndex.java`, `TimeIndex.java`): big-endian entries of (relative offset int32,
-position int32) and (timestamp int64, relative offset int32), appended in order. Entries live in arrays and are
-written by `save` with ordinary writes; a start after a crash rebuilds what had not been saved.
+File formats are Kafka's (`OffsetIndex.java`, `TimeIndex.java`): big-endian entries of (relative offset
+int32, position int32) and (timestamp int64, relative offset int32), appended in order. Entries live in
+arrays and are written by `save` with ordinary writes; a start after a crash rebuilds what had not been
+saved.
 """
 
 import struct
@@ -74,7 +76,9 @@ class OffsetIndex:
         index.saved_count = len(index.offsets)
         if not _ascends(index.offsets) or not _ascends(index.positions):
             return None
-        if index.offsets and (index.offsets[0] < 0 or index.positions[0] < 0 or index.positions[-1] >= size_bytes):
+        if index.offsets and (
+            index.offsets[0] < 0 or index.positions[0] < 0 or index.positions[-1] >= size_bytes
+        ):
             return None
         return index
 
@@ -86,7 +90,9 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Running maximum of timestamps: no record at or before the offset has a later timestamp than the entry."""
+    """Running maximum of timestamps: no record at or before the offset has a later timestamp than the
+    entry.
+    """
 
     __slots__ = ("base_offset", "offsets", "saved_count", "timestamps")
 
@@ -103,7 +109,9 @@ class TimeIndex:
         """Add an entry, unless it would not advance the index (as `TimeIndex.maybeAppend`)."""
         if timestamp_ms < 0:
             return
-        if not self.timestamps or (timestamp_ms > self.timestamps[-1] and offset - self.base_offset > self.offsets[-1]):
+        if not self.timestamps or (
+            timestamp_ms > self.timestamps[-1] and offset - self.base_offset > self.offsets[-1]
+        ):
             self.timestamps.append(timestamp_ms)
             self.offsets.append(offset - self.base_offset)
 

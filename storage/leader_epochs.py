@@ -1,4 +1,5 @@
-"""Which leader epoch began at which offset: the answer to OffsetForLeaderEpoch, and `leader-epoch-checkpoint`.
+"""Which leader epoch began at which offset: the answer to OffsetForLeaderEpoch, and
+`leader-epoch-checkpoint`.
 
 Semantics as in `LeaderEpochFileCache.java`; the text format is in `checkpoints.py`.
 """
@@ -46,8 +47,8 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest known epoch not after `epoch`, and the offset at which it ended.
 
-        The latest epoch ends at the log's end, a later one is unknown: (-1, -1). One before the first known epoch is
-        answered with itself and the start of the first.
+        The latest epoch ends at the log's end, a later one is unknown: (-1, -1). One before the first
+        known epoch is answered with itself and the start of the first.
         """
         if epoch < 0 or not self.epochs or epoch > self.epochs[-1]:
             return UNKNOWN

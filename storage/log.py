@@ -1,34 +1,37 @@
 """The segments of one partition: staging and committing appends, rolling, finding and reading.
 
 A `Log` knows bytes, offsets and timestamps. It judges nothing: what a client may append is decided in
-`partition.py`. Appends are staged (no I/O, nobody sees them) and committed together: one write for each segment they
-touch. When a write fails, everything staged is taken back, on the disk too, before the error goes up.
+`partition.py`. Appends are staged (no I/O, nobody sees them) and committed together: one write for each
+segment they touch. When a write fails, everything staged is taken back, on the disk too, before the error
+goes up.
 
-Files are Kafka's: `topic-N/00000000000000000000.log` with `.index`, `.timeindex` and `.snapshot` beside it.
+Files are Kafka's: `topic-N/00000000000000000000.log` with `.index`, `.timeindex` and `.snapshot` beside
+it.
 """
+
+from collections.abc import Iterator
 
 from crc32c import crc32c
 
-from odradek.storage.batches import HEADER_BYTES, scan
+from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, write_leader_epochs
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk, write_all
+from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.producer_state import ProducerState, encode_snapshot
+from odradek.storage.retention import SegmentFacts
 from odradek.storage.segment import (
-    DELETED,
     INDEX,
     LOG,
     RELATIVE_OFFSET_MAX,
     SNAPSHOT,
     TIME_INDEX,
-    TRANSACTION_INDEX,
     FilePool,
     Segment,
     file_name,
     segment_holding,
 )
-from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from odradek.storage.slices import EMPTY, Slice
 
 JOIN_BELOW_BYTES = 262_144
@@ -93,8 +96,10 @@ class Log:
         self.producers = producers
         self.leader_epochs = leader_epochs
         self.recovery_point = recovery_point
-        self.last_flush_ms = -1
+        self._waiting_since_ms: int | None = None
+        self._waiting_from = -1
         self._directory_is_synced = recovery_point >= log_end_offset
+        self.directory_is_new = False
         # Where the batch with an offset begins, for those who read on where they stopped.
         self._hints: dict[int, tuple[Segment, int]] = {}
         self._pending_epochs: list[tuple[int, int]] = []
@@ -139,7 +144,10 @@ class Log:
             position + size_bytes > self._segment_bytes
             or stage.index_room <= 0
             or last_offset - stage.segment.base_offset > RELATIVE_OFFSET_MAX
-            or (max_timestamp_ms > stage.roll_after_ms and self._waited_long_enough(stage, max_timestamp_ms, now_ms))
+            or (
+                max_timestamp_ms > stage.roll_after_ms
+                and self._waited_long_enough(stage, max_timestamp_ms, now_ms)
+            )
         ):
             stage = self._stage_roll(self.next_offset, now_ms)
             position = 0
@@ -151,7 +159,9 @@ class Log:
             stage.max_timestamp_ms = max_timestamp_ms
             stage.max_timestamp_offset = last_offset
         if stage.bytes_since_index > self._index_interval_bytes:
-            stage.index_entries.append((last_offset, position, stage.max_timestamp_ms, stage.max_timestamp_offset))
+            stage.index_entries.append(
+                (last_offset, position, stage.max_timestamp_ms, stage.max_timestamp_offset)
+            )
             stage.index_room -= 1
             stage.bytes_since_index = size_bytes
         else:
@@ -168,12 +178,16 @@ class Log:
         return StagedSegment(segment, self._index_entries_max - len(segment.offset_index))
 
     def _jitter_of(self, base_offset: int) -> int:
-        """`segment.jitter.ms` spreads the rolling of partitions; a hash does that as well as a die, and repeatably."""
+        """`segment.jitter.ms` spreads the rolling of partitions; a hash does that as well as a die, and
+        repeatably.
+        """
         spread = min(self.config.segment_jitter_ms, self.config.segment_ms)
         return crc32c(f"{self.directory}/{base_offset}".encode()) % spread if spread > 0 else 0
 
     def _waited_long_enough(self, stage: StagedSegment, max_timestamp_ms: int, now_ms: int) -> bool:
-        """As `LogSegment.timeWaitedForRoll`: by the timestamps of the records where they have one, else by the clock."""
+        """As `LogSegment.timeWaitedForRoll`: by the timestamps of the records where they have one, else
+        by the clock.
+        """
         first = stage.first_timestamp_ms
         if first is None:
             first = stage.first_timestamp_ms = first_timestamp(stage.segment)
@@ -201,7 +215,9 @@ class Log:
         return self.next_offset != self.log_end_offset
 
     def commit(self) -> None:
-        """Write what is staged. On `OSError` the log is what it was before the staging, and so is the disk."""
+        """Write what is staged. On `OSError` the log is what it was before the staging, and so is the
+        disk.
+        """
         if self.next_offset == self.log_end_offset:
             return
         stage = self._stage
@@ -250,7 +266,9 @@ class Log:
         stage.parts = []
 
     def _commit_with_rolls(self) -> None:
-        """Fill the active segment, make the new ones and fill them. Only then does the log know of any of it."""
+        """Fill the active segment, make the new ones and fill them. Only then does the log know of any of
+        it.
+        """
         made: list[Segment] = []
         stages = [*self._full_segments, self._stage]
         try:
@@ -330,13 +348,14 @@ class Log:
     # Flushing and rolling
 
     def flush(self) -> int:
-        """Make everything that is committed survive a loss of power; returns up to which offset that is now true.
+        """Make everything that is committed survive a loss of power; returns up to which offset that is now
+        true.
 
         May run in a worker thread while the log goes on. Raises `OSError`; then nothing may be claimed.
         """
         end_offset = self.log_end_offset
         recovery_point = self.recovery_point
-        if end_offset <= recovery_point and self._directory_is_synced:
+        if end_offset <= recovery_point and self._directory_is_synced and not self.leader_epochs.dirty:
             return recovery_point
         for segment in self._segments_after(recovery_point):
             try:
@@ -352,11 +371,23 @@ class Log:
             self._directory_is_synced = True
             try:
                 self.disk.sync_directory(self.directory)
+                if self.directory_is_new:
+                    self.disk.sync_directory(self.directory.rpartition("/")[0])
+                    self.directory_is_new = False
             except OSError:
                 self._directory_is_synced = False
                 raise
         self.recovery_point = max(self.recovery_point, end_offset)
         return self.recovery_point
+
+    def unflushed_for_ms(self, now_ms: int) -> int:
+        """For how long something has waited for a flush; found out by asking, so it begins with the first
+        question.
+        """
+        if self._waiting_since_ms is None or self._waiting_from != self.recovery_point:
+            self._waiting_since_ms = now_ms
+            self._waiting_from = self.recovery_point
+        return now_ms - self._waiting_since_ms
 
     def _segments_after(self, offset: int) -> list[Segment]:
         segments = list(self.segments)
@@ -401,10 +432,57 @@ class Log:
         begun_ms = first if first >= 0 else active.created_ms
         return now_ms - begun_ms > self.config.segment_ms - self._jitter_ms
 
+    # Deleting and closing
+
+    def facts(self) -> list[SegmentFacts]:
+        """What retention decides by."""
+        ends = [*self.bases[1:], self.log_end_offset]
+        return [
+            SegmentFacts(segment.base_offset, end, segment.size_bytes, segment.retention_timestamp_ms())
+            for segment, end in zip(self.segments, ends, strict=True)
+        ]
+
+    def drop_segments(self, count: int, now_ms: int) -> list[Segment]:
+        """Take the oldest segments out of the log and rename their files; the caller removes them later."""
+        if count == len(self.segments):
+            self.roll(now_ms)
+        dropped = self.segments[:count]
+        del self.segments[:count], self.bases[:count]
+        self._hints.clear()
+        for segment in dropped:
+            segment.doom()
+        return dropped
+
+    def close(self) -> None:
+        """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the
+        producers.
+        """
+        self.rollback()
+        if self._cut_wanted:
+            self._cut()
+        self.flush()
+        self.active.seal()
+        for segment in self.segments:
+            segment.save_indexes()
+        self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
+        if self.leader_epochs.dirty:
+            self.save_leader_epochs()
+        for segment in self.segments:
+            segment.close()
+
+    def move_to(self, directory: str) -> None:
+        """The directory has been renamed."""
+        self.directory = directory
+        for segment in self.segments:
+            segment.directory = directory
+            segment.deleted = True
+
     # Reading
 
     def locate(self, offset: int) -> tuple[Segment, int] | None:
-        """The segment and position of the first batch that ends at or after `offset`; None when there is none."""
+        """The segment and position of the first batch that ends at or after `offset`; None when there is
+        none.
+        """
         hint = self._hints.get(offset)
         if hint is not None:
             return hint
@@ -438,6 +516,29 @@ class Log:
             if next_offset >= 0 and end < segment.size_bytes:
                 self._remember(next_offset, segment, end)
         return Slice(segment, position, end - position)
+
+    def batches_from(self, offset: int) -> Iterator[tuple[Segment, StoredBatch]]:
+        """The committed batches from the one that holds `offset` on, over all segments."""
+        found = self.locate(offset)
+        if found is None:
+            return
+        segment, position = found
+        for one in self.segments[self.segments.index(segment) :]:
+            for batch in one.batches(position if one is segment else 0):
+                yield one, batch
+
+    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> tuple[Segment, StoredBatch] | None:
+        """The first batch not wholly before `start_offset` that may hold a record of `timestamp_ms` or
+        later.
+        """
+        for segment in self.segments:
+            if segment.latest_timestamp()[0] < timestamp_ms:
+                continue
+            position = segment.offset_index.lookup(max(segment.time_index.lookup(timestamp_ms), start_offset))
+            for batch in segment.batches(position):
+                if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start_offset:
+                    return segment, batch
+        return None
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         self._hints[offset] = (segment, position)

@@ -1,31 +1,60 @@
 """A partition: what may be appended to it, what has been, and what readers may see.
 
-Appending goes in two steps. `append` judges and stages: offsets are assigned, sequence numbers checked, nothing is
-written. `commit` writes all that was staged with one system call and wakes the readers. Between the two the caller
-keeps the appended buffers as they are: large batches are written from them without a copy.
+Appending goes in two steps. `append` judges and stages: offsets are assigned, sequence numbers checked,
+nothing is written. `commit` writes all that was staged with one system call and wakes the readers. Between
+the two the caller keeps the appended buffers as they are: large batches are written from them without a copy.
 
-A sound v2 batch is stored as the same bytes, save for base offset and leader epoch, which its checksum leaves out
-(and, in topics with LogAppendTime, timestamp and checksum). Of the records inside only those are looked at that a
-promise needs: compacted topics (no null keys), `message.timestamp.before.max.ms`, batches of one record (their
-framing), old formats. The header's latest timestamp stands for those of all records of a larger batch.
+A sound v2 batch is stored as the same bytes, save for base offset and leader epoch, which its checksum leaves
+out (and, in topics with LogAppendTime, timestamp and checksum). Of the records inside only those are looked
+at that a promise needs: compacted topics (no null keys), `message.timestamp.before.max.ms`, batches of one
+record (their framing), old formats. The header's latest timestamp stands for those of all records of a larger
+batch.
 
 Not built yet: transactions. `last_stable_offset` is the high watermark, no transaction index is written.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
 from crc32c import crc32c
 
 from odradek.storage import batches as layout
-from odradek.storage.batches import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, PREFIX, PREFIX_BYTES, SEQUENCE_MAX
+from odradek.storage.batches import (
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    PREFIX,
+    PREFIX_BYTES,
+    SEQUENCE_MAX,
+    StoredBatch,
+)
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer
 from odradek.storage.log import Log
+from odradek.storage.retention import segments_to_delete
+from odradek.storage.segment import Segment
 from odradek.storage.slices import EMPTY, Slice
-from odradek.storage.validation import check_client_batch, check_legacy, rewritten_with_append_time
+from odradek.storage.validation import (
+    MAGIC_POSITION,
+    check_client_batch,
+    check_content,
+    check_size,
+    frames_one_record,
+    rules_of,
+    segment_too_small,
+    with_append_time,
+)
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import (
+    BatchHeader,
+    Record,
+    iter_batches,
+    iter_records,
+    read_batch_header,
+    verify_crc,
+)
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -37,7 +66,9 @@ ZERO_UUID = bytes(16)
 
 
 class Origin(Enum):
-    """Who appends: clients are checked in everything, coordinators own what they write, leaders assigned offsets."""
+    """Who appends: clients are checked in everything, coordinators own what they write, leaders assigned
+    offsets.
+    """
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -47,7 +78,14 @@ class Origin(Enum):
 class Appended:
     """The answer to one append. `log_append_time_ms` is -1 unless the topic has LogAppendTime."""
 
-    __slots__ = ("base_offset", "is_duplicate", "last_offset", "log_append_time_ms", "log_start_offset", "must_flush")
+    __slots__ = (
+        "base_offset",
+        "is_duplicate",
+        "last_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "must_flush",
+    )
 
     def __init__(
         self,
@@ -71,7 +109,9 @@ class Appended:
 
 @dataclass(slots=True)
 class ReadResult:
-    """`aborted` is for READ_COMMITTED: (producer id, first offset) of each aborted transaction in the range."""
+    """`aborted` is for READ_COMMITTED: (producer id, first offset) of each aborted transaction in the
+    range.
+    """
 
     records: Slice
     high_watermark: int
@@ -87,6 +127,7 @@ class Partition:
         "_failure",
         "_inspects_records",
         "_log_append_time",
+        "_rules",
         "_watchers",
         "config",
         "high_watermark",
@@ -125,6 +166,10 @@ class Partition:
         return f"Partition({self.topic}-{self.index} [{self.log_start_offset}, {self.log_end_offset}))"
 
     @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
     def log_end_offset(self) -> int:
         """The offset of the next record. What is staged does not count."""
         return self.log.log_end_offset
@@ -147,12 +192,17 @@ class Partition:
         self.config = config
         self._inspects_records = config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX
         self._log_append_time = config.uses_log_append_time
+        self._rules = rules_of(config)
         self.log.set_config(config)
 
     def _check_order(self) -> None:
-        assert 0 <= self.log_start_offset <= self.last_stable_offset <= self.high_watermark <= self.log_end_offset, (
-            f"{self!r}: high watermark {self.high_watermark}"
-        )
+        assert (
+            0
+            <= self.log_start_offset
+            <= self.last_stable_offset
+            <= self.high_watermark
+            <= self.log_end_offset
+        ), f"{self!r}: high watermark {self.high_watermark}"
 
     # Appending
 
@@ -166,8 +216,9 @@ class Partition:
     ) -> Appended:
         """Judge `records` and stage them. Nothing is staged when this raises `KafkaError`.
 
-        `magic_limit` is the record format of the request's version (Produce 0 and 1: 0; 2: 1; from 3 on: 2). Below 2
-        message sets of the old formats are taken and converted; at 2 exactly one batch v2 is expected of a client.
+        `magic_limit` is the record format of the request's version (Produce 0 and 1: 0; 2: 1; from 3 on:
+        2). Below 2 message sets of the old formats are taken and converted; at 2 exactly one batch v2 is
+        expected of a client.
         """
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
@@ -178,7 +229,6 @@ class Partition:
         size_bytes = len(records)
         if size_bytes < HEADER_BYTES:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size_bytes} bytes are too few for a record batch.")
-        header = _HEADER_UNPACK(records)
         (
             base_offset,
             length,
@@ -193,33 +243,33 @@ class Partition:
             producer_epoch,
             base_sequence,
             record_count,
-        ) = header
-        # Everything at once that is true of an ordinary batch; what is not goes to where each thing is told apart.
+        ) = _HEADER_UNPACK(records)
+        # Everything at once that is true of an ordinary batch; what is not goes to where each thing
+        # is told apart.
         if (
             length != size_bytes - LOG_OVERHEAD_BYTES
             or magic != 2
             or base_offset
             or attributes & _EXTRAORDINARY
             or attributes > 4
+            or (producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0))
             or record_count != last_offset_delta + 1
-            or record_count < 2
+            or (record_count <= 1 and not attributes and not frames_one_record(records, size_bytes))
+            or record_count < 1
             or size_bytes > self.config.max_message_bytes
             or size_bytes > self.config.segment_bytes
             or max_timestamp - now_ms > self.config.message_timestamp_after_max_ms
             or self._inspects_records
             or crc32c(records[21:]) != crc
         ):
-            check_client_batch(records, header, self.config, now_ms, f"{self.topic}-{self.index}")
+            records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
+            max_timestamp = _HEADER_UNPACK(records)[8]
         if self._log_append_time:
-            records, max_timestamp = rewritten_with_append_time(records, now_ms), now_ms
+            records, max_timestamp = with_append_time(records, now_ms), now_ms
         log = self.log
         first_offset = log.next_offset
         last_offset = first_offset + last_offset_delta
         if producer_id >= 0:
-            if base_sequence < 0:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD, f"Producer {producer_id} sent the sequence number {base_sequence}."
-                )
             last_sequence = base_sequence + last_offset_delta
             if last_sequence > SEQUENCE_MAX:
                 last_sequence -= SEQUENCE_MAX + 1
@@ -227,11 +277,17 @@ class Partition:
             if known is not None:
                 return self._duplicate(known)
             log.producers.stage(
-                producer_id, producer_epoch, base_sequence, last_sequence, first_offset, last_offset, max_timestamp
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                last_sequence,
+                first_offset,
+                last_offset,
+                max_timestamp,
             )
         leader_epoch = self.leader_epoch
         log.stage(
-            (_PREFIX_PACK(first_offset, length, leader_epoch), records[16:]),
+            (_PREFIX_PACK(first_offset, length, leader_epoch), records[PREFIX_BYTES:]),
             size_bytes,
             last_offset,
             max_timestamp,
@@ -260,13 +316,108 @@ class Partition:
 
     def _append_many(self, records: memoryview, now_ms: int, origin: Origin, magic_limit: int) -> Appended:
         """Old formats, and what coordinators and leaders append: any number of batches, all or none."""
-        raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, check_legacy(records))
+        config = self.config
+        if magic_limit < 2 and len(records) == 0:
+            # An old client's empty message set is nothing to append, and no error in Kafka either.
+            return Appended(-1, -1, -1, self.log_start_offset, False, False)
+        if magic_limit < 2 and len(records) > MAGIC_POSITION and records[MAGIC_POSITION] < 2:
+            batches = self._converted(records, now_ms)
+        else:
+            batches = [(records[at : at + header.size_bytes], header) for at, header in iter_batches(records)]
+            if not batches:
+                raise KafkaError(ErrorCode.INVALID_RECORD, f"No records came for {self.name}.")
+            if origin is Origin.CLIENT and len(batches) > 1:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD, f"More than one record batch came for {self.name}."
+                )
+        batches = [(self._checked(batch, header, origin, now_ms), header) for batch, header in batches]
+        size_bytes = sum(len(batch) for batch, _ in batches)
+        if size_bytes > config.segment_bytes:
+            raise segment_too_small(size_bytes, config, self.name)
+        if origin is Origin.CLIENT and len(batches) == 1 and batches[0][1].producer_id >= 0:
+            header = batches[0][1]
+            known = self.log.producers.check(
+                header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
+            )
+            if known is not None:
+                return self._duplicate(known)
+        return self._stage_many(batches, now_ms, origin)
+
+    def _converted(self, records: memoryview, now_ms: int) -> list[tuple[memoryview, BatchHeader]]:
+        """A message set of format 0 or 1 as batches v2."""
+        from odradek.wire.legacy_records import to_v2  # only the oldest clients pay for it
+
+        batches = [memoryview(batch) for batch in to_v2(records, now_ms=now_ms)]
+        return [(batch, read_batch_header(batch)) for batch in batches]
+
+    def _checked(self, batch: memoryview, header: BatchHeader, origin: Origin, now_ms: int) -> memoryview:
+        if origin is not Origin.REPLICATION:
+            check_size(header.size_bytes, self.config, self.name)
+        verify_crc(batch, 0, header)
+        if origin is Origin.CLIENT:
+            return check_content(batch, header, self._rules, now_ms)
+        if origin is Origin.COORDINATOR and header.producer_id >= 0:
+            self.log.producers.check_epoch(header.producer_id, header.producer_epoch)
+        return batch
+
+    def _stage_many(
+        self, batches: list[tuple[memoryview, BatchHeader]], now_ms: int, origin: Origin
+    ) -> Appended:
+        log = self.log
+        if origin is Origin.REPLICATION:
+            self._check_replicated_offsets(batches)
+        stamps = self._log_append_time and origin is not Origin.REPLICATION
+        base_offset = log.next_offset
+        for batch, header in batches:
+            first_offset = header.base_offset if origin is Origin.REPLICATION else log.next_offset
+            leader_epoch = header.leader_epoch if origin is Origin.REPLICATION else self.leader_epoch
+            max_timestamp = header.max_timestamp
+            if stamps:
+                batch, max_timestamp = with_append_time(batch, now_ms), now_ms
+            last_offset = first_offset + header.last_offset_delta
+            if header.producer_id >= 0 and not header.is_control:
+                log.producers.stage(
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    header.last_sequence,
+                    first_offset,
+                    last_offset,
+                    max_timestamp,
+                )
+            prefix = _PREFIX_PACK(first_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
+            log.stage(
+                (prefix, batch[PREFIX_BYTES:]),
+                header.size_bytes,
+                last_offset,
+                max_timestamp,
+                leader_epoch,
+                now_ms,
+            )
+        return Appended(
+            base_offset,
+            log.next_offset - 1,
+            now_ms if stamps else -1,
+            self.log_start_offset,
+            False,
+            log.next_offset - log.recovery_point >= self.config.flush_messages,
+        )
+
+    def _check_replicated_offsets(self, batches: list[tuple[memoryview, BatchHeader]]) -> None:
+        expected = self.log.next_offset
+        for _, header in batches:
+            if header.base_offset < expected:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"{self.name} cannot append offset {header.base_offset} after {expected - 1}.",
+                )
+            expected = header.last_offset + 1
 
     def commit(self) -> None:
         """Write what is staged and let readers see it.
 
-        When that fails nothing staged remains, neither here nor on the disk, and KAFKA_STORAGE_ERROR is raised for
-        all of it. The next append tries again: a full disk heals when there is room.
+        When that fails nothing staged remains, neither here nor on the disk, and KAFKA_STORAGE_ERROR is
+        raised for all of it. The next append tries again: a full disk heals when there is room.
         """
         log = self.log
         if log.next_offset == log.log_end_offset:
@@ -274,7 +425,9 @@ class Partition:
         try:
             log.commit()
         except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Writing {log.directory} failed: {error}") from error
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Writing {log.directory} failed: {error}"
+            ) from error
         end_offset = log.log_end_offset
         self.high_watermark = end_offset
         assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark <= end_offset
@@ -284,8 +437,8 @@ class Partition:
     def flush(self) -> None:
         """Return when everything committed so far will survive a loss of power. May run in a worker thread.
 
-        After a failed flush nobody knows what the disk has: the partition answers KAFKA_STORAGE_ERROR from then on,
-        until the next start has looked.
+        After a failed flush nobody knows what the disk has: the partition answers KAFKA_STORAGE_ERROR
+        from then on, until the next start has looked.
         """
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
@@ -294,6 +447,90 @@ class Partition:
         except OSError as error:
             self._failure = f"Flushing {self.log.directory} failed: {error}. The broker has to be restarted."
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
+
+    # Life of the log
+
+    def maintain(self, now_ms: int) -> list[Segment]:
+        """Roll by time, apply retention, forget old producers. Returns segments to remove from the disk
+        in a while.
+        """
+        log = self.log
+        if log.has_staged:
+            return []
+        if log.should_roll(now_ms):
+            log.roll(now_ms)
+        log.producers.expire(now_ms)
+        return self._apply_retention(now_ms)
+
+    def _apply_retention(self, now_ms: int) -> list[Segment]:
+        log = self.log
+        count = segments_to_delete(
+            log.facts(),
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+        )
+        if count == 0:
+            return []
+        dropped = log.drop_segments(count, now_ms)
+        if log.segments[0].base_offset > self.log_start_offset:
+            self._start_at(log.segments[0].base_offset)
+        return dropped
+
+    def _start_at(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.log.leader_epochs.truncate_start(offset)
+        self._check_order()
+
+    def delete_records(self, offset: int) -> int:
+        """Let the log start at `offset` (-1: the high watermark); returns where it starts now.
+
+        Segments before it go with the next `maintain`. Refuses with OFFSET_OUT_OF_RANGE what is after the
+        high watermark, with POLICY_VIOLATION in topics that are compacted only.
+        """
+        if not self.config.is_deleted:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Records of {self.name} are compacted; its cleanup.policy has no delete.",
+            )
+        if offset == -1:
+            offset = self.high_watermark
+        if not 0 <= offset <= self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} ends at {self.high_watermark}; {offset} is not in it.",
+            )
+        if offset > self.log_start_offset:
+            self._start_at(offset)
+        return self.log_start_offset
+
+    def wants_flush(self, now_ms: int) -> bool:
+        """Whether sealed segments are not on the disk yet, or records have waited for `flush.ms`."""
+        log = self.log
+        if log.recovery_point >= log.log_end_offset:
+            return False
+        return (
+            log.recovery_point < log.active.base_offset
+            or log.unflushed_for_ms(now_ms) >= self.config.flush_ms
+        )
+
+    def close(self) -> None:
+        """Flush and close; see `Log.close`. What is staged is forgotten. Watchers are woken."""
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        self._failure = f"{self.name} is closed."
+        self.log.close()
+        self._wake()
+
+    def moved_to_deletion(self, directory: str) -> None:
+        """The partition's directory is now `directory` and will soon be gone: refuse appends, wake the
+        watchers.
+        """
+        self._failure = f"{self.name} has been deleted."
+        self.log.rollback()
+        self.log.move_to(directory)
+        self._wake()
 
     # Reading
 
@@ -307,8 +544,9 @@ class Partition:
     ) -> ReadResult:
         """Whole batches, beginning with the one that holds `offset`, of `max_bytes` at most.
 
-        With `minimum_one_batch` the first one comes even when it alone is larger (KIP-74). At the end the records are
-        `EMPTY`. Refuses with OFFSET_OUT_OF_RANGE what is before the log's start or after its end.
+        With `minimum_one_batch` the first one comes even when it alone is larger (KIP-74). At the end the
+        records are `EMPTY`. Refuses with OFFSET_OUT_OF_RANGE what is before the log's start or after its
+        end.
         """
         log = self.log
         if offset < self.log_start_offset or offset > log.log_end_offset:
@@ -324,7 +562,9 @@ class Partition:
             try:
                 records = log.read(offset, end_offset, max_bytes, minimum_one_batch)
             except OSError as error:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Reading {log.directory} failed: {error}") from error
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"Reading {log.directory} failed: {error}"
+                ) from error
         return ReadResult(
             records,
             self.high_watermark,
@@ -334,13 +574,57 @@ class Partition:
         )
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch not after `epoch`; (-1, -1) when it is unknown (KIP-101, KIP-279)."""
+        """(epoch, end offset) of the largest epoch not after `epoch`; (-1, -1) when it is unknown
+        (KIP-101, KIP-279).
+        """
         return self.log.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def find_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record with `timestamp_ms` or later; None when there
+        is none.
+
+        Only what READ_UNCOMMITTED sees is looked at. Refuses with KAFKA_STORAGE_ERROR when the disk does
+        not answer.
+        """
+        with self._reading():
+            start_offset = self.log_start_offset
+            while (found := self.log.find_timestamp(timestamp_ms, start_offset)) is not None:
+                segment, batch = found
+                for record in self._records_of(segment, batch):
+                    if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+                        if record.offset >= self.high_watermark:
+                            return None
+                        return record.timestamp, record.offset, batch.leader_epoch
+                # The header promised more than its records hold: look on behind it.
+                start_offset = batch.last_offset + 1
+        return None
+
+    def find_max_timestamp(self) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record with the latest timestamp of all; None
+        when empty.
+        """
+        with self._reading():
+            latest = max((segment.latest_timestamp()[0] for segment in self.log.segments), default=-1)
+            return self.find_timestamp(latest) if latest >= 0 else None
+
+    def _records_of(self, segment: Segment, batch: StoredBatch) -> Iterator[Record]:
+        return iter_records(memoryview(segment.read(batch.position, batch.size_bytes)))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Reading {self.log.directory} failed: {error}"
+            ) from error
 
     # Watching
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """Call `wake` whenever the high watermark or the last stable offset moves, or the partition goes away."""
+        """Call `wake` whenever the high watermark or the last stable offset moves, or the partition goes
+        away.
+        """
         self._watchers[wake] = None
 
     def unwatch(self, wake: Callable[[], None]) -> None:

@@ -32,7 +32,13 @@ BatchMemory = tuple[int, int, int, int, int]
 class ProducerEntry:
     """One producer; `batches` is oldest first, at most five, all of the current epoch."""
 
-    __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "last_timestamp", "producer_epoch")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+    )
 
     def __init__(
         self,
@@ -64,13 +70,15 @@ class ProducerState:
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
-        # Newest last: (producer id, entry, its epoch, timestamp and batches before), or (producer id, None, ...).
+        # Newest last: (producer id, entry, its epoch, timestamp and batches before), or (producer
+        # id, None, ...).
         self._undo: list[tuple[int, ProducerEntry | None, int, int, tuple[BatchMemory, ...]]] = []
 
     def check(
         self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int
     ) -> BatchMemory | None:
-        """Judge a batch that a client sent: None to append it, or the memory of the same batch appended before.
+        """Judge a batch that a client sent: None to append it, or the memory of the same batch appended
+        before.
 
         Refuses with INVALID_PRODUCER_EPOCH and OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
@@ -88,7 +96,7 @@ class ProducerState:
             if first_sequence != current + 1 and not (first_sequence == 0 and current == SEQUENCE_MAX):
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"Producer {producer_id} sent sequence number {first_sequence}, but {current} was its last one.",
+                    f"Producer {producer_id} sent sequence number {first_sequence} after {current}.",
                 )
         else:
             self.check_epoch(producer_id, producer_epoch)
@@ -106,8 +114,8 @@ class ProducerState:
         if entry is not None and producer_epoch < entry.producer_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch {producer_epoch} of producer {producer_id} is older than {entry.producer_epoch}, the last "
-                "one seen.",
+                f"Epoch {producer_epoch} of producer {producer_id} is older than {entry.producer_epoch}, the "
+                "last one seen.",
             )
 
     def stage(
@@ -188,7 +196,7 @@ def encode_snapshot(producers: dict[int, ProducerEntry]) -> bytes:
     """The content of a `.snapshot` file. Of each producer's batches only the last one goes in."""
     parts = [b""]
     for producer_id, entry in producers.items():
-        first_sequence, last, first_offset, last_offset, _ = entry.batches[-1] if entry.batches else _NO_BATCH
+        _, last, first_offset, last_offset, _ = entry.batches[-1] if entry.batches else _NO_BATCH
         parts.append(
             _SNAPSHOT_ENTRY.pack(
                 producer_id,

@@ -1,13 +1,14 @@
 """One segment: a `.log` file of whole batches, its indexes, and what is known of it without reading it.
 
-A segment is opened when it is needed and may be closed at any time by the `FilePool`, which bounds how many files
-are open. Slices that were handed out go on working: they hold the segment, which opens its file again, or a view of
-its mapping. `size_bytes` counts what is committed; a file may be longer for a moment while a commit is under way.
+A segment is opened when it is needed and may be closed at any time by the `FilePool`, which bounds how
+many files are open. Slices that were handed out go on working: they hold the segment, which opens its
+file again, or a view of its mapping. `size_bytes` counts what is committed; a file may be longer for a
+moment while a commit is under way.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from bisect import bisect_right
 
 from odradek.storage.batches import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, StoredBatch, scan
 from odradek.storage.disk import Disk, File, read_file
@@ -91,7 +92,13 @@ class Segment:
     )
 
     def __init__(
-        self, pool: FilePool, directory: str, base_offset: int, size_bytes: int, created_ms: int, suffix: str = ""
+        self,
+        pool: FilePool,
+        directory: str,
+        base_offset: int,
+        size_bytes: int,
+        created_ms: int,
+        suffix: str = "",
     ) -> None:
         self.pool = pool
         self.directory = directory
@@ -175,15 +182,34 @@ class Segment:
         if file is not None:
             file.close()
         self._mapped = memoryview(b"")
-        offsets, times = self._offset_index, self._time_index
-        if offsets is not None and times is not None:
-            if offsets.saved_count == len(offsets) and times.saved_count == len(times):
-                self._offset_index = self._time_index = None
+        if self._indexes_are_saved():
+            self._offset_index = self._time_index = None
         return True
+
+    def _indexes_are_saved(self) -> bool:
+        return all(
+            index is not None and index.saved_count == len(index)
+            for index in (self._offset_index, self._time_index)
+        )
 
     def close(self) -> None:
         self.pool.forget(self)
         self.release()
+
+    def doom(self) -> None:
+        """Rename the files out of the log's sight. They can still be read until `remove`."""
+        disk = self.pool.disk
+        for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
+            if disk.exists(self.path(kind)):
+                disk.rename(self.path(kind), self.path(kind) + DELETED)
+        self.suffix += DELETED
+        self.deleted = True
+
+    def remove(self) -> None:
+        """Close and remove the files; views that were handed out stay valid."""
+        self.close()
+        for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
+            self.pool.disk.remove(self.path(kind))
 
     def read(self, position: int, size_bytes: int) -> bytes:
         return self.file().read(position, size_bytes)
@@ -254,7 +280,9 @@ class Segment:
         self.bytes_since_index += batch.length + LOG_OVERHEAD_BYTES
 
     def seal(self) -> None:
-        """The last time entry says the latest timestamp of all, as in Kafka: retention and look-ups rely on it."""
+        """The last time entry says the latest timestamp of all, as in Kafka: retention and look-ups rely
+        on it.
+        """
         if self.max_timestamp_ms is not None:
             self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
 
@@ -266,7 +294,9 @@ class Segment:
             self._time_index.save(self.pool.disk, self.path(TIME_INDEX))
 
     def latest_timestamp(self) -> tuple[int, int]:
-        """The latest timestamp and the last offset of the first batch that has it; (-1, ...) when none has one."""
+        """The latest timestamp and the last offset of the first batch that has it; (-1, ...) when none
+        has one.
+        """
         if self.max_timestamp_ms is None:
             self._read_latest_timestamp()
         assert self.max_timestamp_ms is not None
@@ -281,7 +311,9 @@ class Segment:
             if size % TIME_ENTRY_BYTES == 0 and size:
                 file = disk.open(path)
                 try:
-                    index = TimeIndex.decode(self.base_offset, file.read(size - TIME_ENTRY_BYTES, TIME_ENTRY_BYTES))
+                    index = TimeIndex.decode(
+                        self.base_offset, file.read(size - TIME_ENTRY_BYTES, TIME_ENTRY_BYTES)
+                    )
                 finally:
                     file.close()
         if index is None:
@@ -296,7 +328,9 @@ class Segment:
 
     # Batches
 
-    def batches(self, position: int = 0, end: int | None = None, window_bytes: int = 65_536) -> Iterator[StoredBatch]:
+    def batches(
+        self, position: int = 0, end: int | None = None, window_bytes: int = 65_536
+    ) -> Iterator[StoredBatch]:
         """The committed batches from a batch's position on."""
         return scan(self.read, position, self.size_bytes if end is None else end, window_bytes=window_bytes)
 
@@ -316,8 +350,8 @@ class Segment:
     def boundary(self, position: int, limit: int) -> tuple[int, int]:
         """The end of the last whole batch that ends at or before `limit`, and the offset that follows it.
 
-        `position` is where a batch begins; when that batch ends after `limit` the answer is (position, -1). Only the
-        stretch after the last index entry is walked.
+        `position` is where a batch begins; when that batch ends after `limit` the answer is (position,
+        -1). Only the stretch after the last index entry is walked.
         """
         start = max(position, self.offset_index.last_position_until(limit))
         next_offset = -1

@@ -1,8 +1,8 @@
 """What a read hands out: a stretch of a segment file, not its bytes.
 
-A `Slice` says its length at once and gives its bytes when they are sent: large stretches as views of a read-only
-mapping of the segment, small ones by one `pread`. A view keeps its mapping alive, so a segment may be closed,
-replaced or deleted while answers are still going out.
+A `Slice` says its length at once and gives its bytes when they are sent: large stretches as views of a
+read-only mapping of the segment, small ones by one `pread`. A view keeps its mapping alive, so a segment
+may be closed, replaced or deleted while answers are still going out.
 """
 
 from typing import Protocol
@@ -34,7 +34,9 @@ class Slice:
         return self._size
 
     def buffers(self) -> list[memoryview]:
-        """The bytes, `len(self)` of them; the same objects at each call. Raises `OSError` when the disk does not answer."""
+        """The bytes, `len(self)` of them; the same objects at each call. Raises `OSError` when the disk
+        does not answer.
+        """
         if self._buffers is None:
             if self._size >= MAP_AT_LEAST_BYTES:
                 self._buffers = [self._source.view(self._position, self._size)]

@@ -1,4 +1,4 @@
-"""What an API is to the rest: its messages, its handler, the context of a request, an answer that comes later.
+"""What an API is to the rest: messages, handler, the context of a request, an answer that comes later.
 
 A handler is a plain function `handle(request, context)`. It returns the response message, or None when the
 client expects no answer (Produce with acks=0), or a `Waiting`. It never blocks and starts no task.
@@ -85,7 +85,7 @@ class Waiting:
             deliver(response)
 
     def on_complete(self, deliver: Callable[[Any], None]) -> None:
-        """For the connection: `deliver(response)` is called once, at once if the response is there already."""
+        """For the connection: `deliver(response)` is called once; at once if the response is there."""
         if self._settled:
             response, self._response = self._response, None
             deliver(response)
@@ -115,4 +115,4 @@ class Api:
     handle: Handler
     """`(request, context) -> response | Waiting | None`"""
     versions: range
-    """Versions served; the rest is answered as Kafka does, by closing the connection (ApiVersions: error 35)."""
+    """Versions served. Any other closes the connection, as Kafka does; ApiVersions gets error 35 instead."""

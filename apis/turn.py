@@ -21,6 +21,18 @@ class Committable(Protocol):
     def flush(self) -> None: ...
 
 
+class TimerHandle(Protocol):
+    def cancel(self) -> None:
+        """Harmless when it ran already."""
+
+
+class Timers(Protocol):
+    """The clock's other half: what a long poll asks to be woken by."""
+
+    def after(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle:
+        """Calls `callback` once, `delay_ms` from now, from the event loop."""
+
+
 class Turn(Protocol):
     """Gathers what was staged in one turn of the event loop."""
 

@@ -1,0 +1,1 @@
+"""Side-by-side measurements against Apache Kafka; `python -m benchmarks` runs them (see __main__)."""

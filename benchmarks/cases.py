@@ -1,0 +1,290 @@
+"""What is measured: one class per kind of measurement, one list of cases with the ratio each must reach."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from benchmarks.brokers import Running
+from benchmarks.frames import Frame, batch_of, fetch_frame, list_offsets_frame, produce_frame, write_frames
+from benchmarks.wire_client import WireClient
+
+HERE = pathlib.Path(__file__).parent
+GIGABYTE = 1_000_000_000
+
+
+class Pinning(Protocol):
+    """Turns a command into one that runs on the load's core, or leaves it alone."""
+
+    def load(self, command: list[str]) -> list[str]: ...
+
+
+@dataclass
+class Case:
+    """One row of the table. `measure` gives one figure for one broker; higher is better unless `lower` says so."""
+
+    name: str
+    unit: str
+    at_least: float | None = None
+    """Odradek divided by Kafka; for `lower` cases the most that it may be."""
+    lower: bool = False
+    broker: str = "odradek"
+    """`odradek-flush` starts ours with log.flush.interval.messages=1."""
+    pinned_only: bool = False
+
+    def prepare(self, broker: Running, work: pathlib.Path) -> None:
+        """Makes topics and frames, once per broker."""
+
+    def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
+        raise NotImplementedError(self.name)
+
+    def clean_up(self, broker: Running) -> None:
+        """Drops what `prepare` made."""
+
+
+def run_load(broker: Running, pinning: Pinning, frames: pathlib.Path, *arguments: str) -> dict[str, float]:
+    command = [str(broker.load_program), "-p", str(broker.port), "-f", str(frames), *arguments]
+    done = subprocess.run(pinning.load(command), capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        raise RuntimeError(f"load failed: {done.stderr.strip()}")
+    result = json.loads(done.stdout)
+    if result["errors"]:
+        raise RuntimeError(f"{result['errors']} answers carried an error: {done.stderr.strip()}")
+    return result
+
+
+@dataclass
+class ProduceCase(Case):
+    """Closed-loop produce with acks=all."""
+
+    connections: int = 50
+    depth: int = 1
+    batch_bytes: int = 100
+    varied: bool = False
+    """Ten topics of ten partitions, versions 9, 11 and 13, three sizes, producer ids with sequences."""
+    unit: str = "requests/s"
+    latency: str | None = None
+    _topics: dict[str, list[str]] = field(default_factory=dict)
+
+    def prepare(self, broker: Running, work: pathlib.Path) -> None:
+        names = [
+            f"bench-{abs(hash((self.name, time.monotonic_ns()))) % 10**9}-{i}"
+            for i in range(10 if self.varied else 1)
+        ]
+        with WireClient("127.0.0.1", broker.port) as client:
+            ids = client.create_topics(names, 10 if self.varied else 1)
+        self._topics[broker.name] = names
+        write_frames(self._path(broker, work), self._varied(ids) if self.varied else self._plain(ids))
+
+    def _path(self, broker: Running, work: pathlib.Path) -> pathlib.Path:
+        return work / f"{broker.name}-{self.connections}-{self.batch_bytes}-{self.varied}.frames"
+
+    def _plain(self, ids: dict[str, bytes]) -> list[Frame]:
+        batch = batch_of(max(1, self.batch_bytes // 1000), min(self.batch_bytes, 1000))
+        return [produce_frame(name, topic_id, 0, batch) for name, topic_id in ids.items()]
+
+    def _varied(self, ids: dict[str, bytes]) -> list[Frame]:
+        frames = []
+        for topic_index, (name, topic_id) in enumerate(ids.items()):
+            for partition in range(10):
+                for choice, scale in enumerate((0.5, 1.0, 1.5)):
+                    size = int(self.batch_bytes * scale)
+                    batch = batch_of(max(1, size // 1000), min(size, 1000))
+                    version = (9, 11, 13)[(choice + partition + topic_index) % 3]
+                    slot = topic_index * 10 + partition
+                    frames.append(produce_frame(name, topic_id, partition, batch, version=version, slot=slot))
+        return frames
+
+    def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
+        arguments = ["-c", str(self.connections), "-d", str(self.depth), "-s", str(seconds), "-w", "0.5"]
+        if self.varied:
+            with WireClient("127.0.0.1", broker.port) as client:
+                arguments += ["-i", str(client.producer_ids(self.connections))]
+        result = run_load(broker, pinning, self._path(broker, work), *arguments)
+        if self.latency:
+            return result[self.latency]
+        if self.unit == "MB/s":
+            return result["bytes_sent"] / result["seconds"] / 1e6
+        return result["requests"] / result["seconds"]
+
+    def clean_up(self, broker: Running) -> None:
+        with WireClient("127.0.0.1", broker.port) as client:
+            client.delete_topics(self._topics.pop(broker.name))
+
+
+@dataclass
+class ListOffsetsCase(Case):
+    """ListOffsets(latest) of one partition: what Spark's connector sends twice for every 500 records."""
+
+    connections: int = 1
+    unit: str = "requests/s"
+    topic: str = "bench-list-offsets"
+
+    def prepare(self, broker: Running, work: pathlib.Path) -> None:
+        with WireClient("127.0.0.1", broker.port) as client:
+            client.create_topics([self.topic], 1)
+        write_frames(work / f"{broker.name}-list.frames", [list_offsets_frame(self.topic, 0)])
+
+    def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
+        result = run_load(
+            broker,
+            pinning,
+            work / f"{broker.name}-list.frames",
+            "-c",
+            str(self.connections),
+            "-s",
+            str(seconds),
+            "-w",
+            "0.5",
+        )
+        return result["requests"] / result["seconds"]
+
+    def clean_up(self, broker: Running) -> None:
+        with WireClient("127.0.0.1", broker.port) as client:
+            client.delete_topics([self.topic])
+
+
+@dataclass
+class FetchCase(Case):
+    """Fetch of 1 MB batches over 4 connections: CPU seconds of the server for each gigabyte, or GB/s."""
+
+    rate: bool = False
+    topic: str = "bench-fetch"
+    batches: int = 500
+
+    def prepare(self, broker: Running, work: pathlib.Path) -> None:
+        batch = batch_of(1000, 1000)
+        with WireClient("127.0.0.1", broker.port) as client:
+            ids = client.create_topics([self.topic], 1)
+            topic_id = ids[self.topic]
+            fill = work / f"{broker.name}-fill.frames"
+            write_frames(fill, [produce_frame(self.topic, topic_id, 0, batch)])
+            self._fill(client, produce_frame(self.topic, topic_id, 0, batch))
+        frames = [fetch_frame(self.topic, 0, 1000 * i, max_bytes=len(batch)) for i in range(self.batches)]
+        write_frames(work / f"{broker.name}-fetch.frames", frames)
+
+    def _fill(self, client: WireClient, frame: Frame) -> None:
+        from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+        batch = frame.data[frame.batch_position : -3]
+        for _ in range(self.batches):
+            topic = TopicProduceData(
+                name=self.topic, partition_data=[PartitionProduceData(index=0, records=batch)]
+            )
+            answer = client.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 9)
+            assert answer.responses[0].partition_responses[0].error_code == 0
+
+    def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
+        before = broker.cpu_seconds()
+        result = run_load(
+            broker, pinning, work / f"{broker.name}-fetch.frames", "-c", "4", "-s", str(seconds)
+        )
+        if self.rate:
+            return result["bytes_received"] / result["seconds"] / GIGABYTE
+        return (broker.cpu_seconds() - before) / (result["bytes_received"] / GIGABYTE)
+
+    def clean_up(self, broker: Running) -> None:
+        with WireClient("127.0.0.1", broker.port) as client:
+            client.delete_topics([self.topic])
+
+
+@dataclass
+class ConfluentCase(Case):
+    """confluent-kafka (librdkafka) as a user runs it, in a process of its own."""
+
+    work: str = "produce"
+    record_bytes: int = 100
+    unit: str = "MB/s"
+
+    def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
+        command = [
+            sys.executable,
+            str(HERE / "confluent_load.py"),
+            self.work,
+            broker.bootstrap,
+            str(self.record_bytes),
+        ]
+        done = subprocess.run(pinning.load(command), capture_output=True, text=True, timeout=600, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip()[-2000:])
+        return float(done.stdout)
+
+
+@dataclass
+class EndToEndCase(Case):
+    """Kafka's own EndToEndLatency tool: 100 bytes, acks=all, ms between produce and consume."""
+
+    quantile: str = "50th"
+    messages: int = 20_000
+    unit: str = "ms"
+    lower: bool = True
+
+    def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
+        topic = f"bench-e2e-{time.monotonic_ns()}"
+        with WireClient("127.0.0.1", broker.port) as client:
+            client.create_topics([topic], 1)
+        command = broker.java_tool(
+            "org.apache.kafka.tools.EndToEndLatency",
+            "--bootstrap-server", broker.bootstrap, "--topic", topic,
+            "--num-records", str(self.messages), "--producer-acks", "all", "--record-size", "100",
+        )  # fmt: skip
+        done = subprocess.run(
+            pinning.load(command),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            env={**os.environ},
+        )
+        for line in done.stdout.splitlines():
+            if line.startswith("Percentiles:"):
+                values = {
+                    p.split(" = ")[0].strip(): float(p.split(" = ")[1])
+                    for p in line[len("Percentiles:") :].split(", ")
+                }
+                return values[self.quantile]
+        raise RuntimeError(f"EndToEndLatency said: {done.stdout[-500:]} {done.stderr[-1500:]}")
+
+
+def all_cases() -> list[Case]:
+    """The table of the README, in its order."""
+    cases: list[Case] = []
+
+    def produce(name: str, at_least: float, **settings: object) -> None:
+        for varied in (False, True):
+            suffix = ", varied" if varied else ""
+            cases.append(ProduceCase(name=name + suffix, at_least=at_least, varied=varied, **settings))  # type: ignore[arg-type]
+
+    produce("one-record produce, 50 connections", 1.3)
+    produce("one-record produce, 50 connections, 5 in flight", 2.0, depth=5)
+    produce("one-record produce, 50 connections, 16 in flight", 2.5, depth=16)
+    produce("one-record produce, 1 connection", 1.1, connections=1)
+    produce("one-record produce, 50 connections, flushed (Kafka: not flushed)", 0.8, broker="odradek-flush")
+    cases.append(ListOffsetsCase(name="ListOffsets, 1 connection", unit="requests/s", at_least=1.1))
+    cases.append(
+        ListOffsetsCase(name="ListOffsets, 50 connections", unit="requests/s", at_least=1.3, connections=50)
+    )
+    produce("produce of 1 MB batches, 8 connections", 4.0, connections=8, batch_bytes=600_000, unit="MB/s")
+    produce("produce of 16 KB batches, 8 connections", 2.0, connections=8, batch_bytes=16_000, unit="MB/s")
+    cases.append(FetchCase(name="fetch of 1 MB batches: server CPU", unit="s/GB", at_least=1.2, lower=True))
+    cases.append(FetchCase(name="fetch of 1 MB batches, 4 connections", unit="GB/s", rate=True))
+    for work in ("produce", "consume"):
+        for size, text in ((100, "100 B"), (1000, "1 KB"), (10_000, "10 KB")):
+            cases.append(
+                ConfluentCase(
+                    name=f"confluent-kafka {work}, {text}",
+                    unit="MB/s",
+                    at_least=0.95,
+                    work=work,
+                    record_bytes=size,
+                )
+            )
+    cases.append(EndToEndCase(name="EndToEndLatency 100 B: p50", unit="ms", at_least=1.0, quantile="50th"))
+    cases.append(EndToEndCase(name="EndToEndLatency 100 B: p99", unit="ms", at_least=1.2, quantile="99th"))
+    return cases

@@ -39,10 +39,9 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.coordinator.cluster import ClusterMachine, TopicResult, TopicView
 
-FIRST_VERSION_WITH_DEFAULTS = 4
 FIRST_VERSION_WITH_CONFIGS = 5
+FIRST_VERSION_WITH_DELETION_DISABLED = 3
 FIRST_VERSION_OF_DELETION_BY_ID = 6
-OFFSETS_TOPICS_THAT_STAY = frozenset({"__cluster_metadata"})
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 DescribeTopicConfigs = Callable[[Mapping[str, str]], list]
@@ -63,7 +62,7 @@ class CreateTopics:
         wanted = []
         for topic in request.topics:
             try:
-                _check_creatable(topic, counts[topic.name], version)
+                _check_creatable(topic, counts[topic.name])
             except KafkaError as error:
                 refusals[topic.name] = error
             else:
@@ -76,36 +75,26 @@ class CreateTopics:
         done = {result.name: result for result in results}
         return CreateTopicsResponse(
             topics=[
-                self._result(name, done.get(name), refusals.get(name), version, request.validate_only)
+                self._result(name, done.get(name), refusals.get(name), version)
                 for name in counts
             ]
         )
 
     def _result(
-        self,
-        name: str,
-        result: TopicResult | None,
-        refusal: KafkaError | None,
-        version: int,
-        validate_only: bool,
+        self, name: str, result: TopicResult | None, refusal: KafkaError | None, version: int
     ) -> CreatableTopicResult:
         error = refusal if result is None else result.error
         if error is not None:
-            return CreatableTopicResult(
-                name=name, error_code=error.code, error_message=error.message, configs=None
-            )
+            return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
         topic = result.topic
-        configs: list[CreatableTopicConfigs] | None = None
-        if version >= FIRST_VERSION_WITH_CONFIGS:
-            configs = self._configs(topic)
         return CreatableTopicResult(
             name=name,
-            topic_id=ZERO_UUID if validate_only else topic.topic_id,
+            topic_id=topic.topic_id,
             error_code=0,
             error_message=None,
             num_partitions=len(topic.partitions),
             replication_factor=topic.replication_factor,
-            configs=configs,
+            configs=self._configs(topic) if version >= FIRST_VERSION_WITH_CONFIGS else [],
         )
 
     def _configs(self, topic: TopicView) -> list[CreatableTopicConfigs]:
@@ -115,20 +104,17 @@ class CreateTopics:
                 value=one.value,
                 read_only=one.read_only,
                 config_source=one.source,
-                is_sensitive=one.is_sensitive,
+                is_sensitive=one.sensitive,
             )
             for one in self._describe_configs(topic.configs)
         ]
 
 
-def _check_creatable(topic: CreatableTopic, count: int, version: int) -> None:
+def _check_creatable(topic: CreatableTopic, count: int) -> None:
     if count > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     if topic.name == CLUSTER_METADATA_TOPIC:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited.")
-    if version < FIRST_VERSION_WITH_DEFAULTS and not topic.assignments:
-        # The builder of old clients refuses these before they send them; a broker takes them for defaults.
-        return
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -155,7 +141,7 @@ class DeleteTopics:
             asked = [(topic.name, topic.topic_id) for topic in request.topics]
         if not self._is_enabled:
             code = ErrorCode.TOPIC_DELETION_DISABLED
-            if context.api_version < 3:  # noqa: PLR2004
+            if context.api_version < FIRST_VERSION_WITH_DELETION_DISABLED:
                 code = ErrorCode.INVALID_REQUEST
             return DeleteTopicsResponse(responses=[_deleted(name, topic_id, code) for name, topic_id in asked])
         names, responses = self._names(asked)

@@ -84,8 +84,8 @@ def write(
     text = ["# Odradek beside Apache Kafka", ""]
     text.append(
         f"Made by `make bench`: both brokers on one machine, {options.rounds} measurements of "
-        f"{options.seconds:g} s for each case and broker, who goes first alternating, Kafka warmed until three "
-        "figures in a row lie within 3 %. Medians with the lowest and highest figure. "
+        f"{options.seconds:g} s for each case and broker, who goes first alternating. Kafka is warm when"
+        " three figures in a row lie within 3 %. Medians with the lowest and highest figure. "
         "Both brokers run throughout; the one not measured is idle."
     )
     text += ["", *(f"- {name}: {value}" for name, value in facts.items())]

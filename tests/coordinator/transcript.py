@@ -61,7 +61,9 @@ def subscription(topics: str) -> bytes:
     """`t1+t2` as the metadata of a consumer; `!text` as bytes that are none."""
     if topics.startswith("!"):
         return topics[1:].encode()
-    return consumer_protocol.encode(ConsumerProtocolSubscription(topics=topics.split("+"), owned_partitions=[]), 1)
+    return consumer_protocol.encode(
+        ConsumerProtocolSubscription(topics=topics.split("+"), owned_partitions=[]), 1
+    )
 
 
 class Stage:
@@ -103,8 +105,8 @@ class Stage:
         assert now_ms >= self.now_ms, "time runs backwards"
         self.now_ms = now_ms
         for key, at_ms in self.timers.items():
-            overdue = at_ms < now_ms or (at_ms == now_ms and ringing is None)
-            assert key in (ringing, BACKGROUND) or not overdue, f"{'/'.join(key)} rings at {at_ms / 1000:g}"
+            overdue = at_ms < now_ms and key not in (ringing, BACKGROUND)
+            assert not overdue, f"{'/'.join(key)} rings at {at_ms / 1000:g}"
 
     def carry_out(self, effects: list) -> list[str]:
         lines = []
@@ -211,9 +213,7 @@ def sync(ticket, group_id, options, rest):
 
 
 def heartbeat(ticket, group_id, options, rest):
-    return Heartbeat(
-        ticket, group_id, int(options["generation"]), options["member"], options.get("instance")
-    )
+    return Heartbeat(ticket, group_id, int(options["generation"]), options["member"], options.get("instance"))
 
 
 def leave(ticket, group_id, options, rest):
@@ -280,7 +280,9 @@ def record_text(key: bytes, value: bytes | None) -> str:
             return f"{name} tombstone"
         offset = group_log.decode_offset(value)
         epoch = "" if offset.leader_epoch == -1 else f" epoch={offset.leader_epoch}"
-        expires = "" if offset.expire_timestamp_ms == -1 else f" expires={offset.expire_timestamp_ms / 1000:g}"
+        expires = (
+            "" if offset.expire_timestamp_ms == -1 else f" expires={offset.expire_timestamp_ms / 1000:g}"
+        )
         metadata = f" metadata={offset.metadata}" if offset.metadata else ""
         return f"{name} {offset.offset}{epoch}{metadata} at={offset.commit_timestamp_ms / 1000:g}{expires}"
     if value is None:
@@ -326,7 +328,9 @@ def answer_text(answer) -> str:
                 f" members=[{members}]"
             )
         case ListGroupsReply(code, groups):
-            return " ".join([code.name, *(f"{g.group_id}:{g.protocol_type or '-'}:{g.state}" for g in groups)])
+            return " ".join(
+                [code.name, *(f"{g.group_id}:{g.protocol_type or '-'}:{g.state}" for g in groups)]
+            )
         case _:
             assert list(asdict(answer)) == ["error_code"]
             return answer.error_code.name

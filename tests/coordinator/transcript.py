@@ -12,8 +12,8 @@ line. The group is `g` and the client id `c` unless said otherwise; member ids a
 timer that is set and due; no step may come later than a timer that is due. `reload` replays the log into a new
 machine, which must hold the same durable state. `state` shows a group.
 
-`python -m tests.coordinator.transcript FILE...` (or ODRADEK_WRITE_TRANSCRIPTS=1 with pytest) writes the effects
-that follow today into the files, for a person to read and judge.
+With ODRADEK_WRITE_TRANSCRIPTS=1 pytest writes the effects that follow today into the files, for a person to
+read and judge.
 """
 
 import pathlib
@@ -229,7 +229,7 @@ def commit(ticket, group_id, options, rest):
     for word in rest:
         name, _, value = word.partition("=")
         offset, *more = value.split(":")
-        epoch, metadata, timestamp = (more + ["", "", ""])[:3]
+        epoch, metadata, timestamp = [*more, "", "", ""][:3]
         offsets.append(
             OffsetToCommit(*partition_of(name), int(offset), int(epoch or -1), metadata, int(timestamp or -1))
         )
@@ -310,7 +310,8 @@ def answer_text(answer) -> str:
         case SyncReply(code):
             if code is not ErrorCode.NONE:
                 return code.name
-            return f"NONE {answer.protocol_type}/{answer.protocol_name} {bytes(answer.assignment).decode() or '-'}"
+            assignment = bytes(answer.assignment).decode() or "-"
+            return f"NONE {answer.protocol_type}/{answer.protocol_name} {assignment}"
         case LeaveReply(code, members):
             left = [f"{m.member_id}@{m.group_instance_id}:{m.error_code.name}" for m in members]
             return " ".join([code.name, *left])

@@ -109,12 +109,30 @@ def _add_serve_arguments(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("properties", nargs="?", metavar="server.properties", help="file with Kafka's options")
     serve.add_argument(
         "--listen", metavar="HOST:PORT", help="where to listen (default localhost:9092; port 0: a free one)"
-    ) serve.add_argument("--data-dir", metavar="DIR", help="where the data is (default ./data; option
-    log.dirs)") serve.add_argument( "--advertise", metavar="HOST:PORT", help="the address to tell clients
-    (default: the one at which each arrived)", ) serve.add_argument( "--set", action="append", default=[],
-    dest="sets", metavar="NAME=VALUE", help="set one option; may be given many times", ) serve.add_argument(
-    "--log-level", default="info", type=str.lower, choices=("debug", "info", "warning", "error"), help="which
-    events go to stderr, a line each (default info)", )
+    )
+    serve.add_argument(
+        "--data-dir", metavar="DIR", help="where the data is (default ./data, or option log.dirs)"
+    )
+    serve.add_argument(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="the address to tell clients (default: the one at which each arrived)",
+    )
+    serve.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="sets",
+        metavar="NAME=VALUE",
+        help="set one option; may be given many times",
+    )
+    serve.add_argument(
+        "--log-level",
+        default="info",
+        type=str.lower,
+        choices=("debug", "info", "warning", "error"),
+        help="which events go to stderr, a line each (default info)",
+    )
 
 
 def _version_line() -> str:

@@ -359,7 +359,8 @@ def _check_ports_differ(listeners: Iterable[Listener]) -> None:
             raise ConfigError(f"listeners has {listener.name} twice: give each listener a name of its own.")
         names.add(listener.name)
     for port, sharing in ports.items():
-        if len(sharing) > 2 or (len(sharing) == 2 and (":" in sharing[0].host) == (":" in sharing[1].host)):
+        families = [":" in listener.host for listener in sharing]
+        if len(set(families)) != len(families):
             raise ConfigError(f"listeners has port {port} twice: give each listener a port of its own.")
 
 
@@ -370,7 +371,7 @@ def _advertised(
     for listener in listeners:
         if listener.name not in opened:
             raise ConfigError(
-                f"advertised.listeners has {listener.name}, which listeners does not have: use the same names."
+                f"advertised.listeners has {listener.name}, which listeners lacks: use the same names."
             )
         if listener.host in ("0.0.0.0", "::"):
             raise ConfigError(

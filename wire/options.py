@@ -35,6 +35,7 @@ __all__ = [
     "ConfigSynonym",
     "Option",
     "broker_values",
+    "describe_all_brokers",
     "describe_broker",
     "describe_topic",
     "nearest",
@@ -183,6 +184,8 @@ def topic_defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
 def topic_values(configs: Mapping[str, str | None], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The value of every topic option of one topic, from its own settings and `topic_defaults`."""
     values = {**defaults, **parse_topic_configs(configs)}
+    if values["internal.segment.bytes"] is not None:
+        values["segment.bytes"] = values["internal.segment.bytes"]
     low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if low > high:
         raise _invalid(f"min.compaction.lag.ms ({low}) must not exceed max.compaction.lag.ms ({high}).")
@@ -212,7 +215,7 @@ def describe_topic(
 
     Synonyms are always filled in; the handler leaves them out unless they were asked for.
     """
-    values = topic_values(configs, topic_defaults(broker_values(layers)))
+    values = {**topic_defaults(broker_values(layers)), **parse_topic_configs(configs)}
     entries = []
     for name in _wanted(names, TOPIC_OPTIONS):
         option = TOPIC_OPTIONS[name]

@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32, versions 0 to 4): what every setting of a topic or of this broker is, and why.
 
-Not done yet: AlterConfigs and IncrementalAlterConfigs, which are not in the table; loggers, client metrics and
-groups have no settings here and are refused with INVALID_REQUEST.
+Not done yet: AlterConfigs and IncrementalAlterConfigs, which are not in the table; loggers, client metrics
+and groups have no settings here and are refused with INVALID_REQUEST.
 
 Source: ConfigHelper.scala of Kafka 4.3; the entries come from `wire.options`.
 """
@@ -62,7 +62,9 @@ class Settings:
             start=self._start_configs,
         )
 
-    def describe_topic(self, configs: Mapping[str, str], names: Iterable[str] | None = None) -> list[ConfigEntry]:
+    def describe_topic(
+        self, configs: Mapping[str, str], names: Iterable[str] | None = None
+    ) -> list[ConfigEntry]:
         """Every setting of a topic with these overrides."""
         return describe_topic(configs, self.layers(), names)
 
@@ -104,7 +106,7 @@ class DescribeConfigs:
             return self._settings.describe_topic(topic.configs, names)
         if resource.resource_type != BROKER:
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"Resources of type {resource.resource_type} have no settings here."
+                ErrorCode.INVALID_REQUEST, f"Type {resource.resource_type} has no settings here."
             )
         layers = self._settings.layers()
         if name == "":
@@ -112,7 +114,7 @@ class DescribeConfigs:
         if name != str(self._settings.node_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"This is broker {self._settings.node_id}: ask for its settings, or for those of all (an empty name), not for {name!r}.",
+                f"This is broker {self._settings.node_id}, not {name!r}; an empty name asks for all brokers.",
             )
         return describe_broker(layers, names)
 

@@ -38,39 +38,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster import ClusterMachine
     from odradek.storage.store import LogStore
 
-VERSIONS: dict[int, tuple[int, int]] = {
-    0: (0, 13),  # Produce
-    1: (0, 18),  # Fetch
-    2: (0, 11),  # ListOffsets
-    3: (0, 13),  # Metadata
-    8: (0, 10),  # OffsetCommit
-    9: (0, 10),  # OffsetFetch
-    10: (0, 6),  # FindCoordinator
-    11: (0, 9),  # JoinGroup
-    12: (0, 4),  # Heartbeat
-    13: (0, 5),  # LeaveGroup
-    14: (0, 5),  # SyncGroup
-    15: (0, 6),  # DescribeGroups
-    16: (0, 5),  # ListGroups
-    18: (0, 4),  # ApiVersions
-    19: (0, 7),  # CreateTopics
-    20: (0, 6),  # DeleteTopics
-    22: (0, 5),  # InitProducerId
-    23: (0, 4),  # OffsetForLeaderEpoch
-    32: (0, 4),  # DescribeConfigs
-    35: (0, 5),  # DescribeLogDirs
-    37: (0, 3),  # CreatePartitions
-    42: (0, 2),  # DeleteGroups
-    47: (0, 0),  # OffsetDelete
-    60: (0, 2),  # DescribeCluster
-    75: (0, 0),  # DescribeTopicPartitions
-}
-"""First and last version by key: from 0, as Kafka 3.9 served them, to Kafka 4.3's highest stable one.
-
-kafka-python tells the broker's release from these, and librdkafka before 2.11 looks for single versions from 0 on
-(KAFKA-18659), so that a range is never narrowed without need.
-"""
-
 
 def build_apis(
     *,
@@ -101,37 +68,39 @@ def build_apis(
     topics = TopicCreation(machine, offsets_topic)
     settings = Settings(node_id, current_view, start_configs)
     api_versions = ApiVersions(current_view)
-    handlers: dict[int, Handler] = {
-        0: Produce(leadership, turn),
-        1: Fetch(leadership, timers, FetchSessionCache(fetch_session_slots), fetch_max_bytes),
-        2: ListOffsets(leadership),
-        3: Metadata(node_id, topics, auto_creates_topics=auto_creates_topics),
-        8: OffsetCommit(leadership, groups),
-        9: OffsetFetch(leadership, groups),
-        10: FindCoordinator(node_id, topics, groups),
-        11: JoinGroup(groups),
-        12: Heartbeat(groups),
-        13: LeaveGroup(groups),
-        14: SyncGroup(groups),
-        15: DescribeGroups(groups),
-        16: ListGroups(groups),
-        18: api_versions,
-        19: CreateTopics(machine, settings.describe_topic),
-        20: DeleteTopics(machine, is_enabled=deletes_topics),
-        22: InitProducerId(ProducerIds(machine.allocate_producer_ids)),
-        23: OffsetForLeaderEpoch(leadership),
-        32: DescribeConfigs(settings),
-        35: DescribeLogDirs(store),
-        37: CreatePartitions(machine),
-        42: DeleteGroups(groups),
-        47: OffsetDelete(leadership, groups),
-        60: DescribeCluster(node_id, topics),
-        75: DescribeTopicPartitions(node_id, topics),
-    }
+    # Key, last version, handler. Versions begin at 0, as in Kafka 3.9, and end with Kafka 4.3's highest stable
+    # one. kafka-python tells the release from these, and librdkafka before 2.11 looks for single low versions
+    # (KAFKA-18659), so that a range is never narrowed without need.
+    rows: tuple[tuple[int, int, Handler], ...] = (
+        (0, 13, Produce(leadership, turn)),
+        (1, 18, Fetch(leadership, timers, FetchSessionCache(fetch_session_slots), fetch_max_bytes)),
+        (2, 11, ListOffsets(leadership)),
+        (3, 13, Metadata(node_id, topics, auto_creates_topics=auto_creates_topics)),
+        (8, 10, OffsetCommit(leadership, groups)),
+        (9, 10, OffsetFetch(leadership, groups)),
+        (10, 6, FindCoordinator(node_id, topics, groups)),
+        (11, 9, JoinGroup(groups)),
+        (12, 4, Heartbeat(groups)),
+        (13, 5, LeaveGroup(groups)),
+        (14, 5, SyncGroup(groups)),
+        (15, 6, DescribeGroups(groups)),
+        (16, 5, ListGroups(groups)),
+        (18, 4, api_versions),
+        (19, 7, CreateTopics(machine, settings.describe_topic)),
+        (20, 6, DeleteTopics(machine, is_enabled=deletes_topics)),
+        (22, 5, InitProducerId(ProducerIds(machine.allocate_producer_ids))),
+        (23, 4, OffsetForLeaderEpoch(leadership)),
+        (32, 4, DescribeConfigs(settings)),
+        (35, 5, DescribeLogDirs(store)),
+        (37, 3, CreatePartitions(machine)),
+        (42, 2, DeleteGroups(groups)),
+        (47, 0, OffsetDelete(leadership, groups)),
+        (60, 2, DescribeCluster(node_id, topics)),
+        (75, 0, DescribeTopicPartitions(node_id, topics)),
+    )
     apis = {}
-    for key, handler in handlers.items():
-        first, last = VERSIONS[key]
+    for key, last_version, handler in rows:
         request, response = find(key)
-        apis[key] = Api(request, response, handler, range(first, last + 1))
+        apis[key] = Api(request, response, handler, range(last_version + 1))
     api_versions.describe(apis.items())
     return apis

@@ -34,8 +34,8 @@ def decoder(cls: type[V], version: int) -> Decode[V]:
 def encoder(cls: type[V], version: int) -> Encode[V]:
     """The function `encode(message, parts)` for one version of `cls`; it appends buffers to `parts`.
 
-    It raises ValueError for what this version cannot say: a value out of range, null where null is not allowed,
-    or a field that it lacks, is not ignorable, and differs from its default.
+    It raises ValueError for what this version cannot say: a value out of range, null where null is not
+    allowed, or a field that it lacks, is not ignorable, and differs from its default.
     """
     _check_version(cls, version)
     source, names = _encoding.write(cls, version)

@@ -1,8 +1,9 @@
 """A frame: int32 size, header, message. Which header a frame has follows from its API and version.
 
-Requests have header 1 (with the client id as a plain nullable string), flexible ones header 2, which adds tagged
-fields at the end; responses have header 0 (the correlation id alone), flexible ones header 1. Only ApiVersions
-answers with header 0 always, so that a client can read the answer to a version which the broker did not know.
+Requests have header 1 (with the client id as a plain nullable string), flexible ones header 2, which adds
+tagged fields at the end; responses have header 0 (the correlation id alone), flexible ones header 1. Only
+ApiVersions answers with header 0 always, so that a client can read the answer to a version which the broker
+did not know.
 """
 
 import struct

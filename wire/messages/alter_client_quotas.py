@@ -6,6 +6,7 @@ from odradek.wire.schema import (
     ALL,
     BOOL,
     FLOAT64,
+    INT16,
     INT32,
     STRING,
     Array,
@@ -41,6 +42,13 @@ class AlterClientQuotasRequest(Message, api_key=49, versions=(0, 1), flexible_si
 
 
 @dataclass(slots=True, kw_only=True)
+class EntryDataResult(Struct):
+    error_code: int = on_wire(INT16)
+    error_message: str | None = on_wire(STRING, nullable=ALL)
+    entity: list[EntityData] = on_wire(Array(EntityData))
+
+
+@dataclass(slots=True, kw_only=True)
 class AlterClientQuotasResponse(Message, api_key=49, versions=(0, 1), flexible_since=1):
     throttle_time_ms: int = on_wire(INT32)
-    entries: list[EntryData] = on_wire(Array(EntryData))
+    entries: list[EntryDataResult] = on_wire(Array(EntryDataResult))

@@ -43,6 +43,24 @@ class ReplicaState(Struct):
 
 
 @dataclass(slots=True, kw_only=True)
+class PartitionQuorumData(Struct):
+    partition_index: int = on_wire(INT32)
+    error_code: int = on_wire(INT16)
+    error_message: str | None = on_wire(STRING, since=2, nullable=ALL, ignorable=True)
+    leader_id: int = on_wire(INT32)
+    leader_epoch: int = on_wire(INT32)
+    high_watermark: int = on_wire(INT64)
+    current_voters: list[ReplicaState] = on_wire(Array(ReplicaState))
+    observers: list[ReplicaState] = on_wire(Array(ReplicaState))
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicQuorumData(Struct):
+    topic_name: str = on_wire(STRING)
+    partitions: list[PartitionQuorumData] = on_wire(Array(PartitionQuorumData))
+
+
+@dataclass(slots=True, kw_only=True)
 class Listener(Struct):
     name: str = on_wire(STRING)
     host: str = on_wire(STRING)
@@ -59,5 +77,5 @@ class Node(Struct):
 class DescribeQuorumResponse(Message, api_key=55, versions=(0, 2), flexible_since=0):
     error_code: int = on_wire(INT16)
     error_message: str | None = on_wire(STRING, since=2, nullable=ALL, ignorable=True)
-    topics: list[TopicData] = on_wire(Array(TopicData))
+    topics: list[TopicQuorumData] = on_wire(Array(TopicQuorumData))
     nodes: list[Node] = on_wire(Array(Node), since=2)

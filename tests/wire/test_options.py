@@ -107,7 +107,9 @@ def test_layers_of_the_broker_rule_in_kafkas_order():
 
 def test_hours_give_a_topic_its_retention_but_are_not_told_as_its_synonym():
     # A 4.3.1 broker with only log.retention.hours set answers with no synonyms and source "default".
-    entry = by_name(options.describe_topic({}, BrokerLayers(start={"log.retention.hours": "2"})))["retention.ms"]
+    entry = by_name(options.describe_topic({}, BrokerLayers(start={"log.retention.hours": "2"})))[
+        "retention.ms"
+    ]
     assert (entry.value, entry.synonyms, entry.source) == ("7200000", [], options.FROM_DEFAULT)
 
 
@@ -210,7 +212,9 @@ def test_what_is_not_built_yet_is_refused_by_name(name, text):
 
 def test_what_is_not_built_yet_is_taken_at_its_default():
     later = [option for option in TOPIC_OPTIONS.values() if option.standing == LATER]
-    assert len(options.parse_topic_configs({option.name: option.default_text for option in later})) == len(later)
+    assert len(options.parse_topic_configs({option.name: option.default_text for option in later})) == len(
+        later
+    )
 
 
 def test_compaction_lags_that_cross_are_refused():
@@ -228,7 +232,9 @@ def test_the_segment_size_for_tests_rules_over_the_bounded_one():
 
 
 def test_at_run_time_only_dynamic_broker_options_change():
-    assert options.parse_broker_configs({"log.retention.ms": "5"}, for_all_brokers=True) == {"log.retention.ms": 5}
+    assert options.parse_broker_configs({"log.retention.ms": "5"}, for_all_brokers=True) == {
+        "log.retention.ms": 5
+    }
     for name, value, for_all, code in (
         ("num.partitions", "5", False, ErrorCode.INVALID_REQUEST),
         ("listeners", "PLAINTEXT://:1", True, ErrorCode.INVALID_REQUEST),

@@ -165,22 +165,13 @@ def _serve(options: argparse.Namespace) -> int:
         )
         _log_to_stderr(options.log_level)
         _log_settings(config)
-    except ConfigError as error:
-        return _complain(error)
-    # Everything heavy comes with these imports; a wrong option has been told by now.
-    from odradek.server.broker import StartError
-    from odradek.server.listeners import ListenError
-    from odradek.server.main_loop import run
+        # Everything heavy comes with this import; a wrong option has been told by now.
+        from odradek.server.main_loop import run
 
-    try:
         return run(config, on_ready=_tell_ready)
-    except (ConfigError, ListenError, StartError) as error:
-        return _complain(error)
-
-
-def _complain(error: Exception) -> int:
-    print(f"odradek: {error}", file=sys.stderr)
-    return 1
+    except ConfigError as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
 
 
 def _tell_ready(server: "BrokerServer") -> None:

@@ -1,4 +1,4 @@
-"""A node without sockets: real logs in a temporary directory, the real cluster machine, a clock that we turn."""
+"""A node without sockets: real logs in a temporary directory, the real machines, a clock that we turn."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from odradek.apis.table import build_apis
 from odradek.coordinator.cluster import Broker, ClusterMachine, Endpoint, NewTopic, TopicDefaults
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
+from odradek.storage.slices import Slice
 from odradek.storage.store import LogStore
-from odradek.wire.codec import decode_message, encode_message
+from odradek.wire.codec import decode_message, encode_message, encoder
 from odradek.wire.errors import KafkaError
 from odradek.wire.options import (
     BrokerLayers,
@@ -144,7 +145,9 @@ class Answer:
 
     def _take(self, response):
         self.was_sent = True
-        body = encode_message(response, self._version)
+        parts = []
+        encoder(self._api.response, self._version)(response, parts)
+        body = b"".join(part.tobytes() if isinstance(part, Slice) else part for part in parts)
         self.response = decode_message(self._api.response, self._version, body)
 
     def cancel(self):

@@ -1,8 +1,8 @@
 """The broker's configuration: read from all its places, checked, and given out as one typed object.
 
-In rising order: defaults, a `server.properties` file, `KAFKA_*` environment variables as Kafka's Docker image reads
-them, `--set` and the short forms of the command line, keywords of the Python API. Everything that is wrong is one
-`ConfigError`: a sentence that names the option, where it was given, and what to do.
+In rising order: defaults, a `server.properties` file, `KAFKA_*` environment variables as Kafka's Docker image
+reads them, `--set` and the short forms of the command line, keywords of the Python API. Everything that is
+wrong is one `ConfigError`: a sentence that names the option, where it was given, and what to do.
 """
 
 import re
@@ -17,8 +17,9 @@ from odradek.wire.options import BROKER_OPTIONS, BrokerLayers
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "load"]
 
-_ENDPOINT = re.compile(r"(?P<name>[^:/]*)://(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[^\[\]/:]*)):(?P<port>\d{1,5})")
-_ADDRESS = re.compile(r"(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[^\[\]/:]*)):(?P<port>\d{1,5})")
+_HOST_PORT = r"(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[0-9a-zA-Z._%-]*)):(?P<port>[0-9]{1,5})"
+_ADDRESS = re.compile(_HOST_PORT)
+_ENDPOINT = re.compile(r"(?P<name>[^:/]+)://" + _HOST_PORT)
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 # Variables of Kafka's image and scripts that are no options (Kafka: KafkaDockerWrapper and bin/*.sh).
@@ -61,7 +62,7 @@ class BrokerConfig:
 
     node_id: int
     cluster_id: str | None
-    """The cluster id that was asked for (CLUSTER_ID, as in Kafka's image); None leaves it to the data directory."""
+    """The cluster id that was asked for (variable CLUSTER_ID, as in Kafka's image), if any."""
     listeners: tuple[Listener, ...]
     """Those that are opened; never empty."""
     advertised: dict[str, Listener]
@@ -77,7 +78,9 @@ class BrokerConfig:
     warnings: tuple[str, ...]
     """Sentences to be logged at start."""
 
-    def __init__(self, given: Mapping[str, str], *, cluster_id: str | None = None, warnings: Iterable[str] = ()):
+    def __init__(
+        self, given: Mapping[str, str], *, cluster_id: str | None = None, warnings: Iterable[str] = ()
+    ) -> None:
         self.cluster_id = cluster_id
         self.layers = BrokerLayers(start=dict(given))
         self.values = options.broker_values(self.layers)
@@ -89,9 +92,7 @@ class BrokerConfig:
         self._resolve_listeners(given)
         _check_single_node(self.values)
         _check_bounds_agree(self.values)
-        self.without_effect = tuple(
-            name for name in given if name in BROKER_OPTIONS and BROKER_OPTIONS[name].standing == options.ACCEPTED
-        )
+        self.without_effect = tuple(name for name in given if _standing(name) == options.ACCEPTED)
         self.warnings = tuple(warnings)
 
     def __getitem__(self, name: str) -> Any:
@@ -142,8 +143,8 @@ def load(
 ) -> BrokerConfig:
     """Read and check everything.
 
-    `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT" and
-    replace what the file says of them; `keywords` are Python values by option name, underscores for dots.
+    `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT"
+    and replace what the file says of them; `keywords` are Python values by option name, underscores for dots.
     """
     sources = _Sources()
     if path is not None:
@@ -164,6 +165,11 @@ def load(
     return BrokerConfig(
         sources.given, cluster_id=environ.get("CLUSTER_ID") or None, warnings=sources.warnings
     )
+
+
+def _standing(name: str) -> str | None:
+    option = BROKER_OPTIONS.get(name)
+    return None if option is None else option.standing
 
 
 class _Sources:
@@ -237,7 +243,8 @@ class _Sources:
         for name, text in self.given.items():
             if name.startswith("listener.name."):
                 raise ConfigError(
-                    f"{name} ({self.origins[name]}): settings for single listeners are not built yet; remove it."
+                    f"{name}: settings of single listeners are not built yet: "
+                    f"remove it (given by {self.origins[name]})."
                 )
             option = BROKER_OPTIONS.get(name)
             if option is None:
@@ -278,7 +285,9 @@ def _unknown(name: str, origin: str) -> str:
 def _address(what: str, text: str) -> tuple[str, int]:
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
-        raise ConfigError(f"{what} takes HOST:PORT, such as localhost:9092, 0.0.0.0:9092 or [::1]:0, not {text!r}.")
+        raise ConfigError(
+            f"{what} takes HOST:PORT, such as localhost:9092, 0.0.0.0:9092 or [::1]:0, not {text!r}."
+        )
     return match["ipv6"] or match["host"] or "", int(match["port"])
 
 
@@ -290,7 +299,9 @@ def _node_id(given: Mapping[str, str], values: Mapping[str, Any]) -> int:
     if broker_id < 0:
         return node_id
     if "node.id" in given and node_id != broker_id:
-        raise ConfigError(f"node.id={node_id} and broker.id={broker_id} differ: give one of them, or make them equal.")
+        raise ConfigError(
+            f"node.id={node_id} and broker.id={broker_id} differ: give one of them, or make them equal."
+        )
     return broker_id
 
 
@@ -323,13 +334,17 @@ def _endpoints(option: str, texts: Iterable[str], protocols: Mapping[str, str]) 
     for text in texts:
         match = _ENDPOINT.fullmatch(text.strip())
         if match is None or int(match["port"]) > 65535:
-            raise ConfigError(f"{option} has {text!r}: an entry is NAME://HOST:PORT, such as PLAINTEXT://localhost:9092.")
+            raise ConfigError(
+                f"{option} has {text!r}: an entry is NAME://HOST:PORT, such as PLAINTEXT://localhost:9092."
+            )
         name = match["name"].upper()
         if name not in protocols:
             raise ConfigError(
-                f"{option} has a listener {name!r} without a protocol: add {name}:PLAINTEXT to listener.security.protocol.map."
+                f"{option} has a listener {name!r} without a protocol: "
+                f"add {name}:PLAINTEXT to listener.security.protocol.map."
             )
-        found.append(Listener(name, match["ipv6"] or match["host"] or "", int(match["port"]), protocols[name]))
+        host = match["ipv6"] or match["host"] or ""
+        found.append(Listener(name, host, int(match["port"]), protocols[name]))
     return found
 
 
@@ -340,14 +355,12 @@ def _check_ports_differ(listeners: Iterable[Listener]) -> None:
     for listener in listeners:
         if listener.port:
             ports.setdefault(listener.port, []).append(listener)
-        if listener.name in names and not listener.port:
+        if listener.name in names:
             raise ConfigError(f"listeners has {listener.name} twice: give each listener a name of its own.")
         names.add(listener.name)
-    all_names = [listener.name for listener in listeners]
-    if len(names) != len(all_names):
-        raise ConfigError("listeners has one name twice: give each listener a name of its own.")
     for port, sharing in ports.items():
-        if len(sharing) > 2 or (len(sharing) == 2 and (":" in sharing[0].host) == (":" in sharing[1].host)):
+        families = [":" in listener.host for listener in sharing]
+        if len(set(families)) != len(families):
             raise ConfigError(f"listeners has port {port} twice: give each listener a port of its own.")
 
 
@@ -358,7 +371,7 @@ def _advertised(
     for listener in listeners:
         if listener.name not in opened:
             raise ConfigError(
-                f"advertised.listeners has {listener.name}, which listeners does not have: the names must agree."
+                f"advertised.listeners has {listener.name}, which listeners lacks: use the same names."
             )
         if listener.host in ("0.0.0.0", "::"):
             raise ConfigError(
@@ -366,14 +379,17 @@ def _advertised(
                 "name a host that they can reach, or leave the option out."
             )
         if listener.name in advertised:
-            raise ConfigError(f"advertised.listeners has {listener.name} twice: one address for each listener.")
+            raise ConfigError(f"advertised.listeners has {listener.name} twice: give it one address.")
         if listener.name not in controllers:
             advertised[listener.name] = listener
     return advertised
 
 
 def _inter_broker_listener(
-    given: Mapping[str, str], values: Mapping[str, Any], listeners: tuple[Listener, ...], controllers: set[str]
+    given: Mapping[str, str],
+    values: Mapping[str, Any],
+    listeners: tuple[Listener, ...],
+    controllers: set[str],
 ) -> str:
     named = values["inter.broker.listener.name"]
     if named is None:
@@ -383,10 +399,12 @@ def _inter_broker_listener(
     named = named.upper()
     if "security.inter.broker.protocol" in given:
         raise ConfigError(
-            "inter.broker.listener.name and security.inter.broker.protocol say the same in two ways: give one of them."
+            "inter.broker.listener.name and security.inter.broker.protocol say the same: give one of them."
         )
     if named in controllers:
-        raise ConfigError(f"inter.broker.listener.name={named} is a listener of controllers: name one for clients.")
+        raise ConfigError(
+            f"inter.broker.listener.name={named} is a listener of controllers: name one for clients."
+        )
     if all(listener.name != named for listener in listeners):
         raise ConfigError(f"inter.broker.listener.name={named} is none of listeners: name one of them.")
     return named
@@ -395,7 +413,9 @@ def _inter_broker_listener(
 def _check_single_node(values: Mapping[str, Any]) -> None:
     factor = values["offsets.topic.replication.factor"]
     if factor != 1:
-        raise ConfigError(f"offsets.topic.replication.factor={factor} needs {factor} brokers and here is one: set it to 1.")
+        raise ConfigError(
+            f"offsets.topic.replication.factor={factor} needs {factor} brokers and here is one: set it to 1."
+        )
 
 
 def _check_bounds_agree(values: Mapping[str, Any]) -> None:
@@ -404,7 +424,9 @@ def _check_bounds_agree(values: Mapping[str, Any]) -> None:
         ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
     ):
         if values[low] > values[high]:
-            raise ConfigError(f"{low}={values[low]} is above {high}={values[high]}: lower the first or raise the second.")
+            raise ConfigError(
+                f"{low}={values[low]} is above {high}={values[high]}: lower the first or raise the second."
+            )
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if values[name] == 0:
             raise ConfigError(f"{name} must not be 0: use -1 to keep records for ever.")

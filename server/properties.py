@@ -1,8 +1,8 @@
 """Reads the syntax of `java.util.Properties`, in which `server.properties` is written.
 
-Blank lines and lines that begin with # or ! are skipped; a backslash at the end of a line continues it; a key ends at
-the first bare '=', ':' or blank; \\t \\n \\r \\f and \\uXXXX are escapes and any other escaped character stands for
-itself; the later of two equal keys counts. Bytes are Latin-1, as Kafka reads them.
+Blank lines and lines that begin with # or ! are skipped; a backslash at the end of a line continues it; a key
+ends at the first bare '=', ':' or blank; \\t \\n \\r \\f and \\uXXXX are escapes and any other escaped
+character stands for itself; the later of two equal keys counts. Bytes are Latin-1, as Kafka reads them.
 """
 
 import re

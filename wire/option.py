@@ -1,8 +1,8 @@
 """What one option is: its type, default, bounds and standing, and how its text is read and written.
 
-The syntax of values is that of Kafka's ConfigDef: surrounding blanks do not count, numbers are decimal and must fit
-their type, booleans are true or false in any case, lists are separated by commas. `parse` refuses with a ValueError
-whose text is one sentence that names the option.
+The syntax of values is that of Kafka's ConfigDef: surrounding blanks do not count, numbers are decimal and
+must fit their type, booleans are true or false in any case, lists are separated by commas. `parse` refuses
+with a ValueError whose text is one sentence that names the option.
 """
 
 import re
@@ -109,7 +109,7 @@ class Option:
         return self.text(self.default_value)
 
     def parse(self, text: str) -> Any:
-        """The Python value of a text: bool, int, float, str, or tuple of str. ValueError: the text is no value."""
+        """The value of a text: bool, int, float, str, or tuple of str. ValueError: the text is no value."""
         text = text.strip()
         value = self._typed(text)
         self._check(value, text)

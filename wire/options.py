@@ -1,9 +1,10 @@
 """Every broker and topic option: look-up, reading, effective values, and what DescribeConfigs tells.
 
-A broker option's value comes from four layers, the strongest first: set for this broker at run time, set for all
-brokers at run time, set at start (file, environment, command line), default. A topic option comes from the topic
-itself, else from its broker synonyms (`retention.ms` from `log.retention.ms`, `.minutes` or `.hours`).
-Sources: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynonyms and ConfigHelper, release 4.3.
+A broker option's value comes from four layers, the strongest first: set for this broker at run time, set for
+all brokers at run time, set at start (file, environment, command line), default. A topic option comes from
+the topic itself, else from its broker synonyms (`retention.ms` from `log.retention.ms`, `.minutes` or
+`.hours`). Sources: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynonyms and ConfigHelper,
+release 4.3.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,6 +35,7 @@ __all__ = [
     "ConfigSynonym",
     "Option",
     "broker_values",
+    "describe_all_brokers",
     "describe_broker",
     "describe_topic",
     "nearest",
@@ -46,10 +48,12 @@ __all__ = [
 BROKER_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.BROKER}
 TOPIC_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.TOPIC}
 
-# Sources of a value, by their numbers in DescribeConfigs answers (Kafka: DescribeConfigsResponse.ConfigSource).
+# Sources of a value, by their numbers in DescribeConfigs answers (Kafka:
+# DescribeConfigsResponse.ConfigSource).
 FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_START, FROM_DEFAULT = range(1, 6)
 
-# Broker options that say the same thing, the strongest first (Kafka: DynamicBrokerConfig.brokerConfigSynonyms).
+# Broker options that say the same thing, the strongest first (Kafka:
+# DynamicBrokerConfig.brokerConfigSynonyms).
 _SAME = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -108,7 +112,8 @@ def nearest(name: str, options: Mapping[str, Option] = BROKER_OPTIONS) -> str | 
 def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
     """The Python values of a topic's own settings, as CreateTopics and AlterConfigs bring them.
 
-    Refuses with KafkaError(INVALID_CONFIG): an unknown name, a text that is no value, a value that is not built yet.
+    Refuses with KafkaError(INVALID_CONFIG): an unknown name, a text that is no value, a value that is not
+    built yet.
     """
     values = {name: _parse(name, text, TOPIC_OPTIONS, "topic") for name, text in configs.items()}
     low, high = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms")
@@ -120,8 +125,8 @@ def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
 def parse_broker_configs(configs: Mapping[str, str | None], *, for_all_brokers: bool) -> dict[str, Any]:
     """The Python values of a broker's settings at run time; `for_all_brokers` when they are the cluster's.
 
-    Refuses with KafkaError: INVALID_REQUEST for an option that cannot change while the broker runs (or not for all
-    brokers at once), INVALID_CONFIG for what `parse_topic_configs` refuses.
+    Refuses with KafkaError: INVALID_REQUEST for an option that cannot change while the broker runs (or not
+    for all brokers at once), INVALID_CONFIG for what `parse_topic_configs` refuses.
     """
     values = {}
     for name, text in configs.items():
@@ -179,6 +184,8 @@ def topic_defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
 def topic_values(configs: Mapping[str, str | None], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The value of every topic option of one topic, from its own settings and `topic_defaults`."""
     values = {**defaults, **parse_topic_configs(configs)}
+    if values["internal.segment.bytes"] is not None:
+        values["segment.bytes"] = values["internal.segment.bytes"]
     low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if low > high:
         raise _invalid(f"min.compaction.lag.ms ({low}) must not exceed max.compaction.lag.ms ({high}).")
@@ -208,7 +215,7 @@ def describe_topic(
 
     Synonyms are always filled in; the handler leaves them out unless they were asked for.
     """
-    values = topic_values(configs, topic_defaults(broker_values(layers)))
+    values = {**topic_defaults(broker_values(layers)), **parse_topic_configs(configs)}
     entries = []
     for name in _wanted(names, TOPIC_OPTIONS):
         option = TOPIC_OPTIONS[name]
@@ -221,7 +228,7 @@ def describe_topic(
 
 
 def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) -> list[ConfigEntry]:
-    """What DescribeConfigs tells of one broker. Unknown names that were set at start are told too, as sensitive."""
+    """What DescribeConfigs tells of one broker. Unknown names set at start are told too, as sensitive."""
     values = broker_values(layers)
     entries = []
     for name in _wanted(names, BROKER_OPTIONS):
@@ -289,7 +296,8 @@ def _synonyms(name: str, layers: BrokerLayers) -> list[ConfigSynonym]:
         if text is not None:
             found.append(ConfigSynonym(synonym, text, FROM_DEFAULT))
     # Kafka drops what stands before the option's own name, so `log.retention.hours` alone leaves the list of
-    # `retention.ms` empty and its source "default". Tools print it; we say the same (ConfigHelper.configSynonyms).
+    # `retention.ms` empty and its source "default". Tools print it; we say the same
+    # (ConfigHelper.configSynonyms).
     while found and found[0].name != name:
         del found[0]
     return found

@@ -99,6 +99,8 @@ class Log:
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
         self._directory_is_synced = recovery_point >= log_end_offset
+        # Whether a clean stop has something to write. After a recovery it has: indexes, a snapshot.
+        self._changed = recovery_point < log_end_offset
         self.directory_is_new = False
         # Where the batch with an offset begins, for those who read on where they stopped.
         self._hints: dict[int, tuple[Segment, int]] = {}
@@ -235,6 +237,7 @@ class Log:
             self._remember(self.log_end_offset, stage.segment, stage.segment.size_bytes)
         self._full_segments.clear()
         self._apply(stage)
+        self._changed = True
         self.log_end_offset = self.next_offset
         self.producers.commit()
         if self._pending_epochs:
@@ -357,10 +360,14 @@ class Log:
         recovery_point = self.recovery_point
         if end_offset <= recovery_point and self._directory_is_synced and not self.leader_epochs.dirty:
             return recovery_point
+        active = self.active
         for segment in self._segments_after(recovery_point):
             try:
                 with segment.pinned() as file:
                     file.sync()
+                if segment.base_offset < active.base_offset:
+                    # Nothing will rebuild the indexes of a sealed segment that the recovery point has passed.
+                    segment.save_indexes(sync=True)
             except FileNotFoundError:
                 if not segment.deleted:
                     raise
@@ -418,6 +425,7 @@ class Log:
         self._save_indexes_if_possible(old)
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
+        self._changed = True
         self._directory_is_synced = False
         self._stage = self._new_stage(segment)
 
@@ -460,11 +468,11 @@ class Log:
         self.rollback()
         if self._cut_wanted:
             self._cut()
-        self.flush()
-        self.active.seal()
-        for segment in self.segments:
-            segment.save_indexes()
-        self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
+        if self._changed:
+            self.flush()
+            self.active.seal()
+            self.active.save_indexes(sync=True)
+            self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
         if self.leader_epochs.dirty:
             self.save_leader_epochs()
         for segment in self.segments:

@@ -276,15 +276,6 @@ class Partition:
             known = log.producers.check(producer_id, producer_epoch, base_sequence, last_sequence)
             if known is not None:
                 return self._duplicate(known)
-            log.producers.stage(
-                producer_id,
-                producer_epoch,
-                base_sequence,
-                last_sequence,
-                first_offset,
-                last_offset,
-                max_timestamp,
-            )
         leader_epoch = self.leader_epoch
         log.stage(
             (_PREFIX_PACK(first_offset, length, leader_epoch), records[PREFIX_BYTES:]),
@@ -294,6 +285,17 @@ class Partition:
             leader_epoch,
             now_ms,
         )
+        if producer_id >= 0:
+            # After the log, which may have rolled: its snapshot is of what came before this batch.
+            log.producers.stage(
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                last_sequence,
+                first_offset,
+                last_offset,
+                max_timestamp,
+            )
         return Appended(
             first_offset,
             last_offset,
@@ -375,6 +377,15 @@ class Partition:
             if stamps:
                 batch, max_timestamp = with_append_time(batch, now_ms), now_ms
             last_offset = first_offset + header.last_offset_delta
+            prefix = _PREFIX_PACK(first_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
+            log.stage(
+                (prefix, batch[PREFIX_BYTES:]),
+                header.size_bytes,
+                last_offset,
+                max_timestamp,
+                leader_epoch,
+                now_ms,
+            )
             if header.producer_id >= 0 and not header.is_control:
                 log.producers.stage(
                     header.producer_id,
@@ -385,15 +396,6 @@ class Partition:
                     last_offset,
                     max_timestamp,
                 )
-            prefix = _PREFIX_PACK(first_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
-            log.stage(
-                (prefix, batch[PREFIX_BYTES:]),
-                header.size_bytes,
-                last_offset,
-                max_timestamp,
-                leader_epoch,
-                now_ms,
-            )
         return Appended(
             base_offset,
             log.next_offset - 1,

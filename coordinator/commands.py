@@ -53,6 +53,7 @@ class Join:
     group_instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    """As Kafka shows it: "/127.0.0.1"."""
     version: int = 9
     reason: str | None = None
 
@@ -122,7 +123,8 @@ class Heartbeat:
     group_instance_id: str | None = None
 
     def refused(self, code: ErrorCode) -> HeartbeatReply:
-        return HeartbeatReply(code)
+        # While the group is being loaded nobody can be told to rejoin: a heartbeat just passes, as in Kafka.
+        return HeartbeatReply(NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code)
 
 
 @dataclass(slots=True)

@@ -1,12 +1,15 @@
 """What a state machine decides, as values: the machine never does anything itself.
 
 A machine is `handle(command, now_ms) -> list[Effect]`, `expire(timer_key, now_ms) -> list[Effect]` and
-`replay(key, value)`. Whoever runs it (`coordinator/driver.py`, a test) carries the effects out in order.
+`replay(key, value)`. Whoever runs it (`coordinator/driver.py`, a test) carries the effects out in order, and
+holds every Reply back until all records appended before it are in the log: so nobody is told, or reads, what
+may still be lost. When the log fails, the replies that waited for it are refused and the machine is loaded
+again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -27,14 +30,9 @@ class Answer(Protocol):
 
 @dataclass(slots=True)
 class Append:
-    """Write `records` as one batch. The machine has applied them to its state already.
-
-    When the log has them, `then` is carried out; when the log fails, every Reply in `then` is refused and the
-    machine is loaded again from the log.
-    """
+    """Write `records` as one batch. The machine has applied them to its state already."""
 
     records: list[LogRecord]
-    then: Sequence[Reply] = ()
 
 
 @dataclass(slots=True)
@@ -42,7 +40,7 @@ class Reply:
     """Answer the command that carried `ticket`."""
 
     ticket: Any
-    value: Any
+    value: Answer
 
 
 @dataclass(slots=True)

@@ -15,6 +15,8 @@ class GroupSettings:
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = 2**31 - 1
+    append_max_bytes: int = 1_048_588
+    """The largest batch that `__consumer_offsets` takes (its `max.message.bytes`)."""
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """`offsets.retention.minutes`"""

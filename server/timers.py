@@ -21,19 +21,27 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def steady_clock_ms(now_ms: Callable[[], int]) -> Callable[[], int]:
+    """What `now_ms` says now, and from then on without jumps: sessions of groups are measured with it."""
+    ahead_ns = now_ms() * 1_000_000 - time.monotonic_ns()
+    return lambda: (time.monotonic_ns() + ahead_ns) // 1_000_000
+
+
 class Timer:
     """One pending call; `cancel` is cheap and harmless at any time."""
 
-    __slots__ = ("_callback", "_timers")
+    __slots__ = ("_callback", "_is_in_heap", "_timers")
 
     def __init__(self, timers: Timers, callback: Callable[[], None]) -> None:
         self._timers = timers
+        self._is_in_heap = False
         self._callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
         if self._callback is not None:
             self._callback = None
-            self._timers._note_cancelled()
+            if self._is_in_heap:
+                self._timers._note_cancelled()
 
     def _run(self) -> None:
         callback, self._callback = self._callback, None
@@ -55,7 +63,11 @@ class Timers:
     def after(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Calls `callback` once, `delay_ms` from now; equal deadlines run in the order they were set."""
         timer = Timer(self, callback)
+        if delay_ms <= 0:
+            self._loop.call_soon(timer._run)
+            return timer
         deadline = self._loop.time() + delay_ms / 1000
+        timer._is_in_heap = True
         heapq.heappush(self._heap, (deadline, next(self._numbers), timer))
         if self._armed is None or deadline < self._armed_at:
             self._arm(deadline)
@@ -115,6 +127,7 @@ class Timers:
         horizon = self._loop.time() + 0.001
         while self._heap and self._heap[0][0] <= horizon:
             timer = heapq.heappop(self._heap)[2]
+            timer._is_in_heap = False
             if timer._callback is None:
                 self._cancelled -= 1
                 continue

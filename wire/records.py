@@ -173,7 +173,7 @@ def records_section(batch: Buffer, header: BatchHeader, limit_bytes: int = DEFAU
 
 
 def build_batch(
-    records: Iterable[Record | tuple],
+    records: Iterable[Record],
     *,
     base_offset: int | None = None,
     compression: int = Compression.NONE,
@@ -196,7 +196,7 @@ def build_batch(
     were even in a batch that has lost its last records, or all of them. With `log_append_time_ms` all records
     have that timestamp. ValueError where the records and the arguments contradict each other.
     """
-    records = [record if type(record) is Record else Record(*record) for record in records]
+    records = list(records)
     if base_offset is None:
         base_offset = records[0].offset if records else 0
     if delete_horizon_ms is not None:
@@ -219,10 +219,11 @@ def build_batch(
         | (CONTROL if control else 0)
         | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
     )
-    if compression != Compression.NONE and records:
-        section = compress(compression, section, level)
     batch = bytearray(HEADER_SIZE_BYTES)
-    batch += section
+    if compression != Compression.NONE and records:
+        batch += compress(compression, section, level)
+    else:
+        batch += section
     HEADER.pack_into(
         batch,
         0,

@@ -294,7 +294,9 @@ def assign(member_ids: list[str]) -> dict[str, bytes]:
     """A range assignor: partition numbers as bytes."""
     ordered = sorted(member_ids)
     return {
-        member_id: bytes(range(PARTITIONS)[index * PARTITIONS // len(ordered) :][: share(index, len(ordered))])
+        member_id: bytes(
+            range(PARTITIONS)[index * PARTITIONS // len(ordered) :][: share(index, len(ordered))]
+        )
         for index, member_id in enumerate(ordered)
     }
 

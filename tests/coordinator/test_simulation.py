@@ -1,8 +1,8 @@
 """Dozens of members on an unreliable network against one machine that is restarted at any moment.
 
-Every member is a small consumer: it joins, leads if it has to (a range assignor), syncs, sends heartbeats, commits
-and joins again when told to. Requests and answers are late or lost, members die, leave and come back, requests are
-sent twice, the machine is replaced by a replay of its log. All by one seed; no real time passes.
+Every member is a small consumer: it joins, leads if it has to (a range assignor), syncs, sends heartbeats,
+commits and joins again when told to. Requests and answers are late or lost, members die, leave and come back,
+requests are sent twice, the machine is replaced by a replay of its log. All by one seed; no real time passes.
 """
 
 import heapq

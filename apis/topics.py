@@ -1,7 +1,8 @@
 """CreateTopics (key 19, versions 0 to 7), DeleteTopics (20, 0 to 6) and CreatePartitions (37, 0 to 3).
 
-The cluster's machine judges and creates; here requests are taken apart, doubles are refused and answers filled in.
-Everything is done when the answer leaves, so that the time-outs of these requests have nothing to wait for.
+The cluster's machine judges and creates; here requests are taken apart, doubles are refused and answers
+filled in. Everything is done when the answer leaves, so that the time-outs of these requests have nothing
+to wait for.
 
 Not done yet: policies (`create.topic.policy.class.name`) and quotas on the rate of changes.
 
@@ -45,7 +46,9 @@ FIRST_VERSION_OF_DELETION_BY_ID = 6
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 DescribeTopicConfigs = Callable[[Mapping[str, str]], list]
-"""A topic's overrides -> every topic setting with value and source, as `wire.options.describe_topic` gives them."""
+"""A topic's overrides -> every topic setting with value and source, as `wire.options.describe_topic` gives
+them.
+"""
 
 
 class CreateTopics:
@@ -74,10 +77,7 @@ class CreateTopics:
             results = []
         done = {result.name: result for result in results}
         return CreateTopicsResponse(
-            topics=[
-                self._result(name, done.get(name), refusals.get(name), version)
-                for name in counts
-            ]
+            topics=[self._result(name, done.get(name), refusals.get(name), version) for name in counts]
         )
 
     def _result(
@@ -143,7 +143,9 @@ class DeleteTopics:
             code = ErrorCode.TOPIC_DELETION_DISABLED
             if context.api_version < FIRST_VERSION_WITH_DELETION_DISABLED:
                 code = ErrorCode.INVALID_REQUEST
-            return DeleteTopicsResponse(responses=[_deleted(name, topic_id, code) for name, topic_id in asked])
+            return DeleteTopicsResponse(
+                responses=[_deleted(name, topic_id, code) for name, topic_id in asked]
+            )
         names, responses = self._names(asked)
         try:
             results = self._machine.delete_topics(list(names))

@@ -32,7 +32,7 @@ __all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "TimerHandle", "coordinator_erro
 OFFSETS_TOPIC = "__consumer_offsets"
 RECORDS_PER_TURN = 2_000
 """How much of a log is loaded before others have their turn: about 10 ms."""
-RETRY_LOAD_AFTER_SECONDS = 1.0
+RETRY_LOAD_AFTER_SECONDS = 5.0
 STALE_TIMERS_KEPT = 1_000
 
 logger = logging.getLogger(__name__)

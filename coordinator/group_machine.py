@@ -40,7 +40,7 @@ from odradek.coordinator.commands import (
     Sync,
 )
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
-from odradek.coordinator.group_log import CommittedOffset, Kind
+from odradek.coordinator.group_log import LONGEST_STRING_BYTES, CommittedOffset, Kind, fits_record
 from odradek.coordinator.membership import Membership
 from odradek.coordinator.offsets import OffsetTable, expired_offsets
 from odradek.coordinator.settings import GroupSettings
@@ -201,9 +201,10 @@ class GroupMachine:
         retention_ms = command.retention_time_ms
         expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
         metadata_limit = self._settings.offset_metadata_max_bytes
+        unchecked_length = min(metadata_limit // 2, LONGEST_STRING_BYTES // 4)
         errors, records, commits = [], [], []
         for topic, partition, offset, leader_epoch, metadata, commit_ms in command.offsets:
-            if len(metadata) * 2 > metadata_limit and _java_length(metadata) > metadata_limit:
+            if len(metadata) > unchecked_length and not _fits_metadata(metadata, metadata_limit):
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             errors.append(NONE)
@@ -227,7 +228,7 @@ class GroupMachine:
         generation = command.generation
         if group is None:
             if generation < 0:
-                return NONE
+                return NONE if fits_record(command.group_id) else ErrorCode.UNKNOWN_SERVER_ERROR
             is_named = command.version >= GROUP_NOT_FOUND_SINCE
             return ErrorCode.GROUP_ID_NOT_FOUND if is_named else ErrorCode.ILLEGAL_GENERATION
         if generation < 0 and group.state is GroupState.EMPTY:
@@ -377,6 +378,6 @@ def _batch_size(records: list[LogRecord]) -> int:
     return size
 
 
-def _java_length(text: str) -> int:
-    """Kafka's `offset.metadata.max.bytes` counts UTF-16 units, whatever its name says."""
-    return len(text) + sum(character > "\uffff" for character in text)
+def _fits_metadata(text: str, limit: int) -> bool:
+    """Whether it is within `offset.metadata.max.bytes`, which counts UTF-16 units, and fits into a record."""
+    return len(text) + sum(character > "\uffff" for character in text) <= limit and fits_record(text)

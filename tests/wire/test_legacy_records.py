@@ -42,7 +42,7 @@ def by_kafka_python(magic, compression, pairs=KEYS_AND_VALUES):
 
 
 class XXHash:
-    """Stands in for the library that kafka-python wants for the lz4 of v0: lz4 itself sums a frame's content."""
+    """Stands in for the library that kafka-python wants for the lz4 of v0: lz4 sums frames with it too."""
 
     def xxh32(self, data):
         self.sum = lz4.frame.compress(bytes(data), content_checksum=True)[:-5:-1]

@@ -175,9 +175,13 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _tell_ready(server: "BrokerServer") -> None:
-    """One line that people read and scripts wait for."""
+    """One line that people read and scripts wait for; addresses with their real ports."""
+    addresses = []
+    for _, host, port in server.bound:
+        host = host or "0.0.0.0"
+        addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     print(
-        f"odradek {__version__} ready on {', '.join(server.addresses)} "
+        f"odradek {__version__} ready on {', '.join(addresses)} "
         f"(node {server.node_id}, cluster {server.cluster_id}, data {','.join(server.data_directories)})",
         flush=True,
     )

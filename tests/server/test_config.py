@@ -227,7 +227,7 @@ def test_a_controller_listener_needs_no_entry_in_the_default_map():
         (["listeners=SASL_PLAINTEXT://:9092"], "SASL_PLAINTEXT, which is not built yet"),
         (["listeners=INSIDE://:9092"], "add INSIDE:PLAINTEXT to listener.security.protocol.map"),
         (["listeners=PLAINTEXT://:1,PLAINTEXT://:2"], "PLAINTEXT twice"),
-        (["listeners=A://a:1,B://b:1", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"], "port 1 twice"),
+        (["listeners=SSL://a:1,PLAINTEXT://b:1"], "port 1 twice"),
         (["listeners=CONTROLLER://:1", "controller.listener.names=CONTROLLER"], "none for clients"),
         (["listener.security.protocol.map=PLAINTEXT:TLS"], "NAME:PROTOCOL"),
         (["listener.security.protocol.map=PLAINTEXT:SSL,plaintext:PLAINTEXT"], "two protocols"),

@@ -38,6 +38,9 @@ logger = logging.getLogger("odradek.broker")
 
 MAINTENANCE_INTERVAL_MS_MAX = 30_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
+CLEANING_STEP_BYTES = 65_536
+CLEANING_PAUSE = 2
+"""Compaction pauses this many times as long as it worked."""
 FLUSH_WAIT_S = 1.0
 GOODBYE_WAIT_S = 0.5
 
@@ -222,6 +225,8 @@ class BrokerServer:
             every(FLUSH_LOOK_INTERVAL_MS, self._flush_due),
             self._connections.start_sweeping(self._timers),
         ]
+        if config.log_cleaner_enable:
+            self._background.append(self._start_cleaning(self._timers, config.log_cleaner_backoff_ms))
 
     # What the machine decides is done to the logs
 
@@ -303,6 +308,34 @@ class BrokerServer:
     def _maintain(self) -> None:
         assert self._store is not None
         self._store.maintain(self._now_ms())
+
+    def _start_cleaning(self, timers: Timers, backoff_ms: int) -> Callable[[], None]:
+        """Compacts in small steps between the requests; the returned function ends it.
+
+        A step takes about a millisecond and at least twice as long is left to the clients. (In a thread it
+        would cost them more: whoever waits for the interpreter's lock waits five milliseconds.)
+        """
+        loop = asyncio.get_running_loop()
+        is_ended = False
+
+        def step() -> None:
+            if is_ended or self._store is None:
+                return
+            started = loop.time()
+            has_more = False
+            try:
+                has_more = self._store.clean(self._now_ms(), CLEANING_STEP_BYTES)
+            except Exception:
+                logger.exception("compaction failed")
+            took_ms = (loop.time() - started) * 1000
+            timers.after(max(CLEANING_PAUSE * took_ms, 1) if has_more else backoff_ms, step)
+
+        def end() -> None:
+            nonlocal is_ended
+            is_ended = True
+
+        timers.after(backoff_ms, step)
+        return end
 
     def _flush_due(self) -> None:
         assert self._store is not None

@@ -165,28 +165,23 @@ def _serve(options: argparse.Namespace) -> int:
         )
         _log_to_stderr(options.log_level)
         _log_settings(config)
-    except ConfigError as error:
-        return _complain(error)
-    # Everything heavy comes with these imports; a wrong option has been told by now.
-    from odradek.server.broker import StartError
-    from odradek.server.listeners import ListenError
-    from odradek.server.main_loop import run
+        # Everything heavy comes with this import; a wrong option has been told by now.
+        from odradek.server.main_loop import run
 
-    try:
         return run(config, on_ready=_tell_ready)
-    except (ConfigError, ListenError, StartError) as error:
-        return _complain(error)
-
-
-def _complain(error: Exception) -> int:
-    print(f"odradek: {error}", file=sys.stderr)
-    return 1
+    except ConfigError as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
 
 
 def _tell_ready(server: "BrokerServer") -> None:
-    """One line that people read and scripts wait for."""
+    """One line that people read and scripts wait for; addresses with their real ports."""
+    addresses = []
+    for _, host, port in server.bound:
+        host = host or "0.0.0.0"
+        addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     print(
-        f"odradek {__version__} ready on {', '.join(server.addresses)} "
+        f"odradek {__version__} ready on {', '.join(addresses)} "
         f"(node {server.node_id}, cluster {server.cluster_id}, data {','.join(server.data_directories)})",
         flush=True,
     )

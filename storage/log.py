@@ -26,6 +26,7 @@ from odradek.storage.segment import (
     LOG,
     RELATIVE_OFFSET_MAX,
     SNAPSHOT,
+    SWAP,
     TIME_INDEX,
     FilePool,
     Segment,
@@ -460,6 +461,21 @@ class Log:
         for segment in dropped:
             segment.doom()
         return dropped
+
+    def replace_segments(self, old: list[Segment], cleaned: Segment) -> None:
+        """Let a compacted segment take the place of neighbours. After a crash it is all or nothing.
+
+        Once the cleaned log is called `.swap` a restart finishes the replacement; before, it takes the
+        old segments.
+        """
+        cleaned.change_suffix(SWAP)
+        for segment in old:
+            segment.doom()
+        cleaned.change_suffix("")
+        place = self.segments.index(old[0])
+        self.segments[place : place + len(old)] = [cleaned]
+        self.bases = [segment.base_offset for segment in self.segments]
+        self._hints.clear()
 
     def close(self) -> None:
         """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the

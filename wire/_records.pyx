@@ -8,11 +8,16 @@ a code, and this file needs none of either.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from crc32c import crc32c as _crc32c_of_many
 
 from odradek.wire import _records_python as _python
+
+cdef object _Record = _python.Record
+cdef object _read_headers = _python.read_headers
+cdef object _new_tuple = tuple.__new__
 
 cdef extern from *:
     """
@@ -383,3 +388,55 @@ def scan_records(object data, object record_count, object base_offset, object ba
         raise AssertionError("the twins disagree about a batch's records")
     table = memoryview(cells).cast("q")
     return _python.RecordTable(*[table[i * count : (i + 1) * count] for i in range(COLUMNS)])
+
+
+def read_records(bytes data not None, BatchHeader header not None):
+    """See `_records_python.read_records`."""
+    cdef int64_t one_row[COLUMNS]  # a batch of one record, which a slow producer sends, needs no memory
+    cdef int64_t *columns = one_row
+    cdef int64_t count = header.record_count
+    cdef Py_ssize_t size = len(data)
+    cdef const uint8_t *start = <const uint8_t *> PyBytes_AsString(data)
+    if not 0 <= count <= size // LEAST_RECORD_BYTES:
+        _python.scan_records(data, count, header.base_offset, header.base_timestamp)
+        raise AssertionError("the twins disagree about a batch's records")
+    if count > 1:
+        columns = <int64_t *> PyMem_Malloc(count * COLUMNS * sizeof(int64_t))
+        if columns is NULL:
+            raise MemoryError
+    try:
+        if not _scan(start, size, count, header.base_offset, header.base_timestamp, columns):
+            _python.scan_records(data, count, header.base_offset, header.base_timestamp)
+            raise AssertionError("the twins disagree about a batch's records")
+        return _records_at(data, start, count, columns, header)
+    finally:
+        if columns is not one_row:
+            PyMem_Free(columns)
+
+
+cdef list _records_at(
+    bytes data, const uint8_t *start, Py_ssize_t count, const int64_t *columns, BatchHeader header
+):
+    cdef list records = []
+    cdef Py_ssize_t row
+    cdef bint append_time = header.attributes & 0x08 != 0
+    cdef const int64_t *at
+    for row in range(count):
+        at = columns + row
+        records.append(
+            _new_tuple(
+                _Record,
+                (
+                    at[0],
+                    header.max_timestamp if append_time else at[count],
+                    _bytes_at(start + at[2 * count], at[3 * count]),
+                    _bytes_at(start + at[4 * count], at[5 * count]),
+                    () if at[6 * count] < 0 else _read_headers(data, at[6 * count])[0],
+                ),
+            )
+        )
+    return records
+
+
+cdef object _bytes_at(const uint8_t *start, int64_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char *> start, size)

@@ -20,6 +20,7 @@ __all__ = [
     "BatchHeader",
     "read_batch_header",
     "read_client_batch",
+    "read_records",
     "scan_records",
     "verify_crc",
 ]
@@ -246,6 +247,20 @@ def _check_producer(header: BatchHeader) -> None:
 # Records --------------------------------------------------------------------------------------------
 
 
+class Record(NamedTuple):
+    """One record with its absolute offset and its timestamp in milliseconds (NO_TIMESTAMP: it has none).
+
+    `headers` are pairs of name and value in their order; a name may repeat, a value may be None. A name that
+    is no UTF-8 keeps its bytes as surrogate escapes, so that rebuilding a batch changes nothing.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
 class RecordTable(NamedTuple):
     """Where the records of one batch are: seven columns, a row for each record.
 
@@ -287,6 +302,22 @@ def scan_records(data: bytes, record_count: int, base_offset: int, base_timestam
 
 
 _LEAST_RECORD_BYTES = 7
+
+
+def read_records(data: bytes, header: BatchHeader) -> list[Record]:
+    """The records that the records section `data` of a batch consists of; refuses as `scan_records`."""
+    table = scan_records(data, header.record_count, header.base_offset, header.base_timestamp)
+    append_time = header.max_timestamp if header.uses_log_append_time else None
+    return [
+        Record(
+            offset,
+            timestamp if append_time is None else append_time,
+            None if key_size < 0 else data[key_at : key_at + key_size],
+            None if value_size < 0 else data[value_at : value_at + value_size],
+            () if headers_at < 0 else read_headers(data, headers_at)[0],
+        )
+        for offset, timestamp, key_at, key_size, value_at, value_size, headers_at in zip(*table, strict=True)
+    ]
 
 
 def invalid_record(why: str) -> KafkaError:

@@ -65,6 +65,7 @@ DOUBLE_MAX = 1.7976931348623157e308
 
 _WIDTHS = {SHORT: 16, INT: 32, LONG: 64}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _COMMA = re.compile(r"\s*,\s*")
 
 
@@ -147,10 +148,9 @@ class Option:
         if self.kind in _WIDTHS:
             return self._integer(text)
         if self.kind == DOUBLE:
-            try:
-                return float(text)
-            except ValueError:
-                raise ValueError(f"{self.name} must be a number, not {text!r}.") from None
+            if not _DECIMAL.fullmatch(text):
+                raise ValueError(f"{self.name} must be a number, not {text[:80]!r}.")
+            return float(text)
         if self.kind == LIST:
             return _split(text)
         return text

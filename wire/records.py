@@ -34,10 +34,10 @@ from odradek.wire._records_python import (
     NO_SEQUENCE,
     TRANSACTIONAL,
     Buffer,
+    Record,
     RecordTable,
     add_to_sequence,
     invalid_record,
-    read_headers,
     validate_header,
 )
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress, decompress
@@ -81,6 +81,7 @@ try:
         BatchHeader,
         read_batch_header,
         read_client_batch,
+        read_records,
         scan_records,
         verify_crc,
     )
@@ -91,6 +92,7 @@ except ImportError:  # an install without a C compiler
         BatchHeader,
         read_batch_header,
         read_client_batch,
+        read_records,
         scan_records,
         verify_crc,
     )
@@ -112,20 +114,6 @@ _MAX_TIMESTAMP_POSITION = 35
 _LEADER_EPOCH = Struct(">i")
 _LEADER_EPOCH_POSITION = 12
 _BASE_OFFSET = Struct(">q")
-
-
-class Record(NamedTuple):
-    """One record with its absolute offset and its timestamp in milliseconds (NO_TIMESTAMP: it has none).
-
-    `headers` are pairs of name and value in their order; a name may repeat, a value may be None. A name that
-    is no UTF-8 keeps its bytes as surrogate escapes, so that rebuilding a batch changes nothing.
-    """
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 # Reading --------------------------------------------------------------------------------
@@ -164,8 +152,7 @@ def iter_records(
     if header.record_count == 0:
         return iter(())  # compaction leaves such batches: nothing but a header
     data = records_section(batch, header, limit_bytes)
-    table = scan_records(data, header.record_count, header.base_offset, header.base_timestamp)
-    return _as_records(header, data, table)
+    return iter(read_records(data, header))
 
 
 def records_section(batch: Buffer, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
@@ -180,18 +167,6 @@ def records_section(batch: Buffer, header: BatchHeader, limit_bytes: int = DEFAU
     if compression == Compression.NONE:
         return bytes(section)
     return decompress(compression, section, limit_bytes)
-
-
-def _as_records(header: BatchHeader, data: bytes, table: RecordTable) -> Iterator[Record]:
-    append_time = header.max_timestamp if header.uses_log_append_time else None
-    for offset, timestamp, key_at, key_size, value_at, value_size, headers_at in zip(*table, strict=True):
-        yield Record(
-            offset,
-            timestamp if append_time is None else append_time,
-            None if key_size < 0 else data[key_at : key_at + key_size],
-            None if value_size < 0 else data[value_at : value_at + value_size],
-            () if headers_at < 0 else read_headers(data, headers_at)[0],
-        )
 
 
 # Building --------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ line. The group is `g` and the client id `c` unless said otherwise; member ids a
 timer that is set and due; no step may come later than a timer that is due. `reload` replays the log into a new
 machine, which must hold the same durable state. `state` shows a group.
 
-`python -m tests.coordinator.transcript FILE...` (or ODRADEK_WRITE_TRANSCRIPTS=1 with pytest) writes the effects
-that follow today into the files, for a person to read and judge.
+With ODRADEK_WRITE_TRANSCRIPTS=1 pytest writes the effects that follow today into the files, for a person to
+read and judge.
 """
 
 import pathlib
@@ -61,7 +61,9 @@ def subscription(topics: str) -> bytes:
     """`t1+t2` as the metadata of a consumer; `!text` as bytes that are none."""
     if topics.startswith("!"):
         return topics[1:].encode()
-    return consumer_protocol.encode(ConsumerProtocolSubscription(topics=topics.split("+"), owned_partitions=[]), 1)
+    return consumer_protocol.encode(
+        ConsumerProtocolSubscription(topics=topics.split("+"), owned_partitions=[]), 1
+    )
 
 
 class Stage:
@@ -103,8 +105,8 @@ class Stage:
         assert now_ms >= self.now_ms, "time runs backwards"
         self.now_ms = now_ms
         for key, at_ms in self.timers.items():
-            overdue = at_ms < now_ms or (at_ms == now_ms and ringing is None)
-            assert key in (ringing, BACKGROUND) or not overdue, f"{'/'.join(key)} rings at {at_ms / 1000:g}"
+            overdue = at_ms < now_ms and key not in (ringing, BACKGROUND)
+            assert not overdue, f"{'/'.join(key)} rings at {at_ms / 1000:g}"
 
     def carry_out(self, effects: list) -> list[str]:
         lines = []
@@ -211,9 +213,7 @@ def sync(ticket, group_id, options, rest):
 
 
 def heartbeat(ticket, group_id, options, rest):
-    return Heartbeat(
-        ticket, group_id, int(options["generation"]), options["member"], options.get("instance")
-    )
+    return Heartbeat(ticket, group_id, int(options["generation"]), options["member"], options.get("instance"))
 
 
 def leave(ticket, group_id, options, rest):
@@ -229,7 +229,7 @@ def commit(ticket, group_id, options, rest):
     for word in rest:
         name, _, value = word.partition("=")
         offset, *more = value.split(":")
-        epoch, metadata, timestamp = (more + ["", "", ""])[:3]
+        epoch, metadata, timestamp = [*more, "", "", ""][:3]
         offsets.append(
             OffsetToCommit(*partition_of(name), int(offset), int(epoch or -1), metadata, int(timestamp or -1))
         )
@@ -280,7 +280,9 @@ def record_text(key: bytes, value: bytes | None) -> str:
             return f"{name} tombstone"
         offset = group_log.decode_offset(value)
         epoch = "" if offset.leader_epoch == -1 else f" epoch={offset.leader_epoch}"
-        expires = "" if offset.expire_timestamp_ms == -1 else f" expires={offset.expire_timestamp_ms / 1000:g}"
+        expires = (
+            "" if offset.expire_timestamp_ms == -1 else f" expires={offset.expire_timestamp_ms / 1000:g}"
+        )
         metadata = f" metadata={offset.metadata}" if offset.metadata else ""
         return f"{name} {offset.offset}{epoch}{metadata} at={offset.commit_timestamp_ms / 1000:g}{expires}"
     if value is None:
@@ -308,7 +310,8 @@ def answer_text(answer) -> str:
         case SyncReply(code):
             if code is not ErrorCode.NONE:
                 return code.name
-            return f"NONE {answer.protocol_type}/{answer.protocol_name} {bytes(answer.assignment).decode() or '-'}"
+            assignment = bytes(answer.assignment).decode() or "-"
+            return f"NONE {answer.protocol_type}/{answer.protocol_name} {assignment}"
         case LeaveReply(code, members):
             left = [f"{m.member_id}@{m.group_instance_id}:{m.error_code.name}" for m in members]
             return " ".join([code.name, *left])
@@ -326,7 +329,9 @@ def answer_text(answer) -> str:
                 f" members=[{members}]"
             )
         case ListGroupsReply(code, groups):
-            return " ".join([code.name, *(f"{g.group_id}:{g.protocol_type or '-'}:{g.state}" for g in groups)])
+            return " ".join(
+                [code.name, *(f"{g.group_id}:{g.protocol_type or '-'}:{g.state}" for g in groups)]
+            )
         case _:
             assert list(asdict(answer)) == ["error_code"]
             return answer.error_code.name

@@ -6,6 +6,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from odradek.server.config import ConfigError, Listener, load, option_of_variable
 from odradek.server.config_page import page
 from odradek.server.properties import parse_properties
@@ -226,8 +227,7 @@ def test_a_controller_listener_needs_no_entry_in_the_default_map():
         (["listeners=SASL_PLAINTEXT://:9092"], "SASL_PLAINTEXT, which is not built yet"),
         (["listeners=INSIDE://:9092"], "add INSIDE:PLAINTEXT to listener.security.protocol.map"),
         (["listeners=PLAINTEXT://:1,PLAINTEXT://:2"], "PLAINTEXT twice"),
-        (["listeners=PLAINTEXT://a:1,B://b:1", "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT"],
-         "port 1 twice"),
+        (["listeners=SSL://a:1,PLAINTEXT://b:1"], "port 1 twice"),
         (["listeners=CONTROLLER://:1", "controller.listener.names=CONTROLLER"], "none for clients"),
         (["listener.security.protocol.map=PLAINTEXT:TLS"], "NAME:PROTOCOL"),
         (["listener.security.protocol.map=PLAINTEXT:SSL,plaintext:PLAINTEXT"], "two protocols"),
@@ -235,11 +235,11 @@ def test_a_controller_listener_needs_no_entry_in_the_default_map():
         (["advertised.listeners=SSL://h:1"], "which listeners lacks"),
         (["advertised.listeners=PLAINTEXT://h:1,PLAINTEXT://i:2"], "PLAINTEXT twice"),
         (["inter.broker.listener.name=OTHER"], "none of listeners"),
-        (["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"], "give one of them"),
+        (["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"], "give one"),
         (["node.id=2", "broker.id=3"], "differ"),
         (["log.dirs=", "log.dir="], "names no directory"),
         (["offsets.topic.replication.factor=3"], "set it to 1"),
-        (["group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"], "group.max.session.timeout.ms"),
+        (["group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"], "above group.max.session"),
         (["log.retention.ms=0"], "log.retention.ms"),
     ],
 )  # fmt: skip
@@ -312,6 +312,7 @@ def test_every_option_can_be_given_its_default(option):
         ("=b", {"": "b"}),
         ("a=1\ra=2", {"a": "2"}),
         ("a=b\\", {"a": "b"}),
+        ("\\\n\n", {}),
         ("a=\xe9", {"a": "\xe9"}),
     ],
 )
@@ -321,12 +322,12 @@ def test_properties_are_read_as_java_reads_them(text, properties):
 
 @given(st.binary(max_size=80))
 def test_any_file_is_read_or_refused(data):
+    refusals = []
     try:
-        properties = parse_properties(data)
+        parse_properties(data)
     except ValueError as error:
-        assert "\\u" in str(error)
-    else:
-        assert all(isinstance(value, str) for value in properties.values())
+        refusals.append(str(error))
+    assert all("\\u" in refusal for refusal in refusals)
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=8), max_size=4))

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from odradek.wire import options
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.option import DOUBLE, INT, LATER, LIST, LONG, PASSWORD, Option
@@ -269,9 +270,11 @@ def test_any_text_is_a_value_or_is_refused(text, kind):
     try:
         value = option.parse(text)
     except ValueError as error:
-        assert "some.option" in str(error)
+        message = str(error)
     else:
+        message = option.name
         assert option.parse(option.text(value)) == value
+    assert "some.option" in message
 
 
 def test_a_misspelt_name_is_answered_with_the_nearest_one():

@@ -227,6 +227,26 @@ def test_a_header_can_be_made_compared_and_changed(twin):
     assert (header.compression, header.delete_horizon_ms) == (1, None)
 
 
+def read_records_of(twin, data, count, base_offset, base_timestamp, attributes=0):
+    header = twin.BatchHeader(
+        base_offset, 0, 0, 2, 0, attributes, count - 1, base_timestamp, 777, -1, -1, -1, count
+    )
+    return twin.read_records(data, header)
+
+
+def test_records_are_read_with_their_headers_and_times(twin):
+    headers = varint(2) + varint(1) + b"h" + varint(-1) + varint(1) + b"\xff" + varint(2) + b"vv"
+    data = sections(record(key=varint(3) + b"key"), record(offset=varint(1), headers=headers))
+    wanted = [
+        Record(10, 50, b"key", None, ()),
+        Record(11, 50, None, None, (("h", None), ("\udcff", b"vv"))),
+    ]
+    assert read_records_of(twin, data, 2, 10, 50) == wanted
+    stamped = read_records_of(twin, data, 2, 10, 50, attributes=8)
+    assert stamped == [record._replace(timestamp=777) for record in wanted]
+    assert read_records_of(twin, b"", 0, 0, 0) == []
+
+
 # Side by side ---------------------------------------------------------------------------------------
 
 TINY = st.integers(-3, 5)
@@ -262,6 +282,8 @@ def test_both_scan_alike(data, count, base_offset, base_timestamp):
     if isinstance(results[0], _records_python.RecordTable):
         results = [table_of(result) for result in results]
     assert results[0] == results[1]
+    records = [outcome(read_records_of, twin, data, count, base_offset, base_timestamp) for twin in TWINS]
+    assert records[0] == records[1]
 
 
 @pytest.mark.skipif(_records is None, reason="odradek.wire._records is not built here")

@@ -43,4 +43,4 @@ links: ## symlinks that make this checkout importable as `odradek` (PYTHONPATH=b
 	@mkdir -p build/links/odradek
 	@for f in wire storage coordinator apis server; do ln -sfn ../../../$$f build/links/odradek/$$f; done
 	@ln -sfn ../../../spark_integration build/links/odradek/spark
-	@for f in __init__.py __main__.py py.typed; do ln -sfn ../../../server/_root/$$f build/links/odradek/$$f; done
+	@for f in __init__.py __main__.py testing.py py.typed; do ln -sfn ../../../server/_root/$$f build/links/odradek/$$f; done

@@ -1,0 +1,26 @@
+# docker build -t odradek .
+# docker run -p 9092:9092 -v odradek:/var/lib/odradek odradek serve --advertise localhost:9092
+#
+# Settings are environment variables as in Kafka's image (KAFKA_NUM_PARTITIONS=3). A port mapping hides the address
+# that a client dialled: --advertise (or KAFKA_ADVERTISED_LISTENERS) says it. Containers of one network need neither.
+FROM python:3.12-slim AS build
+WORKDIR /source
+COPY . .
+RUN pip wheel --no-cache-dir --wheel-dir /wheels .
+
+FROM python:3.12-slim
+LABEL org.opencontainers.image.title="odradek" org.opencontainers.image.licenses="Apache-2.0"
+RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
+    pip install --no-cache-dir --no-index --find-links /wheels odradek \
+ && useradd --system --uid 10001 --home-dir /var/lib/odradek --create-home odradek
+USER odradek
+WORKDIR /var/lib/odradek
+VOLUME /var/lib/odradek
+EXPOSE 9092
+ENV KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 \
+    KAFKA_LOG_DIRS=/var/lib/odradek \
+    PYTHONUNBUFFERED=1
+HEALTHCHECK --interval=5s --timeout=4s --start-period=5s --retries=3 CMD ["python", "-m", "odradek.server.health"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["odradek"]
+CMD ["serve"]

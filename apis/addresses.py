@@ -1,0 +1,36 @@
+"""Where a client finds a broker: what Metadata, FindCoordinator, DescribeCluster and leader hints all answer.
+
+For this node it is what the connection knows: the advertised address of its listener, or else the address
+at which the client reached us, so that one broker serves loopback, LAN and container addresses at once. For
+another node it is the endpoint that it registered under the connection's listener name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.apis.api import ConnectionInfo
+    from odradek.coordinator.cluster import Broker, ClusterView
+
+
+def address_of(broker: Broker, connection: ConnectionInfo, node_id: int) -> tuple[str, int] | None:
+    """Host and port for this client; None when the broker does not have the client's listener."""
+    if broker.node_id == node_id:
+        return connection.advertised_host, connection.advertised_port
+    endpoint = broker.endpoints.get(connection.listener_name)
+    if endpoint is None:
+        return None
+    return endpoint.host, endpoint.port
+
+
+def reachable_brokers(
+    view: ClusterView, connection: ConnectionInfo, node_id: int
+) -> list[tuple[Broker, str, int]]:
+    """Every broker that has the client's listener, with its address, by node id."""
+    found = []
+    for _, broker in sorted(view.brokers.items()):
+        address = address_of(broker, connection, node_id)
+        if address is not None:
+            found.append((broker, *address))
+    return found

@@ -1,0 +1,436 @@
+"""Fetch (key 1, versions 0 to 18): record batches out of partitions, as long polls and in sessions.
+
+One read path: an attempt reads every partition of the plan within the byte budget. Is it enough (or an
+error, or too late), it is the answer; else the request watches its partitions and runs the same attempt
+again when one of them moves or the deadline comes. Records leave as slices of the log, never copied here;
+only versions 0 to 3 get them converted to the formats v0 and v1 that they know.
+
+Sizes are KIP-74's: the first partition that has anything gets at least one whole batch, whatever the
+limits, from version 3 on. Sessions are KIP-227's, see `fetch_sessions.py`. From version 13 on topics have
+ids instead of names.
+
+Not done yet: followers (a request with a replica id is refused with NOT_LEADER_OR_FOLLOWER, since no
+replica is assigned elsewhere), reading from the nearest replica (the preferred one is always -1, the
+leader), snapshots.
+
+Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages and readFromLog of Kafka 4.3, KafkaApis
+of 3.9 for versions 0 to 3.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import Waiting
+from odradek.apis.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchedPartition,
+    FetchSession,
+    FetchSessionCache,
+    requested_partitions,
+)
+from odradek.apis.leadership import Leadership, add_endpoint, check_leader_epoch, leader_hint
+from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.wire import legacy_records
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.turn import TimerHandle, Timers
+    from odradek.storage.partition import Partition
+
+logger = logging.getLogger("odradek.fetch")
+
+FIRST_VERSION_OF_V1 = 2
+FIRST_VERSION_WITH_MAX_BYTES = 3
+FIRST_VERSION_OF_V2 = 4
+FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_IDS = 13
+FIRST_VERSION_WITH_REPLICA_STATE = 15
+FIRST_VERSION_WITH_ENDPOINTS = 16
+LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
+
+_NO_RECORDS = b""
+_UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class Fetch:
+    """The handler. `max_bytes` is `fetch.max.bytes`, the most that one answer may hold."""
+
+    __slots__ = ("_leadership", "_max_bytes", "_sessions", "_timers")
+
+    def __init__(
+        self, leadership: Leadership, timers: Timers, sessions: FetchSessionCache, max_bytes: int
+    ) -> None:
+        self._leadership = leadership
+        self._timers = timers
+        self._sessions = sessions
+        self._max_bytes = max_bytes
+
+    def __call__(self, request: FetchRequest, context: RequestContext) -> FetchResponse | Waiting:
+        try:
+            plan = self._plan(request, context)
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code, session_id=NO_SESSION)
+        answer = plan.attempt(is_first=True)
+        if answer is not None:
+            return answer
+        return PendingFetch(plan, self._timers, request, context.api_version)
+
+    def _plan(self, request: FetchRequest, context: RequestContext) -> FetchPlan:
+        """Opens, resumes or ends the session that the request names, and says what to read."""
+        version = context.api_version
+        uses_topic_ids = version >= FIRST_VERSION_WITH_IDS
+        session: FetchSession | None = None
+        is_incremental = False
+        if version < FIRST_VERSION_WITH_SESSIONS or request.session_epoch == FINAL_EPOCH:
+            # kafka-go closes a session -1 that never was: no error, whatever the id.
+            self._sessions.remove(request.session_id)
+            partitions = requested_partitions(request, uses_topic_ids)
+        elif request.session_epoch == INITIAL_EPOCH:
+            self._sessions.remove(request.session_id)
+            partitions = requested_partitions(request, uses_topic_ids)
+            session = self._sessions.admit(
+                partitions, uses_topic_ids=uses_topic_ids, is_privileged=False, now_ms=context.now_ms
+            )
+        else:
+            session = self._sessions.resume(request, uses_topic_ids, context.now_ms)
+            is_incremental = session is not None
+            partitions = session.partitions if session else requested_partitions(request, uses_topic_ids)
+        # A copy: the session may change (an aborted request, the next one pipelined) while this one waits.
+        return FetchPlan(
+            self._leadership,
+            request,
+            context,
+            list(partitions.values()),
+            session,
+            is_incremental,
+            self._max_bytes,
+        )
+
+
+class FetchPlan:
+    """One request, ready to be tried: its partitions in the order of service, its limits, its session."""
+
+    __slots__ = (
+        "_connection",
+        "_is_first_batch_free",
+        "_is_incremental",
+        "_isolation",
+        "_leadership",
+        "_max_bytes",
+        "_may_wait",
+        "_min_bytes",
+        "_partitions",
+        "_replica_id",
+        "_session",
+        "_version",
+        "watchable",
+    )
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        request: FetchRequest,
+        context: RequestContext,
+        partitions: list[FetchedPartition],
+        session: FetchSession | None,
+        is_incremental: bool,
+        max_bytes: int,
+    ) -> None:
+        version = context.api_version
+        self._leadership = leadership
+        self._connection = context.connection
+        self._version = version
+        self._partitions = partitions
+        self._session = session
+        self._is_incremental = is_incremental
+        self._max_bytes = min(request.max_bytes, max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._is_first_batch_free = version >= FIRST_VERSION_WITH_MAX_BYTES
+        self._isolation = READ_COMMITTED if request.isolation_level == 1 else READ_UNCOMMITTED
+        self._replica_id = request.replica_id
+        if version >= FIRST_VERSION_WITH_REPLICA_STATE:
+            state = request.replica_state
+            self._replica_id = -1 if state is None else state.replica_id
+        self._may_wait = request.max_wait_ms > 0 and bool(partitions) and self._min_bytes > 0
+        self.watchable: list[Partition] = []
+        """The logs that the last attempt read: what to watch until the next one."""
+
+    def attempt(self, *, is_first: bool = False, is_last: bool = False) -> FetchResponse | None:
+        """Reads every partition once: the answer, or None when it is worth waiting for more.
+
+        A topic that never was does not keep the others from waiting, or a consumer of a misspelt name would
+        come back without a pause; any other error is answered at once.
+        """
+        may_wait = self._may_wait and not is_last
+        left_bytes = self._max_bytes
+        read_bytes = 0
+        one_batch = self._is_first_batch_free
+        answers = []
+        self.watchable = watchable = []
+        for partition in self._partitions:
+            try:
+                answer, log = self._read(partition, left_bytes, one_batch)
+                watchable.append(log)
+            except KafkaError as error:
+                answer = self._refusal(partition, error)
+                if not (is_first and error.code in _UNKNOWN_TOPIC):
+                    may_wait = False
+            size = len(answer.records)
+            if size:
+                one_batch = False
+                read_bytes += size
+                left_bytes = left_bytes - size if size < left_bytes else 0
+            elif answer.diverging_epoch is not None:
+                may_wait = False
+            answers.append(answer)
+        if may_wait and watchable and read_bytes < self._min_bytes:
+            return None
+        return self._answer(answers)
+
+    def _read(
+        self, partition: FetchedPartition, left_bytes: int, one_batch: bool
+    ) -> tuple[PartitionData, Partition]:
+        """One partition's share; refuses as ReplicaManager.readFromLog does."""
+        led = self._leadership.lead(self._name_of(partition), partition.index)
+        if partition.current_leader_epoch >= 0:
+            check_leader_epoch(led, partition.current_leader_epoch)
+        if self._replica_id >= 0:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = led.log
+        if partition.last_fetched_epoch >= 0:
+            diverging = _divergence(log, partition)
+            if diverging is not None:
+                return diverging, log
+        max_bytes = partition.max_bytes if partition.max_bytes < left_bytes else left_bytes
+        if self._version < FIRST_VERSION_OF_V2:
+            return self._read_for_old_client(partition, log, max_bytes, one_batch), log
+        isolation = self._isolation
+        result = log.read(
+            partition.fetch_offset, max_bytes=max_bytes, isolation=isolation, minimum_one_batch=one_batch
+        )
+        if isolation is READ_UNCOMMITTED:
+            # Null, not empty: librdkafka complains about a list that it did not ask for.
+            aborted = None
+        else:
+            aborted = [AbortedTransaction(producer_id=one[0], first_offset=one[1]) for one in result.aborted]
+        answer = PartitionData(
+            partition_index=partition.index,
+            error_code=0,
+            high_watermark=result.high_watermark,
+            last_stable_offset=result.last_stable_offset,
+            log_start_offset=result.log_start_offset,
+            aborted_transactions=aborted,
+            records=result.records,
+        )
+        return answer, log
+
+    def _read_for_old_client(
+        self, partition: FetchedPartition, log: Partition, max_bytes: int, one_batch: bool
+    ) -> PartitionData:
+        """Versions 0 to 3: the same read, then the records as message sets of format v0 or v1.
+
+        Up to version 2 the limit is hard: a message that is too big arrives cut, which tells the client so.
+        """
+        version = self._version
+        is_hard_limit = version < FIRST_VERSION_WITH_MAX_BYTES
+        result = log.read(
+            partition.fetch_offset,
+            max_bytes=max_bytes,
+            isolation=READ_UNCOMMITTED,
+            minimum_one_batch=one_batch or is_hard_limit,
+        )
+        records: bytes | bytearray = _NO_RECORDS
+        if len(result.records):
+            magic = 0 if version < FIRST_VERSION_OF_V1 else 1
+            records = legacy_records.to_legacy(result.records.tobytes(), magic, partition.fetch_offset)
+        if is_hard_limit and len(records) > max_bytes:
+            records = records[: max(max_bytes, 0)]
+        return PartitionData(
+            partition_index=partition.index,
+            error_code=0,
+            high_watermark=result.high_watermark,
+            last_stable_offset=result.last_stable_offset,
+            log_start_offset=result.log_start_offset,
+            records=records,
+        )
+
+    def _name_of(self, partition: FetchedPartition) -> str:
+        if self._version < FIRST_VERSION_WITH_IDS:
+            return partition.topic
+        # Looked up each time: the topic may be gone, or made after its session was.
+        name = self._leadership.view.topic_names.get(partition.topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return name
+
+    def _refusal(self, partition: FetchedPartition, error: KafkaError) -> PartitionData:
+        code = error.code
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version <= LAST_VERSION_WITHOUT_STORAGE_ERROR:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return PartitionData(
+            partition_index=partition.index,
+            error_code=code,
+            high_watermark=-1,
+            aborted_transactions=[] if code in _UNKNOWN_TOPIC else None,
+            records=_NO_RECORDS,
+        )
+
+    def _answer(self, answers: list[PartitionData]) -> FetchResponse:
+        """The response with what is news; remembers in the session what the client will know."""
+        session = self._session
+        response = FetchResponse(session_id=NO_SESSION if session is None else session.id)
+        topics = response.responses
+        current_name: str | None = None
+        current_id: bytes | None = None
+        served = []
+        for partition, answer in zip(self._partitions, answers, strict=True):
+            if session is not None:
+                is_news = partition.is_news(answer)
+                if self._is_incremental:
+                    if not is_news:
+                        continue
+                    if len(answer.records):
+                        served.append(partition)
+            if answer.error_code in _MOVED and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
+                self._name_the_leader(response, partition, answer)
+            if partition.topic != current_name or partition.topic_id != current_id:
+                current_name, current_id = partition.topic, partition.topic_id
+                topics.append(FetchableTopicResponse(topic=current_name, topic_id=current_id))
+            topics[-1].partitions.append(answer)
+        if served:
+            session.serve_later(served)
+        return response
+
+    def _name_the_leader(
+        self, response: FetchResponse, partition: FetchedPartition, answer: PartitionData
+    ) -> None:
+        name = self._leadership.view.topic_names.get(partition.topic_id)
+        hint = leader_hint(self._leadership, name, partition.index, self._connection)
+        if hint is not None:
+            answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+            add_endpoint(response.node_endpoints, NodeEndpoint, hint)
+
+
+class PendingFetch(Waiting):
+    """A plan that waits: for one of its partitions to move, or for its deadline.
+
+    Nothing runs between the attempt that found too little and the registration here, so no wake-up is lost.
+    A wake-up comes from within a commit; the attempt runs after it, once, when all of that turn's commits
+    are done.
+    """
+
+    __slots__ = ("_deadline", "_plan", "_request", "_retry_timer", "_timers", "_version", "_wake", "_watched")
+
+    def __init__(self, plan: FetchPlan, timers: Timers, request: FetchRequest, version: int) -> None:
+        super().__init__(self._stop)
+        self._plan = plan
+        self._timers = timers
+        self._request = request
+        self._version = version
+        self._wake = self._wake_up
+        self._retry_timer: TimerHandle | None = None
+        self._watched: list[Partition] = []
+        self._watch(plan.watchable)
+        self._deadline = timers.after(request.max_wait_ms, self._expire)
+
+    def _watch(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            partition.watch(self._wake)
+        self._watched = partitions
+
+    def _unwatch(self) -> None:
+        for partition in self._watched:
+            partition.unwatch(self._wake)
+        self._watched = []
+
+    def _wake_up(self) -> None:
+        if self._retry_timer is None:
+            self._retry_timer = self._timers.after(0, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_timer = None
+        self._try(is_last=False)
+
+    def _expire(self) -> None:
+        self._try(is_last=True)
+
+    def _try(self, is_last: bool) -> None:
+        if self.settled:
+            return
+        try:
+            answer = self._plan.attempt(is_last=is_last)
+        except Exception:
+            logger.exception("a waiting fetch failed")
+            answer = _failure(self._request, self._version)
+        if answer is not None:
+            self._stop()
+            self.complete(answer)
+        elif self._plan.watchable != self._watched:
+            self._unwatch()
+            self._watch(self._plan.watchable)
+
+    def _stop(self) -> None:
+        self._unwatch()
+        self._deadline.cancel()
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
+
+
+def _divergence(log: Partition, partition: FetchedPartition) -> PartitionData | None:
+    """Where the fetcher's log left ours, if it did (KIP-595); consumers ask, too: kafka-python does."""
+    found = log.end_offset_for_epoch(partition.last_fetched_epoch)
+    epoch, end_offset = found
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch >= partition.last_fetched_epoch and end_offset >= partition.fetch_offset:
+        return None
+    return PartitionData(
+        partition_index=partition.index,
+        error_code=0,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset),
+        aborted_transactions=None,
+        records=_NO_RECORDS,
+    )
+
+
+def _failure(request: FetchRequest, version: int) -> FetchResponse:
+    """The answer when we failed as a whole: told where clients of that version look for it."""
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    response = FetchResponse(error_code=code, session_id=request.session_id)
+    if version < FIRST_VERSION_WITH_IDS:
+        response.responses = [
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    PartitionData(
+                        partition_index=asked.partition,
+                        error_code=code,
+                        high_watermark=-1,
+                        records=_NO_RECORDS,
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    return response

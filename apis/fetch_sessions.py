@@ -1,0 +1,264 @@
+"""Incremental fetch sessions (KIP-227): what a client fetches, remembered between its requests.
+
+A client that fetches a thousand partitions names them once; later requests carry only what changed and
+answers only what is new. The cache keeps a bounded number of sessions
+(`max.incremental.fetch.session.cache.slots`) and gives a slot away by Kafka's rules: a session unused for
+two minutes goes first; else a session that has had its slot for two minutes goes when the newcomer has more
+partitions. Replicas, once they fetch, come before consumers.
+
+Facts from Kafka's FetchSession/FetchSessionCacheShard and FetchManager; session ids are random, so that a
+client of a restarted broker does not meet somebody else's session.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from secrets import randbelow
+from typing import TYPE_CHECKING
+
+from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.wire.messages.fetch import FetchRequest
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EVICTION_MS = 120_000
+"""How long a session keeps its slot against a bigger one, and how long it may be idle (FetchSession.scala).
+"""
+MAX_PARTITIONS_PER_SESSION = 100_000
+"""A session that would grow past this is not kept: its client fetches without one, or starts anew."""
+
+_NOTHING_SENT = -1
+_MAX_INT32 = 0x7FFFFFFF
+
+PartitionKey = tuple[str | bytes, int]
+"""Topic name (before version 13) or topic id, and partition number."""
+
+
+class FetchedPartition:
+    """One partition of a fetch: what the client asked for, and what it was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "max_bytes",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, topic_id: bytes, index: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.fetch_offset = 0
+        self.max_bytes = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.sent_high_watermark = _NOTHING_SENT
+        self.sent_log_start_offset = _NOTHING_SENT
+
+    def ask(self, asked) -> None:
+        """Takes over a FetchPartition of a request."""
+        self.fetch_offset = asked.fetch_offset
+        self.max_bytes = asked.partition_max_bytes
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+
+    def is_news(self, answer) -> bool:
+        """Whether an incremental answer has to name this partition; remembers what it will say.
+
+        Errors and diverging epochs are always news, and so is whatever comes after an error.
+        """
+        news = len(answer.records) > 0
+        if answer.high_watermark != self.sent_high_watermark:
+            self.sent_high_watermark = answer.high_watermark
+            news = True
+        if answer.log_start_offset != self.sent_log_start_offset:
+            self.sent_log_start_offset = answer.log_start_offset
+            news = True
+        if answer.error_code:
+            self.sent_high_watermark = _NOTHING_SENT
+            return True
+        return news or answer.diverging_epoch is not None
+
+
+class FetchSession:
+    """The partitions that one client fetches, in the order in which they are served."""
+
+    __slots__ = ("created_ms", "epoch", "id", "is_privileged", "last_used_ms", "partitions", "uses_topic_ids")
+
+    def __init__(
+        self,
+        session_id: int,
+        partitions: OrderedDict[PartitionKey, FetchedPartition],
+        *,
+        uses_topic_ids: bool,
+        is_privileged: bool,
+        now_ms: int,
+    ) -> None:
+        self.id = session_id
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.partitions = partitions
+        self.uses_topic_ids = uses_topic_ids
+        self.is_privileged = is_privileged
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+
+    def update(self, request: FetchRequest) -> None:
+        """Adds and changes the partitions of an incremental request and drops the forgotten ones."""
+        partitions = self.partitions
+        for asked_topic in request.topics:
+            topic_key = asked_topic.topic_id if self.uses_topic_ids else asked_topic.topic
+            for asked in asked_topic.partitions:
+                key = (topic_key, asked.partition)
+                partition = partitions.get(key)
+                if partition is None:
+                    partition = FetchedPartition(asked_topic.topic, asked_topic.topic_id, asked.partition)
+                    partitions[key] = partition
+                partition.ask(asked)
+        for forgotten in request.forgotten_topics_data:
+            topic_key = forgotten.topic_id if self.uses_topic_ids else forgotten.topic
+            for index in forgotten.partitions:
+                partitions.pop((topic_key, index), None)
+
+    def serve_later(self, served: Iterable[FetchedPartition]) -> None:
+        """Moves partitions that had records to the end, so that a busy one cannot starve the others."""
+        for partition in served:
+            key = (partition.topic_id if self.uses_topic_ids else partition.topic, partition.index)
+            if key in self.partitions:
+                self.partitions.move_to_end(key)
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch that the client's next incremental request carries; wraps to 1, never to 0."""
+    return 1 if epoch == _MAX_INT32 else epoch + 1
+
+
+def requested_partitions(
+    request: FetchRequest, uses_topic_ids: bool
+) -> OrderedDict[PartitionKey, FetchedPartition]:
+    """The partitions of a full request, in its order; of one named twice the last counts, as in Kafka."""
+    partitions: OrderedDict[PartitionKey, FetchedPartition] = OrderedDict()
+    for asked_topic in request.topics:
+        name, topic_id = asked_topic.topic, asked_topic.topic_id
+        topic_key = topic_id if uses_topic_ids else name
+        for asked in asked_topic.partitions:
+            partition = FetchedPartition(name, topic_id, asked.partition)
+            partition.ask(asked)
+            partitions[topic_key, asked.partition] = partition
+    return partitions
+
+
+def _random_session_id() -> int:
+    return 1 + randbelow(_MAX_INT32)
+
+
+class FetchSessionCache:
+    """At most `slots` sessions, least recently used first."""
+
+    __slots__ = ("_random_session_id", "_sessions", "evicted_count", "slots")
+
+    def __init__(self, slots: int, random_session_id: Callable[[], int] = _random_session_id) -> None:
+        assert slots >= 0, slots
+        self.slots = slots
+        self.evicted_count = 0
+        self._random_session_id = random_session_id
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def partition_count(self) -> int:
+        """Partitions remembered in all sessions, for metrics."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def remove(self, session_id: int) -> None:
+        """Ends a session; no harm when there is none of that id."""
+        self._sessions.pop(session_id, None)
+
+    def resume(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+        """The session of an incremental request, brought up to date and moved to its next epoch.
+
+        None when the request leaves no partition in it: the session is over. Refuses with
+        FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(request)
+        if not session.partitions:
+            del self._sessions[session.id]
+            return None
+        if len(session.partitions) > MAX_PARTITIONS_PER_SESSION:
+            del self._sessions[session.id]
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        session.epoch = next_epoch(session.epoch)
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session.id)
+        return session
+
+    def admit(
+        self,
+        partitions: OrderedDict[PartitionKey, FetchedPartition],
+        *,
+        uses_topic_ids: bool,
+        is_privileged: bool,
+        now_ms: int,
+    ) -> FetchSession | None:
+        """A new session with these partitions, or None when there is no slot for it."""
+        if not 0 < len(partitions) <= MAX_PARTITIONS_PER_SESSION:
+            return None
+        if len(self._sessions) >= self.slots and not self._make_room(len(partitions), is_privileged, now_ms):
+            return None
+        session_id = self._random_session_id()
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._random_session_id()
+        session = FetchSession(
+            session_id, partitions, uses_topic_ids=uses_topic_ids, is_privileged=is_privileged, now_ms=now_ms
+        )
+        self._sessions[session_id] = session
+        return session
+
+    def _make_room(self, size: int, is_privileged: bool, now_ms: int) -> bool:
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        victim: FetchSession | None = None
+        if now_ms - oldest.last_used_ms > EVICTION_MS:
+            victim = oldest
+        else:
+            newcomer = (is_privileged, size, 0)
+            victim = min(
+                (s for s in self._sessions.values() if _may_be_evicted(s, is_privileged, now_ms)),
+                key=_eviction_order,
+                default=None,
+            )
+            if victim is not None and newcomer < _eviction_order(victim):
+                victim = None
+        if victim is None:
+            return False
+        del self._sessions[victim.id]
+        self.evicted_count += 1
+        return True
+
+
+def _eviction_order(session: FetchSession) -> tuple[bool, int, int]:
+    return session.is_privileged, len(session.partitions), session.id
+
+
+def _may_be_evicted(session: FetchSession, by_privileged: bool, now_ms: int) -> bool:
+    """A replica takes any consumer's slot; everybody else only one that was held for long enough."""
+    if by_privileged and not session.is_privileged:
+        return True
+    return session.last_used_ms - session.created_ms > EVICTION_MS

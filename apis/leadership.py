@@ -1,0 +1,118 @@
+"""Which partitions this node leads: the one place where handlers turn a topic's name into a partition to
+work on.
+
+Every answer comes from the newest `ClusterView`; nothing here assumes that the node leads everything that it
+knows of. Refusals are Kafka's: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+UNKNOWN_LEADER_EPOCH and KAFKA_STORAGE_ERROR for a partition whose log went away under us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from odradek.apis.addresses import address_of
+from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.apis.api import ConnectionInfo
+    from odradek.coordinator.cluster import ClusterView, PartitionView
+    from odradek.storage.partition import Partition
+    from odradek.storage.store import LogStore
+
+
+class LedPartition:
+    """A partition that this node leads, in one view of the cluster."""
+
+    __slots__ = ("leader_epoch", "log", "view")
+
+    def __init__(self, log: Partition, view: PartitionView) -> None:
+        self.log = log
+        self.view = view
+        self.leader_epoch = view.leader_epoch
+
+
+class Leadership:
+    """Answers `lead(topic, index)` from a table that lives as long as one view of the cluster."""
+
+    __slots__ = ("_current_view", "_led", "_store", "_view", "node_id")
+
+    def __init__(self, current_view: Callable[[], ClusterView], store: LogStore, node_id: int) -> None:
+        self._current_view = current_view
+        self._store = store
+        self.node_id = node_id
+        self._view: ClusterView | None = None
+        self._led: dict[tuple[str, int], LedPartition] = {}
+
+    @property
+    def view(self) -> ClusterView:
+        return self._current_view()
+
+    def lead(self, topic: str, index: int) -> LedPartition:
+        """The partition, if this node leads it now; else KafkaError."""
+        view = self._current_view()
+        if view is not self._view:
+            self._view = view
+            self._led = {}
+        led = self._led.get((topic, index))
+        if led is None:
+            led = self._find(view, topic, index)
+            self._led[topic, index] = led
+        return led
+
+    def _find(self, view: ClusterView, topic: str, index: int) -> LedPartition:
+        topic_view = view.topics.get(topic)
+        if topic_view is None or not 0 <= index < len(topic_view.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition_view = topic_view.partitions[index]
+        if partition_view.leader != self.node_id:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = self._store.get(topic, index)
+        if log is None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return LedPartition(log, partition_view)
+
+
+def check_leader_epoch(led: LedPartition, current_leader_epoch: int) -> None:
+    """Refuses a client whose idea of the leader epoch is older or newer than ours (KIP-320); -1 asks
+    nothing.
+    """
+    if current_leader_epoch >= 0 and current_leader_epoch != led.leader_epoch:
+        if current_leader_epoch < led.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+
+class LeaderHint(NamedTuple):
+    """Whom to ask instead; spares the client a Metadata request (KIP-951)."""
+
+    leader_id: int
+    leader_epoch: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def leader_hint(
+    leadership: Leadership, topic: str | None, index: int, connection: ConnectionInfo
+) -> LeaderHint | None:
+    """The leader of a partition as the view has it; None when there is none or it has not the client's
+    listener.
+    """
+    view = leadership.view
+    partition = None if topic is None else view.partition(topic, index)
+    broker = None if partition is None else view.brokers.get(partition.leader)
+    if broker is None:
+        return None
+    address = address_of(broker, connection, leadership.node_id)
+    if address is None:
+        return None
+    return LeaderHint(broker.node_id, partition.leader_epoch, *address, broker.rack)
+
+
+def add_endpoint(endpoints: list, node_endpoint: type[Any], hint: LeaderHint) -> None:
+    """Adds the hint's broker to a response's `node_endpoints`, once."""
+    if all(known.node_id != hint.leader_id for known in endpoints):
+        endpoints.append(
+            node_endpoint(node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack)
+        )

@@ -1,0 +1,372 @@
+"""Metadata (key 3, versions 0 to 13), DescribeCluster (60, 0-2), DescribeTopicPartitions (75, 0): who leads.
+
+All three answer from one `ClusterView`. A topic that a client may create by asking for it
+(`auto.create.topics.enable` and the request's own flag) exists when the answer leaves, so that no client
+has to ask twice.
+
+Not done yet: fenced brokers and controller endpoints (there are none), eligible leader replicas (always
+empty).
+
+Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache, AuthHelper.computeDescribeClusterResponse
+and DescribeTopicPartitionsRequestHandler of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from odradek.apis import operations
+from odradek.apis.addresses import reachable_brokers
+from odradek.coordinator.topics import check_name
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from odradek.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from odradek.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from odradek.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.topic_creation import TopicCreation
+    from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
+
+FIRST_VERSION_WITH_NULL_FOR_ALL = 1
+FIRST_VERSION_WITH_AUTO_CREATION_FLAG = 4
+FIRST_VERSION_WITH_LISTENER_ERROR = 6
+FIRST_VERSION_WITH_OPERATIONS = 8
+LAST_VERSION_WITH_CLUSTER_OPERATIONS = 10
+FIRST_VERSION_BY_ID = 12
+
+BROKER_ENDPOINTS = 1
+CONTROLLER_ENDPOINTS = 2
+MAX_PARTITIONS_PER_DESCRIPTION = 2000
+"""`max.request.partition.size.limit`"""
+
+
+class Metadata:
+    """The handler. Partition entries are kept per topic for as long as the topic's view stays the same."""
+
+    def __init__(self, node_id: int, topics: TopicCreation, *, auto_creates_topics: bool) -> None:
+        self._node_id = node_id
+        self._topics = topics
+        self._auto_creates_topics = auto_creates_topics
+        self._brokers: object = None
+        self._entries: dict[tuple[str, str], tuple[TopicView, list[MetadataResponsePartition]]] = {}
+
+    def __call__(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+        version = context.api_version
+        wants_all = request.topics is None or (
+            version < FIRST_VERSION_WITH_NULL_FOR_ALL and not request.topics
+        )
+        asked = [] if wants_all else request.topics
+        if not _is_sound(asked, version):
+            return _refusal_of_request(asked)
+        alive = {
+            broker.node_id: (broker, host, port)
+            for broker, host, port in reachable_brokers(self._topics.view, context.connection, self._node_id)
+        }
+        wants_operations = (
+            version >= FIRST_VERSION_WITH_OPERATIONS and request.include_topic_authorized_operations
+        )
+        response = MetadataResponse(topics=self._answers(request, asked, wants_all, context, alive))
+        for topic in response.topics:
+            if wants_operations and not topic.error_code:
+                topic.topic_authorized_operations = operations.ON_TOPIC
+        view = self._topics.view
+        response.brokers = [
+            MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack)
+            for broker, host, port in alive.values()
+        ]
+        response.cluster_id = view.cluster_id
+        response.controller_id = view.controller_id if view.controller_id in alive else min(alive, default=-1)
+        if (
+            FIRST_VERSION_WITH_OPERATIONS <= version <= LAST_VERSION_WITH_CLUSTER_OPERATIONS
+            and request.include_cluster_authorized_operations
+        ):
+            response.cluster_authorized_operations = operations.ON_CLUSTER
+        return response
+
+    def _answers(
+        self, request: MetadataRequest, asked, wants_all: bool, context: RequestContext, alive
+    ) -> list[MetadataResponseTopic]:
+        view = self._topics.view
+        if wants_all:
+            return [self._topic(topic, context, alive) for topic in view.topics.values()]
+        if any(topic.topic_id != ZERO_UUID for topic in asked):
+            # Names beside ids are passed over, as in Kafka.
+            wanted = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
+            return [self._topic_by_id(topic_id, context, alive) for topic_id in wanted]
+        may_create = self._auto_creates_topics and (
+            context.api_version < FIRST_VERSION_WITH_AUTO_CREATION_FLAG or request.allow_auto_topic_creation
+        )
+        names = dict.fromkeys(topic.name for topic in asked)
+        refusals: dict[str, KafkaError] = {}
+        if may_create:
+            refusals = self._topics.create_missing(names)
+        return [self._topic_by_name(name, refusals.get(name), context, alive) for name in names]
+
+    def _topic_by_id(self, topic_id: bytes, context: RequestContext, alive) -> MetadataResponseTopic:
+        topic = self._topics.view.topic_by_id(topic_id)
+        if topic is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
+            )
+        return self._topic(topic, context, alive)
+
+    def _topic_by_name(
+        self, name: str, refusal: KafkaError | None, context: RequestContext, alive
+    ) -> MetadataResponseTopic:
+        topic = self._topics.view.topics.get(name)
+        if topic is not None:
+            return self._topic(topic, context, alive)
+        code = _unknown_name(name) if refusal is None else refusal.code
+        return MetadataResponseTopic(error_code=code, name=name, partitions=[])
+
+    def _topic(self, topic: TopicView, context: RequestContext, alive) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            error_code=0,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=self._partitions(topic, context, alive),
+        )
+
+    def _partitions(
+        self, topic: TopicView, context: RequestContext, alive
+    ) -> list[MetadataResponsePartition]:
+        version = context.api_version
+        if version == 0:
+            return [_partition_for_version_0(partition, alive) for partition in topic.partitions]
+        brokers = self._topics.view.brokers
+        if brokers is not self._brokers or len(self._entries) > 2 * len(self._topics.view.topics) + 100:
+            self._brokers = brokers
+            self._entries = {}
+        has_listener_error = version >= FIRST_VERSION_WITH_LISTENER_ERROR
+        key = (topic.name, context.connection.listener_name + ("" if has_listener_error else "\0"))
+        known = self._entries.get(key)
+        if known is not None and known[0] is topic:
+            return known[1]
+        entries = [
+            _partition(partition, alive, brokers, has_listener_error) for partition in topic.partitions
+        ]
+        self._entries[key] = topic, entries
+        return entries
+
+
+def _is_sound(asked: Iterable, version: int) -> bool:
+    """Ids and null names are for version 12 on; version 10 and 11 can carry them and must not."""
+    for topic in asked:
+        if topic.name is None and (version < FIRST_VERSION_BY_ID or topic.topic_id == ZERO_UUID):
+            return False
+        if topic.topic_id != ZERO_UUID and version < FIRST_VERSION_BY_ID:
+            return False
+    return True
+
+
+def _refusal_of_request(asked: Iterable) -> MetadataResponse:
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST,
+                name=topic.name or "",
+                topic_id=topic.topic_id,
+                partitions=[],
+            )
+            for topic in asked
+        ],
+        error_code=ErrorCode.INVALID_REQUEST,
+    )
+
+
+def _unknown_name(name: str) -> ErrorCode:
+    try:
+        check_name(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _partition(
+    partition: PartitionView, alive, brokers, has_listener_error: bool
+) -> MetadataResponsePartition:
+    leader, code = _leader(partition, alive, brokers, has_listener_error)
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=partition.index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=_offline(partition, alive),
+    )
+
+
+def _leader(partition: PartitionView, alive, brokers, has_listener_error: bool) -> tuple[int, ErrorCode]:
+    if partition.leader in alive:
+        return partition.leader, ErrorCode.NONE
+    if partition.leader in brokers and has_listener_error:
+        return -1, ErrorCode.LISTENER_NOT_FOUND
+    return -1, ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _offline(partition: PartitionView, alive) -> list[int]:
+    return [replica for replica in partition.replicas if replica not in alive or replica in partition.offline]
+
+
+def _partition_for_version_0(partition: PartitionView, alive) -> MetadataResponsePartition:
+    """Version 0 names only replicas that are alive and says when one is missing."""
+    replicas = [replica for replica in partition.replicas if replica in alive]
+    isr = [replica for replica in partition.isr if replica in alive]
+    leader, code = _leader(partition, alive, alive, has_listener_error=False)
+    if code is ErrorCode.NONE and (len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)):
+        code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=partition.index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+    )
+
+
+class DescribeCluster:
+    """The handler."""
+
+    def __init__(self, node_id: int, topics: TopicCreation) -> None:
+        self._node_id = node_id
+        self._topics = topics
+
+    def __call__(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+        if context.api_version >= 1 and request.endpoint_type != BROKER_ENDPOINTS:
+            code = (
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE
+                if request.endpoint_type == CONTROLLER_ENDPOINTS
+                else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            )
+            return DescribeClusterResponse(
+                error_code=code, error_message="This listener tells about brokers (endpoint type 1) only."
+            )
+        view = self._topics.view
+        found = reachable_brokers(view, context.connection, self._node_id)
+        ids = [broker.node_id for broker, _, _ in found]
+        return DescribeClusterResponse(
+            cluster_id=view.cluster_id,
+            controller_id=view.controller_id if view.controller_id in ids else min(ids, default=-1),
+            brokers=[
+                DescribeClusterBroker(broker_id=broker.node_id, host=host, port=port, rack=broker.rack)
+                for broker, host, port in found
+            ],
+            cluster_authorized_operations=operations.ON_CLUSTER
+            if request.include_cluster_authorized_operations
+            else operations.NOT_ASKED,
+        )
+
+
+class DescribeTopicPartitions:
+    """The handler: topics by name, in pages of so many partitions."""
+
+    def __init__(self, node_id: int, topics: TopicCreation) -> None:
+        self._node_id = node_id
+        self._topics = topics
+
+    def __call__(
+        self, request: DescribeTopicPartitionsRequest, context: RequestContext
+    ) -> DescribeTopicPartitionsResponse:
+        view = self._topics.view
+        wants_all = not request.topics
+        cursor = request.cursor
+        names = set(view.topics) if wants_all else {topic.name for topic in request.topics}
+        first_partition = 0
+        if cursor is not None:
+            if cursor.partition_index < 0:
+                return _refusal_of_description(request)
+            first_partition = cursor.partition_index
+            names = {name for name in names if name >= cursor.topic_name}
+        alive = {
+            broker.node_id for broker, _, _ in reachable_brokers(view, context.connection, self._node_id)
+        }
+        left = max(1, min(request.response_partition_limit, MAX_PARTITIONS_PER_DESCRIPTION))
+        response = DescribeTopicPartitionsResponse(topics=[])
+        for name in sorted(names):
+            if left <= 0:
+                response.next_cursor = Cursor(topic_name=name, partition_index=0)
+                break
+            start = first_partition if cursor is not None and name == cursor.topic_name else 0
+            topic = view.topics.get(name)
+            if topic is None:
+                if not wants_all:
+                    response.topics.append(_unknown_described(name))
+                continue
+            shown = topic.partitions[start : start + left]
+            response.topics.append(_described(topic, shown, alive, view))
+            left -= len(shown)
+            if start + len(shown) < len(topic.partitions):
+                response.next_cursor = Cursor(topic_name=name, partition_index=start + len(shown))
+                break
+        return response
+
+
+def _described(
+    topic: TopicView, shown: Iterable[PartitionView], alive: set[int], view: ClusterView
+) -> DescribeTopicPartitionsResponseTopic:
+    partitions = []
+    for partition in shown:
+        leader, code = _leader(partition, alive, view.brokers, has_listener_error=True)
+        partitions.append(
+            DescribeTopicPartitionsResponsePartition(
+                error_code=code,
+                partition_index=partition.index,
+                leader_id=leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=_offline(partition, alive),
+            )
+        )
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
+        topic_authorized_operations=operations.ON_TOPIC,
+    )
+
+
+def _unknown_described(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=_unknown_name(name),
+        name=name,
+        partitions=[],
+        topic_authorized_operations=operations.NOT_ASKED,
+    )
+
+
+def _refusal_of_description(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST, name=topic.name, partitions=[]
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,318 @@
+"""Committed offsets: OffsetCommit (key 8, versions 0 to 10), OffsetFetch (9, 0 to 10), OffsetDelete (47, 0).
+
+Version 0 of the first two meant ZooKeeper once; here its commits are ordinary ones. From version 10 on
+topics have ids instead of names. Which partitions exist is asked here, all the rest of the group's
+coordinator.
+
+Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest and handleOffsetDeleteRequest of Kafka
+4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import Waiting
+from odradek.apis.groups import Gathering, Groups
+from odradek.coordinator import commands
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from odradek.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from odradek.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.leadership import Leadership
+    from odradek.coordinator.cluster import ClusterView
+
+FIRST_VERSION_WITH_IDS = 10
+FIRST_VERSION_WITH_GROUP_ERROR = 2
+FIRST_VERSION_WITH_GROUP_BATCH = 8
+
+
+class OffsetCommit:
+    """The handler. A request that names only partitions that do not exist is not put to the group at all."""
+
+    def __init__(self, leadership: Leadership, groups: Groups) -> None:
+        self._leadership = leadership
+        self._groups = groups
+
+    def __call__(
+        self, request: OffsetCommitRequest, context: RequestContext
+    ) -> OffsetCommitResponse | Waiting:
+        version = context.api_version
+        view = self._leadership.view
+        response = OffsetCommitResponse(topics=[])
+        offsets: list[commands.OffsetToCommit] = []
+        answers: list[OffsetCommitResponsePartition] = []
+        for topic in request.topics:
+            name, unknown = _resolve(view, topic.name, topic.topic_id, version)
+            partitions = []
+            response.topics.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+            )
+            for asked in topic.partitions:
+                answer = OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=0)
+                partitions.append(answer)
+                if name is None:
+                    answer.error_code = unknown
+                elif view.partition(name, asked.partition_index) is None:
+                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    offsets.append(_to_commit(name, asked))
+                    answers.append(answer)
+        if not offsets:
+            return response
+        waiting = Waiting()
+
+        def committed(reply: commands.CommitOffsetsReply) -> None:
+            for answer, code in zip(answers, reply.errors, strict=True):
+                answer.error_code = code
+            waiting.complete(response)
+
+        command = commands.CommitOffsets(
+            ticket=committed,
+            group_id=request.group_id,
+            generation=request.generation_id_or_member_epoch,
+            member_id=request.member_id,
+            offsets=offsets,
+            group_instance_id=request.group_instance_id,
+            retention_time_ms=request.retention_time_ms,
+            version=version,
+        )
+        self._groups.submit(request.group_id, command)
+        return waiting
+
+
+def _to_commit(name: str, asked) -> commands.OffsetToCommit:
+    return commands.OffsetToCommit(
+        topic=name,
+        partition=asked.partition_index,
+        offset=asked.committed_offset,
+        leader_epoch=asked.committed_leader_epoch,
+        metadata=asked.committed_metadata or "",
+        commit_timestamp_ms=asked.commit_timestamp,
+    )
+
+
+def _resolve(view: ClusterView, name: str, topic_id: bytes, version: int) -> tuple[str | None, ErrorCode]:
+    """The name of an existing topic, or None with the code that says that there is none."""
+    if version >= FIRST_VERSION_WITH_IDS:
+        return view.topic_names.get(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    return (name if name in view.topics else None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class OffsetFetch:
+    """The handler: one group before version 8, any number of them from then on."""
+
+    def __init__(self, leadership: Leadership, groups: Groups) -> None:
+        self._leadership = leadership
+        self._groups = groups
+
+    def __call__(self, request: OffsetFetchRequest, context: RequestContext) -> Waiting:
+        if context.api_version < FIRST_VERSION_WITH_GROUP_BATCH:
+            return self._fetch_one(request, context.api_version)
+        version = context.api_version
+        gathering = Gathering(
+            len(request.groups),
+            lambda replies: OffsetFetchResponse(
+                groups=[
+                    self._group(asked, reply, version)
+                    for asked, reply in zip(request.groups, replies, strict=True)
+                ]
+            ),
+        )
+        for index, group in enumerate(request.groups):
+            command = commands.FetchOffsets(
+                ticket=gathering.ticket(index),
+                group_id=group.group_id,
+                partitions=self._wanted(group, version),
+                member_id=group.member_id,
+                member_epoch=group.member_epoch,
+                require_stable=request.require_stable,
+            )
+            self._groups.submit(group.group_id, command)
+        return gathering.waiting
+
+    def _fetch_one(self, request: OffsetFetchRequest, version: int) -> Waiting:
+        waiting = Waiting()
+        wanted = None
+        if request.topics is not None:
+            wanted = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+        command = commands.FetchOffsets(
+            ticket=lambda reply: waiting.complete(_single_group(wanted, reply, version)),
+            group_id=request.group_id,
+            partitions=wanted,
+            require_stable=request.require_stable,
+        )
+        self._groups.submit(request.group_id, command)
+        return waiting
+
+    def _wanted(self, group: OffsetFetchRequestGroup, version: int) -> list[tuple[str, int]] | None:
+        """What the group's coordinator is asked for: everything, or the partitions of topics that have a
+        name.
+        """
+        if group.topics is None:
+            return None
+        names = self._leadership.view.topic_names
+        wanted = []
+        for topic in group.topics:
+            name = topic.name if version < FIRST_VERSION_WITH_IDS else names.get(topic.topic_id)
+            if name is not None:
+                wanted += [(name, index) for index in topic.partition_indexes]
+        return wanted
+
+    def _group(
+        self, asked: OffsetFetchRequestGroup, reply: commands.FetchOffsetsReply, version: int
+    ) -> OffsetFetchResponseGroup:
+        group = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=reply.error_code)
+        if reply.error_code is not ErrorCode.NONE:
+            return group
+        view = self._leadership.view
+        by_topic = _by_topic(reply.offsets)
+        if asked.topics is None:
+            for name, offsets in by_topic.items():
+                topic = view.topics.get(name)
+                if topic is None and version >= FIRST_VERSION_WITH_IDS:
+                    # A topic that is gone has no id to be named by.
+                    continue
+                topic_id = ZERO_UUID if topic is None else topic.topic_id
+                group.topics.append(_fetched_topic(name, topic_id, offsets))
+            return group
+        for wanted in asked.topics:
+            name: str | None = wanted.name
+            if version >= FIRST_VERSION_WITH_IDS:
+                name = view.topic_names.get(wanted.topic_id)
+            if name is None:
+                offsets = [
+                    _nothing("", index, ErrorCode.UNKNOWN_TOPIC_ID) for index in wanted.partition_indexes
+                ]
+            else:
+                known = {one.partition: one for one in by_topic.get(name, ())}
+                offsets = [
+                    known.get(index) or _nothing(name, index, ErrorCode.NONE)
+                    for index in wanted.partition_indexes
+                ]
+            group.topics.append(_fetched_topic(wanted.name, wanted.topic_id, offsets))
+        return group
+
+
+def _by_topic(offsets: Iterable[commands.FetchedOffset]) -> dict[str, list[commands.FetchedOffset]]:
+    by_topic: dict[str, list[commands.FetchedOffset]] = {}
+    for one in offsets:
+        by_topic.setdefault(one.topic, []).append(one)
+    return by_topic
+
+
+def _nothing(name: str, index: int, code: ErrorCode) -> commands.FetchedOffset:
+    return commands.FetchedOffset(name, index, -1, -1, "", code)
+
+
+def _fetched_topic(
+    name: str, topic_id: bytes, offsets: Iterable[commands.FetchedOffset]
+) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=name,
+        topic_id=topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=one.partition,
+                committed_offset=one.offset,
+                committed_leader_epoch=one.leader_epoch,
+                metadata=one.metadata,
+                error_code=one.error_code,
+            )
+            for one in offsets
+        ],
+    )
+
+
+def _single_group(
+    wanted: list[tuple[str, int]] | None, reply: commands.FetchOffsetsReply, version: int
+) -> OffsetFetchResponse:
+    """Versions 0 to 7. The oldest two have no place for an error of the group but in each partition."""
+    code = reply.error_code
+    offsets = reply.offsets
+    if code is not ErrorCode.NONE:
+        if version >= FIRST_VERSION_WITH_GROUP_ERROR:
+            return OffsetFetchResponse(error_code=code)
+        offsets = [_nothing(name, index, code) for name, index in wanted or ()]
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=one.partition,
+                        committed_offset=one.offset,
+                        committed_leader_epoch=one.leader_epoch,
+                        metadata=one.metadata,
+                        error_code=one.error_code,
+                    )
+                    for one in of_topic
+                ],
+            )
+            for name, of_topic in _by_topic(offsets).items()
+        ]
+    )
+
+
+class OffsetDelete:
+    """The handler."""
+
+    def __init__(self, leadership: Leadership, groups: Groups) -> None:
+        self._leadership = leadership
+        self._groups = groups
+
+    def __call__(
+        self, request: OffsetDeleteRequest, context: RequestContext
+    ) -> OffsetDeleteResponse | Waiting:
+        view = self._leadership.view
+        response = OffsetDeleteResponse(topics=[])
+        wanted: list[tuple[str, int]] = []
+        answers: list[OffsetDeleteResponsePartition] = []
+        for topic in request.topics:
+            partitions = []
+            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+            for asked in topic.partitions:
+                answer = OffsetDeleteResponsePartition(partition_index=asked.partition_index, error_code=0)
+                partitions.append(answer)
+                if view.partition(topic.name, asked.partition_index) is None:
+                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    wanted.append((topic.name, asked.partition_index))
+                    answers.append(answer)
+        waiting = Waiting()
+
+        def deleted(reply: commands.DeleteOffsetsReply) -> None:
+            if reply.error_code is not ErrorCode.NONE:
+                waiting.complete(OffsetDeleteResponse(error_code=reply.error_code))
+                return
+            for answer, code in zip(answers, reply.errors, strict=True):
+                answer.error_code = code
+            waiting.complete(response)
+
+        # Asked even when nothing is left to delete: whether the group exists is told in any case.
+        self._groups.submit(request.group_id, commands.DeleteOffsets(deleted, request.group_id, wanted))
+        return waiting

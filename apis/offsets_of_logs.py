@@ -1,0 +1,195 @@
+"""ListOffsets (key 2, versions 0 to 11) and OffsetForLeaderEpoch (23, 0 to 4): where a log begins and ends.
+
+Special timestamps: -1 latest, -2 earliest, -3 of the newest timestamp, -4 earliest local, -5 latest tiered,
+-6 earliest pending upload. There is no tiered storage, so -4 is -2, and -5 and -6 find what Kafka finds
+without it.
+
+Not done yet: DeleteRecords (it needs a log start that moves; a later issue), followers that ask.
+
+Source: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset and lastOffsetForLeaderEpoch, UnifiedLog
+.fetchOffsetByTimestamp of Kafka 4.3; KafkaApis.handleListOffsetRequestV0 of 3.9.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch
+from odradek.storage.partition import READ_COMMITTED
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from odradek.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSION_OF = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+FIRST_VERSION_WITH_ISOLATION = 2
+FIRST_VERSION_WITH_EPOCH = 4
+NOT_FOUND = (-1, -1, -1)
+"""Timestamp, offset and leader epoch when there is no such record: no error."""
+
+
+class ListOffsets:
+    """The handler."""
+
+    __slots__ = ("_leadership",)
+
+    def __init__(self, leadership: Leadership) -> None:
+        self._leadership = leadership
+
+    def __call__(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+        version = context.api_version
+        isolation = request.isolation_level if version >= FIRST_VERSION_WITH_ISOLATION else 0
+        twice = _named_twice(request)
+        topics = []
+        for topic in request.topics:
+            name = topic.name
+            partitions = []
+            for asked in topic.partitions:
+                try:
+                    if twice and (name, asked.partition_index) in twice:
+                        raise KafkaError(ErrorCode.INVALID_REQUEST)
+                    partitions.append(self._answer(name, asked, isolation, version))
+                except KafkaError as error:
+                    partitions.append(
+                        ListOffsetsPartitionResponse(
+                            partition_index=asked.partition_index, error_code=error.code
+                        )
+                    )
+            topics.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
+        return ListOffsetsResponse(topics=topics)
+
+    def _answer(self, name: str, asked, isolation: int, version: int) -> ListOffsetsPartitionResponse:
+        if version == 0:
+            return self._old_style(name, asked)
+        timestamp = asked.timestamp
+        # Kafka answers this before it looks whether the partition exists.
+        if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, version + 1):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        led = self._leadership.lead(name, asked.partition_index)
+        check_leader_epoch(led, asked.current_leader_epoch)
+        found_timestamp, offset, leader_epoch = _find(led, timestamp, isolation)
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index,
+            error_code=0,
+            timestamp=found_timestamp,
+            offset=offset,
+            leader_epoch=leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1,
+        )
+
+    def _old_style(self, name: str, asked) -> ListOffsetsPartitionResponse:
+        """Version 0: up to so many offsets, newest first, at which segments begin before a time."""
+        led = self._leadership.lead(name, asked.partition_index)
+        wanted = max(asked.max_num_offsets, 0)
+        offsets = _segment_offsets_before(led, asked.timestamp)
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index, error_code=0, old_style_offsets=offsets[:wanted]
+        )
+
+
+def _named_twice(request: ListOffsetsRequest) -> set[tuple[str, int]]:
+    topics = request.topics
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        return set()
+    seen = Counter((topic.name, asked.partition_index) for topic in topics for asked in topic.partitions)
+    return {key for key, count in seen.items() if count > 1}
+
+
+def _find(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch) that a client of this isolation level may learn."""
+    log = led.log
+    if timestamp == LATEST:
+        end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+        return -1, end, led.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.log_start_offset, _epoch_at_start(led)
+    if timestamp == MAX_TIMESTAMP:
+        found = log.find_max_timestamp()
+    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOT_FOUND
+    else:
+        found = log.find_timestamp(timestamp)
+    # A record that the client may not read yet is as good as none.
+    end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+    if found is None or found[1] >= end:
+        return NOT_FOUND
+    return found
+
+
+def _epoch_at_start(led: LedPartition) -> int:
+    """The leader epoch of the first record; of an empty log the present one, which its next record will
+    have.
+    """
+    log = led.log
+    if log.log_start_offset == log.log_end_offset:
+        return led.leader_epoch
+    return log.log.leader_epochs.epoch_at(log.log_start_offset)
+
+
+def _segment_offsets_before(led: LedPartition, timestamp: int) -> list[int]:
+    """Where segments that are older than `timestamp` begin, newest first; the readable end counts as the
+    newest.
+    """
+    log = led.log
+    starts = [(segment.base_offset, segment.latest_timestamp()[0]) for segment in log.log.segments]
+    if timestamp == EARLIEST:
+        return [log.log_start_offset]
+    bounded = [(max(base, log.log_start_offset), latest) for base, latest in starts]
+    if timestamp == LATEST:
+        offsets = {base for base, _ in bounded if base < log.high_watermark}
+        offsets.add(log.high_watermark)
+    else:
+        offsets = {base for base, latest in bounded if latest <= timestamp and base < log.high_watermark}
+    return sorted(offsets, reverse=True)
+
+
+class OffsetForLeaderEpoch:
+    """The handler."""
+
+    __slots__ = ("_leadership",)
+
+    def __init__(self, leadership: Leadership) -> None:
+        self._leadership = leadership
+
+    def __call__(
+        self, request: OffsetForLeaderEpochRequest, context: RequestContext
+    ) -> OffsetForLeaderEpochResponse:
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for asked in topic.partitions:
+                answer = EpochEndOffset(partition=asked.partition, error_code=0)
+                try:
+                    led = self._leadership.lead(topic.topic, asked.partition)
+                    check_leader_epoch(led, asked.current_leader_epoch)
+                    answer.leader_epoch, answer.end_offset = led.log.end_offset_for_epoch(asked.leader_epoch)
+                except KafkaError as error:
+                    answer.error_code = error.code
+                partitions.append(answer)
+            topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+        return OffsetForLeaderEpochResponse(topics=topics)

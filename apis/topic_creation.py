@@ -1,0 +1,67 @@
+"""Topics that come to be because somebody needs them: auto-created ones and `__consumer_offsets`.
+
+Creation is synchronous: the machine writes to the metadata store, publishes the new view, and the server
+makes the logs before `create_topics` returns; the caller answers from the view that there is then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.coordinator.cluster import NewTopic
+from odradek.coordinator.driver import OFFSETS_TOPIC
+from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.coordinator.cluster import ClusterMachine, ClusterView
+
+OFFSETS_TOPIC_CONFIGS: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "104857600",
+    "compression.type": "producer",
+}
+"""GroupCoordinatorService.groupMetadataTopicConfigs; `segment.bytes` is `offsets.topic.segment.bytes`."""
+_WRITTEN_BY_BROKERS = frozenset({"__transaction_state", "__share_group_state"})
+
+
+class TopicCreation:
+    """Creates what is missing; `offsets_topic` is how `__consumer_offsets` is to be made."""
+
+    def __init__(self, machine: ClusterMachine, offsets_topic: NewTopic) -> None:
+        assert offsets_topic.name == OFFSETS_TOPIC, offsets_topic
+        self._machine = machine
+        self._offsets_topic = offsets_topic
+
+    @property
+    def view(self) -> ClusterView:
+        return self._machine.view
+
+    def create_missing(self, names: Iterable[str]) -> dict[str, KafkaError]:
+        """Creates those of the topics that do not exist, with the broker's defaults; the refusals by name."""
+        known = self.view.topics
+        missing = [name for name in names if name not in known]
+        if not missing:
+            return {}
+        refusals = {
+            name: KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for name in missing
+            if name in _WRITTEN_BY_BROKERS
+        }
+        wanted = [
+            self._offsets_topic if name == OFFSETS_TOPIC else NewTopic(name)
+            for name in missing
+            if name not in refusals
+        ]
+        try:
+            results = self._machine.create_topics(wanted)
+        except KafkaError as error:
+            # Nothing was created; clients ask again.
+            return dict.fromkeys(missing, error)
+        refusals.update({result.name: result.error for result in results if result.error is not None})
+        return refusals
+
+    def have_offsets_topic(self) -> None:
+        """Makes sure that `__consumer_offsets` exists; else refuses with COORDINATOR_NOT_AVAILABLE."""
+        if OFFSETS_TOPIC not in self.view.topics and self.create_missing([OFFSETS_TOPIC]):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

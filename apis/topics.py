@@ -1,0 +1,234 @@
+"""CreateTopics (key 19, versions 0 to 7), DeleteTopics (20, 0 to 6) and CreatePartitions (37, 0 to 3).
+
+The cluster's machine judges and creates; here requests are taken apart, doubles are refused and answers
+filled in. Everything is done when the answer leaves, so that the time-outs of these requests have nothing
+to wait for.
+
+Not done yet: policies (`create.topic.policy.class.name`) and quotas on the rate of changes.
+
+Source: ControllerApis and ReplicationControlManager of Kafka 4.3; KIP-525 for the settings in the answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.coordinator.cluster import NewPartitions, NewTopic
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from odradek.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.coordinator.cluster import ClusterMachine, TopicResult, TopicView
+
+FIRST_VERSION_WITH_CONFIGS = 5
+FIRST_VERSION_WITH_DELETION_DISABLED = 3
+FIRST_VERSION_OF_DELETION_BY_ID = 6
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+
+DescribeTopicConfigs = Callable[[Mapping[str, str]], list]
+"""A topic's overrides -> every topic setting with value and source, as `wire.options.describe_topic` gives
+them.
+"""
+
+
+class CreateTopics:
+    """The handler."""
+
+    def __init__(self, machine: ClusterMachine, describe_configs: DescribeTopicConfigs) -> None:
+        self._machine = machine
+        self._describe_configs = describe_configs
+
+    def __call__(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+        version = context.api_version
+        counts = Counter(topic.name for topic in request.topics)
+        refusals: dict[str, KafkaError] = {}
+        wanted = []
+        for topic in request.topics:
+            try:
+                _check_creatable(topic, counts[topic.name])
+            except KafkaError as error:
+                refusals[topic.name] = error
+            else:
+                wanted.append(_new_topic(topic))
+        try:
+            results = self._machine.create_topics(wanted, validate_only=request.validate_only)
+        except KafkaError as error:
+            refusals.update((topic.name, error) for topic in wanted)
+            results = []
+        done = {result.name: result for result in results}
+        return CreateTopicsResponse(
+            topics=[self._result(name, done.get(name), refusals.get(name), version) for name in counts]
+        )
+
+    def _result(
+        self, name: str, result: TopicResult | None, refusal: KafkaError | None, version: int
+    ) -> CreatableTopicResult:
+        error = refusal if result is None else result.error
+        if error is not None:
+            return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+        topic = result.topic
+        return CreatableTopicResult(
+            name=name,
+            topic_id=topic.topic_id,
+            error_code=0,
+            error_message=None,
+            num_partitions=len(topic.partitions),
+            replication_factor=topic.replication_factor,
+            configs=self._configs(topic) if version >= FIRST_VERSION_WITH_CONFIGS else [],
+        )
+
+    def _configs(self, topic: TopicView) -> list[CreatableTopicConfigs]:
+        return [
+            CreatableTopicConfigs(
+                name=one.name,
+                value=one.value,
+                read_only=one.read_only,
+                config_source=one.source,
+                is_sensitive=one.sensitive,
+            )
+            for one in self._describe_configs(topic.configs)
+        ]
+
+
+def _check_creatable(topic: CreatableTopic, count: int) -> None:
+    if count > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    if topic.name == CLUSTER_METADATA_TOPIC:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited.")
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(one.partition_index, tuple(one.broker_ids)) for one in topic.assignments],
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+class DeleteTopics:
+    """The handler. `is_enabled` is `delete.topic.enable`."""
+
+    def __init__(self, machine: ClusterMachine, *, is_enabled: bool = True) -> None:
+        self._machine = machine
+        self._is_enabled = is_enabled
+
+    def __call__(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+        if context.api_version < FIRST_VERSION_OF_DELETION_BY_ID:
+            asked = [(name, ZERO_UUID) for name in request.topic_names]
+        else:
+            asked = [(topic.name, topic.topic_id) for topic in request.topics]
+        if not self._is_enabled:
+            code = ErrorCode.TOPIC_DELETION_DISABLED
+            if context.api_version < FIRST_VERSION_WITH_DELETION_DISABLED:
+                code = ErrorCode.INVALID_REQUEST
+            return DeleteTopicsResponse(
+                responses=[_deleted(name, topic_id, code) for name, topic_id in asked]
+            )
+        names, responses = self._names(asked)
+        try:
+            results = self._machine.delete_topics(list(names))
+        except KafkaError as error:
+            responses += [_deleted(name, names[name], error.code, error.message) for name in names]
+            return DeleteTopicsResponse(responses=responses)
+        for result in results:
+            error = result.error
+            if error is None:
+                responses.append(_deleted(result.name, result.topic.topic_id, ErrorCode.NONE))
+            else:
+                responses.append(_deleted(result.name, ZERO_UUID, error.code, error.message))
+        return DeleteTopicsResponse(responses=responses)
+
+    def _names(
+        self, asked: list[tuple[str | None, bytes]]
+    ) -> tuple[dict[str, bytes], list[DeletableTopicResult]]:
+        """What is to be deleted, by name with its id, and the refusals of what makes no sense."""
+        view = self._machine.view
+        counts = Counter(name for name, _ in asked if name is not None)
+        id_counts = Counter(topic_id for _, topic_id in asked if topic_id != ZERO_UUID)
+        names: dict[str, bytes] = {}
+        refused = []
+        for name, topic_id in asked:
+            if name is not None and topic_id != ZERO_UUID:
+                message = "A topic is named by its name or by its id, not by both."
+                refused.append(_deleted(name, topic_id, ErrorCode.INVALID_REQUEST, message))
+            elif name is None and topic_id == ZERO_UUID:
+                refused.append(_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Neither name nor id."))
+            elif name is not None:
+                if counts.pop(name, 0) == 1:
+                    names[name] = ZERO_UUID
+                elif name not in counts and all(one.name != name for one in refused):
+                    refused.append(_deleted(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Named twice."))
+            else:
+                known = view.topic_by_id(topic_id)
+                if known is None:
+                    refused.append(_deleted(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+                elif id_counts[topic_id] > 1 or known.name in counts:
+                    refused.append(_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Named twice."))
+                else:
+                    names[known.name] = topic_id
+        return names, refused
+
+
+def _deleted(
+    name: str | None, topic_id: bytes, code: ErrorCode, message: str | None = None
+) -> DeletableTopicResult:
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
+
+
+class CreatePartitions:
+    """The handler."""
+
+    def __init__(self, machine: ClusterMachine) -> None:
+        self._machine = machine
+
+    def __call__(self, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+        counts = Counter(topic.name for topic in request.topics)
+        growths = [
+            NewPartitions(
+                topic.name,
+                topic.count,
+                None if topic.assignments is None else [tuple(one.broker_ids) for one in topic.assignments],
+            )
+            for topic in request.topics
+            if counts[topic.name] == 1
+        ]
+        results = [
+            _grown(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            for name, count in counts.items()
+            if count > 1
+        ]
+        try:
+            grown = self._machine.create_partitions(growths, validate_only=request.validate_only)
+        except KafkaError as error:
+            results += [_grown(growth.name, error) for growth in growths]
+        else:
+            results += [_grown(result.name, result.error) for result in grown]
+        return CreatePartitionsResponse(results=results)
+
+
+def _grown(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
+    if error is None:
+        return CreatePartitionsTopicResult(name=name, error_code=0, error_message=None)
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)

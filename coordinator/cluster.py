@@ -1,0 +1,576 @@
+"""The cluster's metadata: immutable views of it, and the one machine that makes new ones.
+
+A `ClusterView` is what Metadata answers from and what Produce, Fetch and the coordinators ask before they
+act. It is never edited: the `ClusterMachine` validates an operation, writes rows to its `MetadataStore` in
+one transaction, builds the next view (sharing all that did not change) and hands it to the subscribers. What
+is not in the store did not happen. Topics, configuration overrides, producer ids and feature levels live
+here.
+
+Not here yet: electing leaders, ISR changes, reassignment (they come with replication), ACLs and quotas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from odradek.coordinator.topics import (
+    INTERNAL_TOPICS,
+    NewPartitions,
+    NewTopic,
+    check_manual_replicas,
+    check_name,
+    check_partition_budget,
+    collision_key,
+    place_replicas,
+    replicas_of_new_topic,
+)
+from odradek.wire.errors import ErrorCode, KafkaError
+
+__all__ = [
+    "Broker",
+    "ClusterChange",
+    "ClusterMachine",
+    "ClusterView",
+    "Endpoint",
+    "MetadataStore",
+    "NewPartitions",
+    "NewTopic",
+    "PartitionView",
+    "Row",
+    "TopicDefaults",
+    "TopicResult",
+    "TopicView",
+]
+
+NO_LEADER = -1
+PRODUCER_ID_BLOCK_SIZE = 1000
+_EMPTY: Mapping = MappingProxyType({})
+
+
+def _nothing() -> Mapping:
+    return _EMPTY
+
+
+# --- Views ---
+
+
+class Endpoint(NamedTuple):
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    node_id: int
+    endpoints: Mapping[str, Endpoint]
+    """By listener name, as advertised. A host of "" is the address at which the client connected."""
+    rack: str | None = None
+
+
+class PartitionView(NamedTuple):
+    index: int
+    leader: int
+    """A broker's id, or -1 when there is none."""
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionView, ...]
+    """At its index each; numbered from 0 without a gap."""
+    is_internal: bool = False
+    configs: Mapping[str, str] = field(default_factory=_nothing)
+    """The topic's own overrides, as text."""
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0].replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """One state of the cluster. Mappings are shared between views: read them, never write."""
+
+    version: int = 0
+    """Grows with each published view of this process."""
+    cluster_id: str = ""
+    controller_id: int = -1
+    """A broker that is alive; clients send it what changes the cluster."""
+    brokers: Mapping[int, Broker] = field(default_factory=_nothing)
+    topics: Mapping[str, TopicView] = field(default_factory=_nothing)
+    topic_names: Mapping[bytes, str] = field(default_factory=_nothing)
+    """Name by topic id."""
+    broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=_nothing)
+    """Overrides by node id; those for all brokers under None."""
+    features: Mapping[str, int] = field(default_factory=_nothing)
+    """Finalized level by feature; a level of 0 is not in it."""
+    features_epoch: int = 0
+
+    def topic(self, name: str) -> TopicView | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicView | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, name: str, index: int) -> PartitionView | None:
+        topic = self.topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def leader_of(self, name: str, index: int) -> int:
+        """The leading broker's id; -1 when there is no leader or no such partition."""
+        partition = self.partition(name, index)
+        return NO_LEADER if partition is None else partition.leader
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChange:
+    """What is different between two views, so that a subscriber need not compare them."""
+
+    created: Sequence[tuple[TopicView, PartitionView]] = ()
+    """Partitions to make on disk, of new and of grown topics."""
+    deleted: Sequence[TopicView] = ()
+    configured: Sequence[TopicView] = ()
+    """Topics whose overrides changed, as they are now."""
+    brokers_configured: Sequence[int | None] = ()
+    """Node ids (None: all brokers) whose overrides changed."""
+
+
+Subscriber = Callable[[ClusterView, ClusterChange], None]
+
+
+# --- Store ---
+
+
+class Row(NamedTuple):
+    """One fact in the store. A value of None deletes it."""
+
+    table: str
+    key: str
+    value: str | None
+
+
+class MetadataStore(Protocol):
+    """Durable rows (table, key) -> text. SQLite in one process; ZooKeeper when machines form a cluster."""
+
+    def rows(self) -> Iterable[Row]:
+        """Every row that there is, in any order."""
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Put or delete the rows in one transaction, durable on return; on a KafkaError nothing changed."""
+
+
+# --- Machine ---
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    partition_count: int = 1
+    """`num.partitions`"""
+    replication_factor: int = 1
+    """`default.replication.factor`"""
+
+
+@dataclass(slots=True)
+class TopicResult:
+    """The outcome for one topic: the topic as it is now (validated only: as it would be), or the refusal."""
+
+    name: str
+    topic: TopicView | None = None
+    error: KafkaError | None = None
+
+
+ConfigCheck = Callable[[str, Mapping[str, str]], None]
+"""Takes a topic's name or a broker's id as text and all overrides that it would have; may refuse."""
+
+
+def _accept_configs(name: str, configs: Mapping[str, str]) -> None:
+    """No check: for those who have no settings to check against."""
+
+
+class ClusterMachine:
+    """The only writer of the metadata. Call `load` once, then `register_broker` for each that is alive."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        cluster_id: str,
+        new_topic_id: Callable[[], bytes],
+        defaults: TopicDefaults = TopicDefaults(),
+        check_topic_configs: ConfigCheck = _accept_configs,
+        check_broker_configs: ConfigCheck = _accept_configs,
+    ) -> None:
+        self.view = ClusterView(cluster_id=cluster_id)
+        self._store = store
+        self._new_topic_id = new_topic_id
+        self._defaults = defaults
+        self._check_topic_configs = check_topic_configs
+        self._check_broker_configs = check_broker_configs
+        self._next_producer_id = 0
+        self._collision_keys: dict[str, set[str]] = {}
+        self._subscribers: list[Subscriber] = []
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Have `subscriber(view, change)` called at each new view, in the order of subscription."""
+        self._subscribers.append(subscriber)
+
+    def load(self) -> None:
+        """Build the first view from the store; subscribers hear of no change."""
+        loaded = _Loaded()
+        for row in self._store.rows():
+            loaded.add(row)
+        topics = loaded.topics()
+        for name in topics:
+            self._collision_keys.setdefault(collision_key(name), set()).add(name)
+        self._next_producer_id = loaded.next_producer_id
+        self.view = replace(
+            self.view,
+            version=self.view.version + 1,
+            topics=topics,
+            topic_names={topic.topic_id: name for name, topic in topics.items()},
+            broker_configs=loaded.broker_configs,
+            features=loaded.features,
+            features_epoch=loaded.features_epoch,
+        )
+
+    def register_broker(self, broker: Broker, *, is_controller: bool = False) -> None:
+        """Have a broker in the view, or replace what is said of it. Not stored: it says so at each start."""
+        brokers = {**self.view.brokers, broker.node_id: broker}
+        controller_id = broker.node_id if is_controller else self.view.controller_id
+        self._publish(replace(self.view, brokers=brokers, controller_id=controller_id), ClusterChange())
+
+    # Topics
+
+    def create_topics(
+        self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """Create each topic that can be created, all of them in one transaction; one result each, in order.
+
+        The caller has refused names that the request has twice (INVALID_REQUEST in Kafka's ControllerApis).
+        """
+        draft = self._draft()
+        results = []
+        for new_topic in new_topics:
+            try:
+                topic = self._new_topic(new_topic, draft)
+            except KafkaError as error:
+                results.append(TopicResult(new_topic.name, error=error))
+            else:
+                draft.add(topic)
+                results.append(TopicResult(new_topic.name, topic))
+        if not validate_only:
+            self._commit(draft)
+        return results
+
+    def delete_topics(self, names: Sequence[str]) -> list[TopicResult]:
+        """Delete each topic that exists, in one transaction; UNKNOWN_TOPIC_OR_PARTITION for the others."""
+        draft = self._draft()
+        results = []
+        for name in names:
+            topic = draft.topics.get(name)
+            if topic is None:
+                results.append(TopicResult(name, error=_unknown_topic(name)))
+            else:
+                draft.remove(topic)
+                results.append(TopicResult(name, topic))
+        self._commit(draft)
+        return results
+
+    def create_partitions(
+        self, growths: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """Grow each topic that can be grown, in one transaction."""
+        draft = self._draft()
+        results = []
+        for growth in growths:
+            try:
+                topic = self._grown_topic(growth, draft)
+            except KafkaError as error:
+                results.append(TopicResult(growth.name, error=error))
+            else:
+                draft.grow(topic)
+                results.append(TopicResult(growth.name, topic))
+        if not validate_only:
+            self._commit(draft)
+        return results
+
+    # Configuration
+
+    def set_topic_configs(
+        self, overrides: Mapping[str, Mapping[str, str]], *, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """Replace all overrides of each topic; the caller has merged what was asked with what there was."""
+        draft = self._draft()
+        results = []
+        for name, configs in overrides.items():
+            try:
+                topic = draft.topics.get(name)
+                if topic is None:
+                    raise _unknown_topic(name)
+                self._check_topic_configs(name, configs)
+            except KafkaError as error:
+                results.append(TopicResult(name, error=error))
+            else:
+                configured = replace(topic, configs=dict(configs))
+                draft.configure(topic, configured)
+                results.append(TopicResult(name, configured))
+        if not validate_only:
+            self._commit(draft)
+        return results
+
+    def set_broker_configs(
+        self, node_id: int | None, configs: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Replace all overrides of one broker, or (None) those for all; refuses with INVALID_CONFIG."""
+        owner = "" if node_id is None else str(node_id)
+        self._check_broker_configs(owner, configs)
+        before = self.view.broker_configs.get(node_id, _EMPTY)
+        if validate_only or before == configs:
+            return
+        self._store.write(_config_rows(BROKER_CONFIG, owner, before, configs))
+        everyone = {**self.view.broker_configs, node_id: dict(configs)}
+        if not configs:
+            del everyone[node_id]
+        self._publish(
+            replace(self.view, broker_configs=everyone), ClusterChange(brokers_configured=(node_id,))
+        )
+
+    # Producer ids and features
+
+    def allocate_producer_ids(self) -> range:
+        """A block of producer ids that nobody got before, nor will get, whatever crashes in between."""
+        first = self._next_producer_id
+        following = first + PRODUCER_ID_BLOCK_SIZE
+        self._store.write([Row(CLUSTER, "next_producer_id", str(following))])
+        self._next_producer_id = following
+        return range(first, following)
+
+    def set_features(self, levels: Mapping[str, int]) -> None:
+        """Finalize feature levels, 0 to remove one. The caller has checked them against what it supports."""
+        features = {name: level for name, level in {**self.view.features, **levels}.items() if level > 0}
+        epoch = self.view.features_epoch + 1
+        rows = [Row(FEATURE, name, str(level) if level > 0 else None) for name, level in levels.items()]
+        self._store.write([*rows, Row(CLUSTER, "features_epoch", str(epoch))])
+        self._publish(replace(self.view, features=features, features_epoch=epoch), ClusterChange())
+
+    # Inside
+
+    def _draft(self) -> _Draft:
+        return _Draft(dict(self.view.topics), dict(self.view.topic_names))
+
+    def _commit(self, draft: _Draft) -> None:
+        if not draft.rows:
+            return
+        self._store.write(draft.rows)
+        for topic in draft.deleted:
+            self._forget_collision_key(topic.name)
+        for name in {topic.name for topic, _ in draft.created}:
+            self._collision_keys.setdefault(collision_key(name), set()).add(name)
+        self._publish(
+            replace(self.view, topics=draft.topics, topic_names=draft.topic_names),
+            ClusterChange(draft.created, draft.deleted, draft.configured),
+        )
+
+    def _forget_collision_key(self, name: str) -> None:
+        key = collision_key(name)
+        names = self._collision_keys[key]
+        names.discard(name)
+        if not names:
+            del self._collision_keys[key]
+
+    def _publish(self, view: ClusterView, change: ClusterChange) -> None:
+        self.view = view = replace(view, version=self.view.version + 1)
+        for subscriber in self._subscribers:
+            subscriber(view, change)
+
+    def _new_topic(self, new_topic: NewTopic, draft: _Draft) -> TopicView:
+        name = new_topic.name
+        if name in draft.topics:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"There is a topic {name!r} already.")
+        check_name(name)
+        # Kafka compares with the topics that were there before the request, not within it.
+        if others := self._collision_keys.get(collision_key(name)):
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic {name!r} and the existing {min(others)!r} differ only in '.' and '_'.",
+            )
+        configs = _without_nulls(new_topic.configs)
+        self._check_topic_configs(name, configs)
+        defaults = self._defaults
+        brokers = sorted(self.view.brokers)
+        placed = replicas_of_new_topic(
+            new_topic, brokers, defaults.partition_count, defaults.replication_factor
+        )
+        check_partition_budget(len(draft.created) + len(placed))
+        return TopicView(
+            name,
+            self._new_topic_id(),
+            tuple(_new_partition(index, replicas) for index, replicas in enumerate(placed)),
+            name in INTERNAL_TOPICS,
+            configs,
+        )
+
+    def _grown_topic(self, growth: NewPartitions, draft: _Draft) -> TopicView:
+        topic = draft.topics.get(growth.name)
+        if topic is None:
+            raise _unknown_topic(growth.name)
+        count = len(topic.partitions)
+        added = growth.total_count - count
+        if added <= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic {growth.name!r} has {count} partition(s); {growth.total_count} would be no growth.",
+            )
+        check_partition_budget(len(draft.created) + added)
+        brokers = sorted(self.view.brokers)
+        factor = topic.replication_factor
+        if growth.assignments is None:
+            placed = place_replicas(brokers, count, added, factor)
+        elif len(growth.assignments) != added:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{added} partition(s) are to be added, but {len(growth.assignments)} are assigned.",
+            )
+        else:
+            placed = [check_manual_replicas(replicas, brokers, factor) for replicas in growth.assignments]
+        new = tuple(_new_partition(index, replicas) for index, replicas in enumerate(placed, count))
+        return replace(topic, partitions=topic.partitions + new)
+
+
+# --- Rows ---
+# topic: name -> id as hex. partition: name/index -> "leader leader_epoch replicas isr".
+# topic_config: name/key -> value. broker_config: node/key -> value, the node empty for all brokers.
+# No part before a "/" can hold one.
+
+TOPIC, PARTITION, TOPIC_CONFIG = "topic", "partition", "topic_config"
+BROKER_CONFIG, FEATURE, CLUSTER = "broker_config", "feature", "cluster"
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The next view while it is being made, and the rows that make it durable."""
+
+    topics: dict[str, TopicView]
+    topic_names: dict[bytes, str]
+    rows: list[Row] = field(default_factory=list)
+    created: list[tuple[TopicView, PartitionView]] = field(default_factory=list)
+    deleted: list[TopicView] = field(default_factory=list)
+    configured: list[TopicView] = field(default_factory=list)
+
+    def add(self, topic: TopicView) -> None:
+        self.topics[topic.name] = topic
+        self.topic_names[topic.topic_id] = topic.name
+        self.created += [(topic, partition) for partition in topic.partitions]
+        self.rows.append(Row(TOPIC, topic.name, topic.topic_id.hex()))
+        self.rows += [_partition_row(topic.name, partition) for partition in topic.partitions]
+        self.rows += _config_rows(TOPIC_CONFIG, topic.name, _EMPTY, topic.configs)
+
+    def remove(self, topic: TopicView) -> None:
+        name = topic.name
+        del self.topics[name], self.topic_names[topic.topic_id]
+        self.deleted.append(topic)
+        self.rows += _config_rows(TOPIC_CONFIG, name, topic.configs, _EMPTY)
+        self.rows += [Row(PARTITION, f"{name}/{partition.index}", None) for partition in topic.partitions]
+        self.rows.append(Row(TOPIC, name, None))
+
+    def grow(self, topic: TopicView) -> None:
+        new = topic.partitions[len(self.topics[topic.name].partitions) :]
+        self.topics[topic.name] = topic
+        self.created += [(topic, partition) for partition in new]
+        self.rows += [_partition_row(topic.name, partition) for partition in new]
+
+    def configure(self, before: TopicView, after: TopicView) -> None:
+        if rows := _config_rows(TOPIC_CONFIG, after.name, before.configs, after.configs):
+            self.topics[after.name] = after
+            self.configured.append(after)
+            self.rows += rows
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """What the rows said, put together when all are read: they come in any order."""
+
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    partitions: dict[str, list[PartitionView]] = field(default_factory=dict)
+    topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    broker_configs: dict[int | None, dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    features_epoch: int = 0
+    next_producer_id: int = 0
+
+    def add(self, row: Row) -> None:
+        table, key, value = row
+        owner, _, rest = key.partition("/")
+        if table == TOPIC:
+            self.topic_ids[key] = bytes.fromhex(value)
+        elif table == PARTITION:
+            self.partitions.setdefault(owner, []).append(_partition_from_row(int(rest), value))
+        elif table == TOPIC_CONFIG:
+            self.topic_configs.setdefault(owner, {})[rest] = value
+        elif table == BROKER_CONFIG:
+            self.broker_configs.setdefault(int(owner) if owner else None, {})[rest] = value
+        elif table == FEATURE:
+            self.features[key] = int(value)
+        elif (table, key) == (CLUSTER, "features_epoch"):
+            self.features_epoch = int(value)
+        elif (table, key) == (CLUSTER, "next_producer_id"):
+            self.next_producer_id = int(value)
+        # Other rows belong to others: the store is shared.
+
+    def topics(self) -> dict[str, TopicView]:
+        topics = {}
+        for name, topic_id in self.topic_ids.items():
+            partitions = tuple(sorted(self.partitions[name]))
+            assert [partition.index for partition in partitions] == list(range(len(partitions))), name
+            configs = self.topic_configs.get(name, _EMPTY)
+            topics[name] = TopicView(name, topic_id, partitions, name in INTERNAL_TOPICS, configs)
+        return topics
+
+
+def _partition_row(name: str, partition: PartitionView) -> Row:
+    replicas, isr = (",".join(map(str, brokers)) for brokers in (partition.replicas, partition.isr))
+    value = f"{partition.leader} {partition.leader_epoch} {replicas} {isr}"
+    return Row(PARTITION, f"{name}/{partition.index}", value)
+
+
+def _partition_from_row(index: int, value: str) -> PartitionView:
+    leader, leader_epoch, replicas, isr = value.split(" ")
+    return PartitionView(index, int(leader), int(leader_epoch), _broker_ids(replicas), _broker_ids(isr))
+
+
+def _broker_ids(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(","))) if text else ()
+
+
+def _config_rows(table: str, owner: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[Row]:
+    rows = [Row(table, f"{owner}/{key}", value) for key, value in after.items() if before.get(key) != value]
+    return rows + [Row(table, f"{owner}/{key}", None) for key in before if key not in after]
+
+
+def _new_partition(index: int, replicas: tuple[int, ...]) -> PartitionView:
+    return PartitionView(index, leader=replicas[0], leader_epoch=0, replicas=replicas, isr=replicas)
+
+
+def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:
+    nulls = sorted(key for key, value in configs.items() if value is None)
+    if nulls:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"A topic's setting cannot be created as null: {', '.join(nulls)}."
+        )
+    return {key: value for key, value in configs.items() if value is not None}
+
+
+def _unknown_topic(name: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")

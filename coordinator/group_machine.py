@@ -1,0 +1,382 @@
+"""The state machine over one partition of `__consumer_offsets`: its groups and their offsets.
+
+Durable state changes in two places only, `_apply_group` and `_apply_offset`. `replay` calls them with what a
+record says, and so does a command that appends that very record: the state after loading a log is the state
+that wrote it.
+
+Classic groups only: records of other group types (KIP-848, share, streams) are left alone in the log, and
+transactional commits come with transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from odradek.coordinator import group_log
+from odradek.coordinator.classic_group import RULES, ClassicGroup, GroupState
+from odradek.coordinator.commands import (
+    Command,
+    CommitOffsets,
+    CommitOffsetsReply,
+    DeleteGroup,
+    DeleteGroupReply,
+    DeleteOffsets,
+    DeleteOffsetsReply,
+    DescribedMember,
+    DescribeGroup,
+    FetchedOffset,
+    FetchOffsets,
+    FetchOffsetsReply,
+    GroupDescription,
+    Heartbeat,
+    Join,
+    Leave,
+    ListedGroup,
+    ListGroups,
+    ListGroupsReply,
+    RemoveTopics,
+    RemoveTopicsReply,
+    Sync,
+)
+from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
+from odradek.coordinator.group_log import CommittedOffset, Kind
+from odradek.coordinator.membership import Membership
+from odradek.coordinator.offsets import OffsetTable, expired_offsets
+from odradek.coordinator.settings import GroupSettings
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.group_records import GroupMetadataValue
+
+__all__ = ["GroupMachine"]
+
+NONE = ErrorCode.NONE
+EXPIRE_OFFSETS = ("expire_offsets",)
+RECORDS_PER_APPEND = 1_000
+"""Tombstones of one big deletion are spread over batches of this many."""
+BATCH_OVERHEAD_BYTES = 61
+RECORD_OVERHEAD_BYTES = 30
+"""More than a record's own lengths, deltas and attributes ever take."""
+GROUP_NOT_FOUND_SINCE = 9
+"""OffsetCommit version from which a missing group is named as such."""
+
+
+class GroupMachine:
+    """See `coordinator/effects.py` for how to run it. Load: `replay` each record, then `start` once."""
+
+    def __init__(self, settings: GroupSettings, new_member_suffix: Callable[[], str]) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = OffsetTable()
+        self._settings = settings
+        membership = Membership(self.groups, settings, new_member_suffix, self._store_group)
+        self._membership = membership
+        self._handlers: dict[type, Callable[[Any, int, list[Effect]], None]] = {
+            Heartbeat: membership.heartbeat,
+            CommitOffsets: self._commit_offsets,
+            FetchOffsets: self._fetch_offsets,
+            Join: membership.join,
+            Sync: membership.sync,
+            Leave: membership.leave,
+            DeleteOffsets: self._delete_offsets,
+            RemoveTopics: self._remove_topics,
+            DescribeGroup: self._describe_group,
+            ListGroups: self._list_groups,
+            DeleteGroup: self._delete_group,
+        }
+
+    def handle(self, command: Command, now_ms: int) -> list[Effect]:
+        out: list[Effect] = []
+        self._handlers[command.__class__](command, now_ms, out)
+        return out
+
+    def expire(self, timer_key: Hashable, now_ms: int) -> list[Effect]:
+        """A timer that was set has rung, at its time or later."""
+        out: list[Effect] = []
+        match timer_key:
+            case ("session", group_id, member_id):
+                if (group := self.groups.get(group_id)) is not None:
+                    self._membership.expire_session(group, member_id, now_ms, out)
+            case ("join", group_id):
+                if (group := self.groups.get(group_id)) is not None:
+                    self._membership.expire_join(group, now_ms, out)
+            case ("sync", group_id):
+                if (group := self.groups.get(group_id)) is not None:
+                    self._membership.expire_sync(group, now_ms, out)
+            case ("expire_offsets",):
+                self._expire_offsets(now_ms, out)
+            case _:
+                raise AssertionError(timer_key)
+        return out
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Take in one record of the log; a value of None deletes. Raises MalformedMessage."""
+        kind, subject = group_log.decode_key(key)
+        if kind is Kind.OFFSET:
+            group_id, topic, partition = subject
+            self._apply_offset(
+                group_id, topic, partition, None if value is None else group_log.decode_offset(value)
+            )
+        elif kind is Kind.GROUP:
+            self._apply_group(subject, None if value is None else group_log.decode_group(value))
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """The log has been replayed: start the timers of what it held."""
+        out: list[Effect] = []
+        for group in list(self.groups.values()):
+            self._membership.start(group, now_ms, out)
+        out.append(SetTimer(EXPIRE_OFFSETS, now_ms + self._settings.offsets_retention_check_interval_ms))
+        return out
+
+    def refuse_waiting(self, code: ErrorCode) -> list[Effect]:
+        """Answers to all that is parked, for a machine that is given up."""
+        out: list[Effect] = []
+        self._membership.refuse_waiting(code, out)
+        return out
+
+    # Durable state
+
+    def _apply_group(self, group_id: str, record: GroupMetadataValue | None) -> None:
+        if record is None:
+            group = self.groups.pop(group_id, None)
+            if group is not None:
+                group.transition(GroupState.DEAD)
+            return
+        self._group_of(group_id).apply(record)
+
+    def _apply_offset(
+        self, group_id: str, topic: str, partition: int, offset: CommittedOffset | None
+    ) -> None:
+        if offset is None:
+            self.offsets.remove(group_id, topic, partition)
+        else:
+            # Offsets without a group are those of a simple one, which has no record of its own.
+            self._group_of(group_id)
+            self.offsets.put(group_id, topic, partition, offset)
+
+    def _group_of(self, group_id: str) -> ClassicGroup:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(group_id)
+        return group
+
+    def _store_group(self, group_id: str, record: GroupMetadataValue, now_ms: int, out: list[Effect]) -> bool:
+        key, value = group_log.encode_group_key(group_id), group_log.encode_group(record)
+        if _batch_size([(key, value, now_ms)]) > self._settings.append_max_bytes:
+            return False
+        group = self.groups.get(group_id)
+        reached = GroupState.STABLE if record.members else GroupState.EMPTY
+        assert group is None or group.state is reached or group.state in RULES[reached].comes_from
+        self._apply_group(group_id, record)
+        out.append(Append([(key, value, now_ms)]))
+        return True
+
+    def _delete_all(
+        self,
+        offsets: Iterable[tuple[str, str, int]],
+        group_ids: Iterable[str],
+        now_ms: int,
+        out: list[Effect],
+    ) -> None:
+        """Write tombstones for offsets (group, topic, partition), then for groups."""
+        records: list[LogRecord] = []
+        for group_id, topic, partition in offsets:
+            records.append((group_log.encode_offset_key(group_id, topic, partition), None, now_ms))
+            self._apply_offset(group_id, topic, partition, None)
+        for group_id in group_ids:
+            records.append((group_log.encode_group_key(group_id), None, now_ms))
+            self._apply_group(group_id, None)
+        for first in range(0, len(records), RECORDS_PER_APPEND):
+            out.append(Append(records[first : first + RECORDS_PER_APPEND]))
+
+    # Offsets
+
+    def _commit_offsets(self, command: CommitOffsets, now_ms: int, out: list[Effect]) -> None:
+        group_id = command.group_id
+        group = self.groups.get(group_id)
+        code = self._check_commit(group, command)
+        if code is not NONE:
+            out.append(Reply(command.ticket, command.refused(code)))
+            return
+        if group is not None and group.rules.commit_keeps_session:
+            self._membership.keep_session(group, command.member_id, now_ms, out)
+        retention_ms = command.retention_time_ms
+        expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
+        metadata_limit = self._settings.offset_metadata_max_bytes
+        errors, records, commits = [], [], []
+        for topic, partition, offset, leader_epoch, metadata, commit_ms in command.offsets:
+            if len(metadata) * 2 > metadata_limit and _java_length(metadata) > metadata_limit:
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            errors.append(NONE)
+            # A record with an own expiry has no room for the epoch; no client sends both.
+            leader_epoch = leader_epoch if expire_ms == -1 else -1
+            committed_ms = now_ms if commit_ms == -1 else commit_ms
+            committed = CommittedOffset(offset, leader_epoch, metadata, committed_ms, expire_ms)
+            key = group_log.encode_offset_key(group_id, topic, partition)
+            records.append((key, group_log.encode_offset(committed), now_ms))
+            commits.append((topic, partition, committed))
+        if _batch_size(records) > self._settings.append_max_bytes:
+            out.append(Reply(command.ticket, command.refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
+            return
+        for topic, partition, committed in commits:
+            self._apply_offset(group_id, topic, partition, committed)
+        if records:
+            out.append(Append(records))
+        out.append(Reply(command.ticket, CommitOffsetsReply(errors)))
+
+    def _check_commit(self, group: ClassicGroup | None, command: CommitOffsets) -> ErrorCode:
+        generation = command.generation
+        if group is None:
+            if generation < 0:
+                return NONE
+            is_named = command.version >= GROUP_NOT_FOUND_SINCE
+            return ErrorCode.GROUP_ID_NOT_FOUND if is_named else ErrorCode.ILLEGAL_GENERATION
+        if generation < 0 and group.state is GroupState.EMPTY:
+            return NONE
+        if generation < 0 and not command.member_id and command.group_instance_id is None:
+            # From outside, while the group is at work.
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        code = group.check_member(command.member_id, command.group_instance_id)
+        if code is not NONE:
+            return code
+        if generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return group.rules.commit
+
+    def _fetch_offsets(self, command: FetchOffsets, now_ms: int, out: list[Effect]) -> None:
+        topics = self.offsets.of_group(command.group_id)
+        found: list[FetchedOffset] = []
+        if command.partitions is None:
+            for topic, offsets in topics.items():
+                found += [_fetched(topic, partition, offset) for partition, offset in offsets.items()]
+        else:
+            for topic, partition in command.partitions:
+                offsets = topics.get(topic)
+                offset = None if offsets is None else offsets.get(partition)
+                found.append(_fetched(topic, partition, offset))
+        out.append(Reply(command.ticket, FetchOffsetsReply(NONE, found)))
+
+    def _delete_offsets(self, command: DeleteOffsets, now_ms: int, out: list[Effect]) -> None:
+        group_id = command.group_id
+        group = self.groups.get(group_id)
+        code = NONE
+        if not group_id:
+            code = ErrorCode.INVALID_GROUP_ID
+        elif group is None:
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+        elif not group.uses_consumer_protocol:
+            # Nobody can know what the members of another protocol use.
+            code = group.rules.delete
+        if group is None or code is not NONE:
+            out.append(Reply(command.ticket, DeleteOffsetsReply(code)))
+            return
+        errors, doomed = [], []
+        for topic, partition in command.partitions:
+            if group.is_subscribed_to(topic):
+                errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+            else:
+                errors.append(NONE)
+                if self.offsets.get(group_id, topic, partition) is not None:
+                    doomed.append((group_id, topic, partition))
+        self._delete_all(doomed, (), now_ms, out)
+        out.append(Reply(command.ticket, DeleteOffsetsReply(NONE, errors)))
+
+    def _remove_topics(self, command: RemoveTopics, now_ms: int, out: list[Effect]) -> None:
+        self._delete_all(list(self.offsets.of_topics(command.topics)), (), now_ms, out)
+        out.append(Reply(command.ticket, RemoveTopicsReply(NONE)))
+
+    def _expire_offsets(self, now_ms: int, out: list[Effect]) -> None:
+        """Drop the offsets whose time is over, and empty groups that have none left (KIP-211)."""
+        retention_ms = self._settings.offsets_retention_ms
+        doomed: list[tuple[str, str, int]] = []
+        empty_groups: list[str] = []
+        for group_id, group in self.groups.items():
+            topics = self.offsets.of_group(group_id)
+            expired = expired_offsets(group, topics, now_ms, retention_ms)
+            doomed += [(group_id, topic, partition) for topic, partition in expired]
+            if group.state is GroupState.EMPTY and len(expired) == sum(map(len, topics.values())):
+                empty_groups.append(group_id)
+        self._delete_all(doomed, empty_groups, now_ms, out)
+        out.append(SetTimer(EXPIRE_OFFSETS, now_ms + self._settings.offsets_retention_check_interval_ms))
+
+    # Administration
+
+    def _describe_group(self, command: DescribeGroup, now_ms: int, out: list[Effect]) -> None:
+        group = self.groups.get(command.group_id)
+        if group is None:
+            description = GroupDescription(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                command.group_id,
+                f"There is no group {command.group_id!r}.",
+                GroupState.DEAD.value,
+            )
+        else:
+            description = _describe(group)
+        out.append(Reply(command.ticket, description))
+
+    def _list_groups(self, command: ListGroups, now_ms: int, out: list[Effect]) -> None:
+        states = {state.strip().lower() for state in command.states}
+        types = {group_type.strip().lower() for group_type in command.types}
+        listed = []
+        if not types or "classic" in types:
+            listed = [
+                ListedGroup(group_id, group.protocol_type or "", group.state.value)
+                for group_id, group in self.groups.items()
+                if not states or group.state.value.lower() in states
+            ]
+        out.append(Reply(command.ticket, ListGroupsReply(NONE, listed)))
+
+    def _delete_group(self, command: DeleteGroup, now_ms: int, out: list[Effect]) -> None:
+        group_id = command.group_id
+        group = self.groups.get(group_id)
+        code = RULES[GroupState.DEAD if group is None else group.state].delete
+        if code is NONE:
+            doomed = [
+                (group_id, topic, partition)
+                for topic, offsets in self.offsets.of_group(group_id).items()
+                for partition in offsets
+            ]
+            self._delete_all(doomed, (group_id,), now_ms, out)
+        out.append(Reply(command.ticket, DeleteGroupReply(code)))
+
+
+def _describe(group: ClassicGroup) -> GroupDescription:
+    is_stable = group.state is GroupState.STABLE
+    members = [
+        DescribedMember(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.metadata(group.protocol) if is_stable else b"",
+            member.assignment if is_stable else b"",
+        )
+        for member in group.members.values()
+    ]
+    return GroupDescription(
+        NONE,
+        group.group_id,
+        None,
+        group.state.value,
+        group.protocol_type or "",
+        group.protocol or "" if is_stable else "",
+        members,
+    )
+
+
+def _fetched(topic: str, partition: int, offset: CommittedOffset | None) -> FetchedOffset:
+    if offset is None:
+        return FetchedOffset(topic, partition, -1, -1, "")
+    return FetchedOffset(topic, partition, offset.offset, offset.leader_epoch, offset.metadata)
+
+
+def _batch_size(records: list[LogRecord]) -> int:
+    """At least what the records will take as one batch, in bytes."""
+    size = BATCH_OVERHEAD_BYTES
+    for key, value, _ in records:
+        size += RECORD_OVERHEAD_BYTES + len(key) + (0 if value is None else len(value))
+    return size
+
+
+def _java_length(text: str) -> int:
+    """Kafka's `offset.metadata.max.bytes` counts UTF-16 units, whatever its name says."""
+    return len(text) + sum(character > "\uffff" for character in text)

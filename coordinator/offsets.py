@@ -1,0 +1,95 @@
+"""Committed offsets of the groups of one machine, and when they expire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odradek.coordinator.classic_group import ClassicGroup, GroupState
+from odradek.coordinator.group_log import CommittedOffset
+
+__all__ = ["OffsetTable", "expired_offsets", "is_expired"]
+
+TopicOffsets = dict[int, CommittedOffset]
+
+
+class OffsetTable:
+    """Offsets by group, topic and partition; nested, so that a name is kept once for all its offsets."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, TopicOffsets]] = {}
+
+    def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
+        topics = self._groups.get(group_id)
+        if topics is None:
+            topics = self._groups[group_id] = {}
+        offsets = topics.get(topic)
+        if offsets is None:
+            offsets = topics[topic] = {}
+        offsets[partition] = offset
+
+    def remove(self, group_id: str, topic: str, partition: int) -> None:
+        """Forget an offset; no harm when there is none."""
+        topics = self._groups.get(group_id)
+        offsets = None if topics is None else topics.get(topic)
+        if topics is None or offsets is None or offsets.pop(partition, None) is None:
+            return
+        if not offsets:
+            del topics[topic]
+        if not topics:
+            del self._groups[group_id]
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self.of_topic(group_id, topic).get(partition)
+
+    def of_topic(self, group_id: str, topic: str) -> TopicOffsets:
+        """By partition; to be read only."""
+        return self.of_group(group_id).get(topic, {})
+
+    def of_group(self, group_id: str) -> dict[str, TopicOffsets]:
+        """By topic, then partition; to be read only."""
+        return self._groups.get(group_id, {})
+
+    def of_topics(self, names: frozenset[str]) -> Iterator[tuple[str, str, int]]:
+        """(group, topic, partition) of every offset of these topics."""
+        for group_id, topics in self._groups.items():
+            for topic in names & topics.keys():
+                for partition in topics[topic]:
+                    yield group_id, topic, partition
+
+
+def is_expired(offset: CommittedOffset, empty_since_ms: int | None, now_ms: int, retention_ms: int) -> bool:
+    """Whether an offset's time is over: its own (commits of versions 2 to 4), or `retention_ms` after its
+    group became empty, or (`empty_since_ms` None) after its commit."""
+    if offset.expire_timestamp_ms != -1:
+        return now_ms >= offset.expire_timestamp_ms
+    since_ms = offset.commit_timestamp_ms if empty_since_ms is None else empty_since_ms
+    return now_ms - since_ms >= retention_ms
+
+
+def expired_offsets(
+    group: ClassicGroup, topics: dict[str, TopicOffsets], now_ms: int, retention_ms: int
+) -> list[tuple[str, int]]:
+    """(topic, partition) of the offsets to drop. Kafka's rules (KIP-211): a simple group's from their commit
+    on, an empty group's from the time it became empty, a stable consumer group's from their commit on; never
+    while somebody subscribes to the topic, and none in other cases."""
+    if group.protocol_type is None:
+        empty_since_ms = None
+    elif group.state is GroupState.EMPTY:
+        empty_since_ms = group.state_timestamp_ms
+    elif (
+        group.uses_consumer_protocol
+        and group.state is GroupState.STABLE
+        and group.subscribed_topics is not None
+    ):
+        empty_since_ms = None
+    else:
+        return []
+    return [
+        (topic, partition)
+        for topic, offsets in topics.items()
+        if not group.is_subscribed_to(topic)
+        for partition, offset in offsets.items()
+        if is_expired(offset, empty_since_ms, now_ms, retention_ms)
+    ]

@@ -1,0 +1,24 @@
+"""Which partition of an internal topic looks after a group or a transactional id: Java's string hash."""
+
+from __future__ import annotations
+
+import struct
+
+__all__ = ["java_string_hash", "partition_for"]
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode()`: over UTF-16 code units, as a signed 32-bit number."""
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for (unit,) in struct.iter_unpack(">H", encoded):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition of `__consumer_offsets` (a group id) or `__transaction_state` (a transactional id).
+
+    Kafka clears the sign bit instead of taking the absolute value (Utils.abs), which matters for -2**31.
+    """
+    return (java_string_hash(key) & 0x7FFFFFFF) % partition_count

@@ -1,0 +1,251 @@
+"""The command line: `odradek serve`, `odradek dump`, `--version`.
+
+Exit status: 0 when all went well, 1 when something is wrong with options, ports or data (one sentence on
+stderr), 2 for a usage that is not understood. Modules are imported where they are needed, so that `odradek
+--version` answers at once and a broker starts in a tenth of a second.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from odradek import __version__
+
+if TYPE_CHECKING:
+    from odradek.server.config import BrokerConfig
+
+__all__ = ["main"]
+
+_ABOUT = """\
+Odradek is a durable broker that speaks Kafka's protocol: any Kafka client can use it
+as it is, and it takes Kafka's own server.properties."""
+
+_EXAMPLES = """\
+examples:
+  odradek serve                           a broker on localhost:9092, its data in ./data
+  odradek serve --listen 0.0.0.0:9092     the same, reachable from other machines
+  odradek serve server.properties         with Kafka's own options
+  odradek dump data                       what a data directory holds
+
+'odradek serve --help' and 'odradek dump --help' say more."""
+
+_SERVE_ABOUT = """\
+Start a broker. It prints one line when it is ready and stops cleanly at Ctrl-C or
+SIGTERM. Options come, each ruling over the one before, from defaults, from the file,
+from KAFKA_* environment variables (KAFKA_LOG_RETENTION_MS is log.retention.ms), and from
+the options below. All names are Kafka's; docs/configuration.md lists what each does here."""
+
+_SERVE_EXAMPLES = """\
+examples:
+  odradek serve --listen localhost:0 --data-dir /tmp/try
+                        a free port, shown in the line it prints
+  odradek serve --set log.retention.hours=24 --set num.partitions=6
+  odradek serve --listen 0.0.0.0:9092 --advertise broker.example:9092
+                        behind a port mapping, where clients use another address
+
+exit status: 0 after a clean stop, 1 when something is wrong, 2 for wrong usage."""
+
+_DUMP_ABOUT = """\
+Show what files of a broker hold, without a broker: segments (.log), indexes, producer
+snapshots, checkpoints, a partition's directory, or a whole data directory in summary.
+Damaged files are shown up to the damage, with its place."""
+
+_DUMP_EXAMPLES = """\
+examples:
+  odradek dump data
+  odradek dump data/orders-0 --records
+  odradek dump data/__consumer_offsets-12 --records --json
+
+exit status: 0, or 1 when something is damaged or cannot be read."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.version:
+        print(_version_line())
+        return 0
+    if options.command == "serve":
+        return _serve(options)
+    if options.command == "dump":
+        return _dump(options)
+    parser.print_help(sys.stderr)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    layout: Any = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="odradek", description=_ABOUT, epilog=_EXAMPLES, formatter_class=layout, allow_abbrev=False
+    )
+    parser.add_argument("--version", action="store_true", help="print version, Python and compiled parts")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    serve = commands.add_parser(
+        "serve",
+        help="start a broker",
+        description=_SERVE_ABOUT,
+        epilog=_SERVE_EXAMPLES,
+        formatter_class=layout,
+        allow_abbrev=False,
+    )
+    _add_serve_arguments(serve)
+    dump = commands.add_parser(
+        "dump",
+        help="show what files of a broker hold",
+        description=_DUMP_ABOUT,
+        epilog=_DUMP_EXAMPLES,
+        formatter_class=layout,
+        allow_abbrev=False,
+    )
+    dump.add_argument("paths", nargs="+", metavar="DIR_OR_FILE", help="what to show")
+    dump.add_argument("--records", action="store_true", help="show every record, not batches only")
+    dump.add_argument("--json", action="store_true", help="print one JSON object a line")
+    return parser
+
+
+def _add_serve_arguments(serve: argparse.ArgumentParser) -> None:
+    serve.add_argument("properties", nargs="?", metavar="server.properties", help="file with Kafka's options")
+    serve.add_argument(
+        "--listen", metavar="HOST:PORT", help="where to listen (default localhost:9092; port 0: a free one)"
+    )
+    serve.add_argument(
+        "--data-dir", metavar="DIR", help="where the data is (default ./data, or option log.dirs)"
+    )
+    serve.add_argument(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="the address to tell clients (default: the one at which each arrived)",
+    )
+    serve.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="sets",
+        metavar="NAME=VALUE",
+        help="set one option; may be given many times",
+    )
+    serve.add_argument(
+        "--log-level",
+        default="info",
+        type=str.lower,
+        choices=("debug", "info", "warning", "error"),
+        help="which events go to stderr, a line each (default info)",
+    )
+
+
+def _version_line() -> str:
+    import platform
+    from importlib.util import find_spec
+
+    compiled = "yes" if find_spec("odradek.wire._records") else "no"
+    uvloop = "yes" if find_spec("uvloop") else "no"
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"odradek {__version__} ({python}; compiled parts: {compiled}; uvloop: {uvloop})"
+
+
+# --- serve ---
+
+
+def _serve(options: argparse.Namespace) -> int:
+    import os
+
+    from odradek.server.config import ConfigError, load
+
+    try:
+        config = load(
+            options.properties,
+            environ=os.environ,
+            sets=options.sets,
+            listen=options.listen,
+            data_dir=options.data_dir,
+            advertise=options.advertise,
+        )
+        _log_to_stderr(options.log_level)
+        _log_settings(config)
+        _raise_open_file_limit()
+        # Everything heavy comes with this import; a wrong option has been told by now.
+        from odradek.server.main_loop import run
+
+        return run(config, on_ready=lambda server: _tell_ready(config, server))
+    except ConfigError as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
+
+
+def _tell_ready(config: "BrokerConfig", server: Any) -> None:
+    """One line that people read and scripts wait for."""
+    ports = {name: port for name, _, port in server.bound}
+    addresses = []
+    for listener in config.listeners:
+        host = listener.host or "0.0.0.0"
+        host = f"[{host}]" if ":" in host else host
+        addresses.append(f"{host}:{ports[listener.name]}")
+    print(
+        f"odradek {__version__} ready on {', '.join(addresses)} "
+        f"(node {server.node_id}, cluster {server.cluster_id}, data {','.join(config.data_directories)})",
+        flush=True,
+    )
+
+
+def _log_to_stderr(level: str) -> None:
+    import logging
+
+    class OneLine(logging.Formatter):
+        """An event is one line; the traceback of a failure is there with --log-level debug."""
+
+        def formatException(self, ei: Any) -> str:  # noqa: N802 (the name is logging's)
+            if level == "debug":
+                return super().formatException(ei)
+            return f"  {ei[0].__name__}: {ei[1]}"
+
+        def format(self, record: logging.LogRecord) -> str:
+            text = super().format(record)
+            return text if level == "debug" else " ".join(text.splitlines())
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+def _log_settings(config: "BrokerConfig") -> None:
+    import logging
+
+    logger = logging.getLogger("odradek")
+    for warning in config.warnings:
+        logger.warning("%s", warning)
+    if config.without_effect:
+        logger.info("these options have no effect here: %s", ", ".join(config.without_effect))
+
+
+def _raise_open_file_limit() -> None:
+    """Segments and connections each hold a file; the soft limit of most shells is 1024."""
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):
+            pass
+
+
+# --- dump ---
+
+
+def _dump(options: argparse.Namespace) -> int:
+    import os
+
+    from odradek.server.dump import dump
+
+    try:
+        return dump(options.paths, records=options.records, as_json=options.json, out=sys.stdout)
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; Python would complain once more while it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -1,0 +1,432 @@
+"""The broker's configuration: read from all its places, checked, and given out as one typed object.
+
+In rising order: defaults, a `server.properties` file, `KAFKA_*` environment variables as Kafka's Docker image
+reads them, `--set` and the short forms of the command line, keywords of the Python API. Everything that is
+wrong is one `ConfigError`: a sentence that names the option, where it was given, and what to do.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any
+
+from odradek.server.properties import parse_properties
+from odradek.wire import options
+from odradek.wire.options import BROKER_OPTIONS, BrokerLayers
+
+__all__ = ["BrokerConfig", "ConfigError", "Listener", "load"]
+
+_HOST_PORT = r"(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[0-9a-zA-Z._%-]*)):(?P<port>[0-9]{1,5})"
+_ADDRESS = re.compile(_HOST_PORT)
+_ENDPOINT = re.compile(r"(?P<name>[^:/]+)://" + _HOST_PORT)
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+# Variables of Kafka's image and scripts that are no options (Kafka: KafkaDockerWrapper and bin/*.sh).
+_NO_OPTIONS = frozenset(
+    "KAFKA_" + name
+    for name in (
+        "VERSION", "HEAP_OPTS", "HEAP_OPT", "LOG4J_OPTS", "LOG4J_CMD_OPTS", "OPTS", "JMX_OPTS", "JMX_PORT",
+        "JMX_HOSTNAME", "JVM_PERFORMANCE_OPTS", "GC_LOG_OPTS", "LOG4J_ROOT_LOGLEVEL", "LOG4J_LOGGERS",
+        "TOOLS_LOG4J_LOGLEVEL", "DEBUG", "HOME", "CLUSTER_ID",
+    )
+)  # fmt: skip
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the text is one sentence for the person who wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address to listen on, or one that clients are told."""
+
+    name: str
+    host: str
+    """"" means every interface (or, advertised, the address at which the client arrived)."""
+    port: int
+    """0 means any free port."""
+    protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+class BrokerConfig:
+    """What the broker runs with; made by `load`, not changed afterwards.
+
+    Every option of Kafka is an attribute with underscores for dots, holding the Python value at start
+    (`config.log_retention_ms`), and an item by its own name (`config["log.retention.ms"]`).
+    """
+
+    node_id: int
+    cluster_id: str | None
+    """The cluster id that was asked for (variable CLUSTER_ID, as in Kafka's image), if any."""
+    listeners: tuple[Listener, ...]
+    """Those that are opened; never empty."""
+    advertised: dict[str, Listener]
+    """By listener name; a listener that is not in it tells each client the address at which it arrived."""
+    inter_broker_listener: str
+    data_directories: tuple[str, ...]
+    layers: BrokerLayers
+    """The texts that were set at start, for DescribeConfigs."""
+    topic_defaults: dict[str, Any]
+    """Value of each topic option when neither the topic nor a change at run time says otherwise."""
+    without_effect: tuple[str, ...]
+    """Options that were set and have no meaning here, to be named in one line at start."""
+    warnings: tuple[str, ...]
+    """Sentences to be logged at start."""
+
+    def __init__(
+        self, given: Mapping[str, str], *, cluster_id: str | None = None, warnings: Iterable[str] = ()
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.layers = BrokerLayers(start=dict(given))
+        self.values = options.broker_values(self.layers)
+        self.topic_defaults = options.topic_defaults(self.values)
+        # Attributes of their own below replace those of the same name here (`listeners`, `node_id`).
+        self.__dict__.update({name.replace(".", "_"): value for name, value in self.values.items()})
+        self.node_id = _node_id(given, self.values)
+        self.data_directories = _data_directories(self.values)
+        self._resolve_listeners(given)
+        _check_single_node(self.values)
+        _check_bounds_agree(self.values)
+        self.without_effect = tuple(name for name in given if _standing(name) == options.ACCEPTED)
+        self.warnings = tuple(warnings)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for what __init__ did not set; here so that type checkers know of the options.
+        raise AttributeError(f"there is no option {name.replace('_', '.')}")
+
+    def _resolve_listeners(self, given: Mapping[str, str]) -> None:
+        values = self.values
+        controllers = {name.upper() for name in values["controller.listener.names"] or ()}
+        protocols = _protocol_map(values["listener.security.protocol.map"])
+        if "listener.security.protocol.map" not in given:
+            protocols |= dict.fromkeys(controllers - protocols.keys(), "PLAINTEXT")
+        opened = _endpoints("listeners", values["listeners"], protocols)
+        _check_ports_differ(opened)
+        self.listeners = tuple(listener for listener in opened if listener.name not in controllers)
+        if not self.listeners:
+            raise ConfigError(
+                "listeners has none for clients: add one that controller.listener.names does not name, "
+                "such as PLAINTEXT://localhost:9092."
+            )
+        for listener in self.listeners:
+            if listener.protocol != "PLAINTEXT":
+                raise ConfigError(
+                    f"Listener {listener.name} asks for {listener.protocol}, which is not built yet: "
+                    "give it PLAINTEXT in listener.security.protocol.map."
+                )
+        names = {listener.name for listener in opened}
+        advertised = _endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)
+        self.advertised = _advertised(advertised, names, controllers)
+        self.inter_broker_listener = _inter_broker_listener(given, values, self.listeners, controllers)
+
+
+# --- Loading ---
+
+
+def load(
+    path: str | PathLike[str] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    sets: Iterable[str] = (),
+    listen: str | None = None,
+    data_dir: str | PathLike[str] | None = None,
+    advertise: str | None = None,
+    keywords: Mapping[str, Any] | None = None,
+) -> BrokerConfig:
+    """Read and check everything.
+
+    `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT"
+    and replace what the file says of them; `keywords` are Python values by option name, underscores for dots.
+    """
+    sources = _Sources()
+    if path is not None:
+        sources.add_file(path)
+    environ = environ or {}
+    sources.add_environment(environ)
+    for text in sets:
+        sources.add_set(text)
+    if listen is not None:
+        sources.listen(listen)
+    if data_dir is not None:
+        sources.put("log.dirs", fspath(data_dir), "--data-dir")
+    for name, value in (keywords or {}).items():
+        sources.add_keyword(name, value)
+    if advertise is not None:
+        sources.advertise(advertise)
+    sources.check_values()
+    return BrokerConfig(
+        sources.given, cluster_id=environ.get("CLUSTER_ID") or None, warnings=sources.warnings
+    )
+
+
+def _standing(name: str) -> str | None:
+    option = BROKER_OPTIONS.get(name)
+    return None if option is None else option.standing
+
+
+class _Sources:
+    """The texts gathered so far, and where each came from."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, str] = {}
+        self.origins: dict[str, str] = {}
+        self.warnings: list[str] = []
+
+    def put(self, name: str, text: str, origin: str) -> None:
+        self.given[name] = text
+        self.origins[name] = origin
+
+    def add_file(self, path: str | PathLike[str]) -> None:
+        path = fspath(path)
+        try:
+            with open(path, "rb") as file:
+                properties = parse_properties(file.read())
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}") from None
+        for name, text in properties.items():
+            self._put_or_warn(name, text, path)
+
+    def add_environment(self, environ: Mapping[str, str]) -> None:
+        for variable, text in environ.items():
+            if variable.startswith("KAFKA_") and variable not in _NO_OPTIONS:
+                self._put_or_warn(option_of_variable(variable), text, f"environment variable {variable}")
+
+    def add_set(self, text: str) -> None:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ConfigError(f"--set takes NAME=VALUE, not {text!r}.")
+        self._put_or_refuse(name, value.strip(), "--set")
+
+    def add_keyword(self, name: str, value: Any) -> None:
+        if value is None:
+            return
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        elif isinstance(value, list | tuple):
+            value = ",".join(str(item) for item in value)
+        self._put_or_refuse(name.replace("_", "."), str(value), "keyword")
+
+    def listen(self, address: str) -> None:
+        host, port = _address("--listen", address)
+        self.put("listeners", str(Listener("PLAINTEXT", host, port)), "--listen")
+        # What a file says of its own listeners is about names that are gone now.
+        for name in ("advertised.listeners", "inter.broker.listener.name", "listener.security.protocol.map"):
+            self.given.pop(name, None)
+
+    def advertise(self, address: str) -> None:
+        host, port = _address("--advertise", address)
+        if not host or not port:
+            raise ConfigError(f"--advertise needs a host and a port that clients can reach, not {address!r}.")
+        controllers = self.given.get("controller.listener.names", "").upper().split(",")
+        listeners = self.given.get("listeners", "PLAINTEXT://").split(",")
+        names = [listener.partition("://")[0].strip().upper() for listener in listeners]
+        names = [name for name in names if name not in controllers]
+        if len(names) != 1:
+            raise ConfigError(
+                "--advertise speaks of one listener and there are several: "
+                "use --set advertised.listeners=NAME://HOST:PORT,... instead."
+            )
+        self.put("advertised.listeners", str(Listener(names[0], host, port)), "--advertise")
+
+    def check_values(self) -> None:
+        for name, text in self.given.items():
+            if name.startswith("listener.name."):
+                raise ConfigError(
+                    f"{name}: settings of single listeners are not built yet: "
+                    f"remove it (given by {self.origins[name]})."
+                )
+            option = BROKER_OPTIONS.get(name)
+            if option is None:
+                continue
+            try:
+                refusal = option.refusal_unless_built(option.parse(text))
+            except ValueError as error:
+                refusal = str(error)
+            if refusal is not None:
+                raise ConfigError(f"{refusal[:-1]} (given by {self.origins[name]}).")
+
+    def _put_or_warn(self, name: str, text: str, origin: str) -> None:
+        if name not in BROKER_OPTIONS and not name.startswith("listener.name."):
+            self.warnings.append(f"{_unknown(name, origin)} It is ignored.")
+        self.put(name, text, origin)
+
+    def _put_or_refuse(self, name: str, text: str, origin: str) -> None:
+        if name not in BROKER_OPTIONS:
+            raise ConfigError(_unknown(name, origin))
+        self.put(name, text, origin)
+
+
+def option_of_variable(variable: str) -> str:
+    """The option that an environment variable names (KAFKA_LOG_RETENTION_MS: log.retention.ms).
+
+    As Kafka's image does it: one underscore is a dot, two are an underscore, three are a dash.
+    """
+    name = variable.removeprefix("KAFKA_").lower()
+    return name.replace("_", ".").replace("...", "-").replace("..", "_")
+
+
+def _unknown(name: str, origin: str) -> str:
+    nearest = options.nearest(name)
+    hint = f" Did you mean {nearest}?" if nearest else ""
+    return f"There is no option {name!r} (given by {origin}).{hint}"
+
+
+def _address(what: str, text: str) -> tuple[str, int]:
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65535:
+        raise ConfigError(
+            f"{what} takes HOST:PORT, such as localhost:9092, 0.0.0.0:9092 or [::1]:0, not {text!r}."
+        )
+    return match["ipv6"] or match["host"] or "", int(match["port"])
+
+
+# --- Checks across options (Kafka: KafkaConfig.validateValues) ---
+
+
+def _node_id(given: Mapping[str, str], values: Mapping[str, Any]) -> int:
+    node_id, broker_id = values["node.id"], values["broker.id"]
+    if broker_id < 0:
+        return node_id
+    if "node.id" in given and node_id != broker_id:
+        raise ConfigError(
+            f"node.id={node_id} and broker.id={broker_id} differ: give one of them, or make them equal."
+        )
+    return broker_id
+
+
+def _data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
+    directories = values["log.dirs"] or values["log.dir"]
+    if not directories or not all(directories):
+        raise ConfigError("log.dirs names no directory: give at least one, such as ./data.")
+    return directories
+
+
+def _protocol_map(text: str) -> dict[str, str]:
+    protocols = {}
+    for pair in text.split(","):
+        if not pair.strip():
+            continue
+        name, _, protocol = pair.rpartition(":")
+        name, protocol = name.strip().upper(), protocol.strip().upper()
+        if not name or protocol not in _PROTOCOLS:
+            raise ConfigError(
+                f"listener.security.protocol.map has {pair.strip()!r}: a pair is NAME:PROTOCOL, "
+                f"the protocol one of {', '.join(_PROTOCOLS)}."
+            )
+        if protocols.setdefault(name, protocol) != protocol:
+            raise ConfigError(f"listener.security.protocol.map gives listener {name} two protocols.")
+    return protocols
+
+
+def _endpoints(option: str, texts: Iterable[str], protocols: Mapping[str, str]) -> list[Listener]:
+    found: list[Listener] = []
+    for text in texts:
+        match = _ENDPOINT.fullmatch(text.strip())
+        if match is None or int(match["port"]) > 65535:
+            raise ConfigError(
+                f"{option} has {text!r}: an entry is NAME://HOST:PORT, such as PLAINTEXT://localhost:9092."
+            )
+        name = match["name"].upper()
+        if name not in protocols:
+            raise ConfigError(
+                f"{option} has a listener {name!r} without a protocol: "
+                f"add {name}:PLAINTEXT to listener.security.protocol.map."
+            )
+        host = match["ipv6"] or match["host"] or ""
+        found.append(Listener(name, host, int(match["port"]), protocols[name]))
+    return found
+
+
+def _check_ports_differ(listeners: Iterable[Listener]) -> None:
+    """One name each; one port each, save that an IPv4 and an IPv6 address may share one (KIP-797)."""
+    names: set[str] = set()
+    ports: dict[int, list[Listener]] = {}
+    for listener in listeners:
+        if listener.port:
+            ports.setdefault(listener.port, []).append(listener)
+        if listener.name in names:
+            raise ConfigError(f"listeners has {listener.name} twice: give each listener a name of its own.")
+        names.add(listener.name)
+    for port, sharing in ports.items():
+        families = [":" in listener.host for listener in sharing]
+        if len(set(families)) != len(families):
+            raise ConfigError(f"listeners has port {port} twice: give each listener a port of its own.")
+
+
+def _advertised(
+    listeners: Iterable[Listener], opened: set[str], controllers: set[str]
+) -> dict[str, Listener]:
+    advertised: dict[str, Listener] = {}
+    for listener in listeners:
+        if listener.name not in opened:
+            raise ConfigError(
+                f"advertised.listeners has {listener.name}, which listeners lacks: use the same names."
+            )
+        if listener.host in ("0.0.0.0", "::"):
+            raise ConfigError(
+                f"advertised.listeners tells clients {listener}, to which nobody can connect: "
+                "name a host that they can reach, or leave the option out."
+            )
+        if listener.name in advertised:
+            raise ConfigError(f"advertised.listeners has {listener.name} twice: give it one address.")
+        if listener.name not in controllers:
+            advertised[listener.name] = listener
+    return advertised
+
+
+def _inter_broker_listener(
+    given: Mapping[str, str],
+    values: Mapping[str, Any],
+    listeners: tuple[Listener, ...],
+    controllers: set[str],
+) -> str:
+    named = values["inter.broker.listener.name"]
+    if named is None:
+        protocol = values["security.inter.broker.protocol"]
+        same = [listener.name for listener in listeners if listener.name == protocol]
+        return same[0] if same else listeners[0].name
+    named = named.upper()
+    if "security.inter.broker.protocol" in given:
+        raise ConfigError(
+            "inter.broker.listener.name and security.inter.broker.protocol say the same: give one of them."
+        )
+    if named in controllers:
+        raise ConfigError(
+            f"inter.broker.listener.name={named} is a listener of controllers: name one for clients."
+        )
+    if all(listener.name != named for listener in listeners):
+        raise ConfigError(f"inter.broker.listener.name={named} is none of listeners: name one of them.")
+    return named
+
+
+def _check_single_node(values: Mapping[str, Any]) -> None:
+    factor = values["offsets.topic.replication.factor"]
+    if factor != 1:
+        raise ConfigError(
+            f"offsets.topic.replication.factor={factor} needs {factor} brokers and here is one: set it to 1."
+        )
+
+
+def _check_bounds_agree(values: Mapping[str, Any]) -> None:
+    for low, high in (
+        ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+        ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    ):
+        if values[low] > values[high]:
+            raise ConfigError(
+                f"{low}={values[low]} is above {high}={values[high]}: lower the first or raise the second."
+            )
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        if values[name] == 0:
+            raise ConfigError(f"{name} must not be 0: use -1 to keep records for ever.")

@@ -1,0 +1,112 @@
+"""All connections of a broker: who may come in, who has been idle too long, how the broker says goodbye.
+
+Limits are Kafka's: `max.connections`, `max.connections.per.ip` (with overrides), `connections.max.idle.ms`,
+`socket.request.max.bytes`. A connection over a limit is closed with one log line, as Kafka does per address.
+A connection that waits for an answer is not idle; one whose client does not take its answers is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from odradek.server.connection import Connection, Routes
+from odradek.server.timers import Timers
+from odradek.server.turn import LoopTurn
+
+UNLIMITED = 2**31 - 1
+SWEEP_INTERVAL_MS_MAX = 10_000
+
+
+@dataclass(slots=True, kw_only=True)
+class ConnectionLimits:
+    """Kafka's options of the same names, with Kafka's defaults."""
+
+    request_bytes_max: int = 104_857_600
+    connections_max: int = UNLIMITED
+    connections_per_ip_max: int = UNLIMITED
+    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    idle_ms_max: int = 600_000
+    """Negative: never."""
+
+
+class Connections:
+    """What all connections share; implements `connection.Registry`."""
+
+    def __init__(
+        self, routes: Routes, turn: LoopTurn, now_ms: Callable[[], int], limits: ConnectionLimits
+    ) -> None:
+        self.routes = routes
+        self.turn = turn
+        self.now_ms = now_ms
+        self.request_bytes_max = limits.request_bytes_max
+        self._limits = limits
+        self._open: set[Connection] = set()
+        self._per_host: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, connection: Connection) -> str | None:
+        """Takes a new connection in; a sentence when it may not."""
+        limits, host = self._limits, connection.peer_host
+        if len(self._open) >= limits.connections_max:
+            return f"max.connections={limits.connections_max} is reached"
+        host_max = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
+        if self._per_host[host] >= host_max:
+            return f"max.connections.per.ip={host_max} is reached for {host}"
+        self._per_host[host] += 1
+        self._open.add(connection)
+        return None
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone; harmless for one that was not admitted."""
+        if connection not in self._open:
+            return
+        self._open.remove(connection)
+        self._per_host[connection.peer_host] -= 1
+        if not self._per_host[connection.peer_host]:
+            del self._per_host[connection.peer_host]
+
+    def start_sweeping(self, timers: Timers) -> Callable[[], None]:
+        """Looks for idle connections from now on; the returned function ends it."""
+        interval_ms = SWEEP_INTERVAL_MS_MAX
+        if self._limits.idle_ms_max >= 0:
+            interval_ms = min(interval_ms, max(50, self._limits.idle_ms_max // 4))
+        previous_ms = self.now_ms()
+
+        def sweep() -> None:
+            nonlocal previous_ms
+            now_ms = self.now_ms()
+            self.sweep(now_ms, previous_ms)
+            previous_ms = now_ms
+
+        return timers.every(interval_ms, sweep)
+
+    def sweep(self, now_ms: int, previous_ms: int) -> None:
+        """Closes what has been idle too long; takes back large buffers that nobody used since the last."""
+        idle_ms_max = self._limits.idle_ms_max
+        for connection in list(self._open):
+            unsent_bytes = connection.write_buffer_bytes()
+            if unsent_bytes != connection.unsent_bytes:
+                # The client takes its answers, if slowly.
+                connection.unsent_bytes = unsent_bytes
+                connection.active_ms = now_ms
+            if connection.is_waiting and not connection.is_stalled:
+                continue
+            if 0 <= idle_ms_max < now_ms - connection.active_ms:
+                reading = "; it does not read its answers" if connection.is_stalled else ""
+                connection.abort(f"idle for connections.max.idle.ms={idle_ms_max}{reading}")
+            elif connection.active_ms < previous_ms:
+                connection.shrink()
+
+    def close_all(self) -> None:
+        """Says goodbye: what is ready is sent, what waits is closed."""
+        for connection in list(self._open):
+            connection.hang_up()
+
+    def abort_all(self) -> None:
+        """Closes those that do not take their last answers."""
+        for connection in list(self._open):
+            connection.abort(None)

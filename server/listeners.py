@@ -1,0 +1,158 @@
+"""Named listeners: the addresses at which the broker can be reached.
+
+A listener binds every address of its host: `localhost` is ::1 and 127.0.0.1 with one port, an empty host is
+every interface. Port 0 picks a port that is free at all of them. SSL and SASL listeners are refused by the
+options until their issue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from odradek.server.connection import Connection
+from odradek.server.connections import Connections
+
+BACKLOG = 1024
+FREE_PORT_ATTEMPTS_MAX = 32
+
+
+class ListenError(Exception):
+    """An address cannot be bound; the text is one sentence for the person who started the broker."""
+
+
+@dataclass(slots=True)
+class Listener:
+    """One of `listeners`: `host` may be empty for every interface, `port` 0 for a free one.
+
+    `advertised` is what clients of this listener are told; None: the address at which each arrived.
+    After `bind_listener` `port` is the real one.
+    """
+
+    name: str
+    host: str
+    port: int
+    advertised: tuple[str, int] | None = None
+
+    @property
+    def text(self) -> str:
+        """`host:port` as clients write it."""
+        host = self.host or "localhost"
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+
+def bind_listener(listener: Listener) -> list[socket.socket]:
+    """Binds all addresses of the listener, whose port is then the real one; raises ListenError.
+
+    Clients may connect already; they are served once `accept` runs.
+    """
+    sockets = bind_all(listener.host, listener.port, listener.name)
+    listener.port = sockets[0].getsockname()[1]
+    return sockets
+
+
+async def accept(
+    listener: Listener, sockets: Sequence[socket.socket], connections: Connections
+) -> list[asyncio.Server]:
+    """Serves what connects to the listener's sockets from now on."""
+    loop = asyncio.get_running_loop()
+    return [
+        await loop.create_server(lambda: Connection(connections, listener), sock=bound, backlog=BACKLOG)
+        for bound in sockets
+    ]
+
+
+def bind_all(host: str, port: int, name: str) -> list[socket.socket]:
+    """Sockets bound to every address of `host`, all with the same port."""
+    addresses = _addresses(host, port, name)
+    for _ in range(FREE_PORT_ATTEMPTS_MAX):
+        try:
+            return _bind_with_one_port(addresses, port)
+        except OSError as error:
+            if port == 0 and error.errno == errno.EADDRINUSE:
+                continue  # free at one address, taken at another
+            raise ListenError(_sentence(host, port, name, error)) from error
+    raise ListenError(f"listeners: no port is free at all addresses of {host!r} (listener {name}).")
+
+
+def _addresses(host: str, port: int, name: str) -> list[tuple[int, tuple]]:
+    try:
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+        )
+    except OSError as error:
+        raise ListenError(
+            f"listeners: the host {host!r} of listener {name} has no address here ({error}); "
+            "use localhost, an address of this machine, or 0.0.0.0 for every interface."
+        ) from error
+    addresses: list[tuple[int, tuple]] = []
+    for family, _, _, _, address in found:
+        if family in (socket.AF_INET, socket.AF_INET6) and (family, address) not in addresses:
+            addresses.append((family, address))
+    if host == "localhost":
+        # A hosts file may name only one of them; clients try either.
+        for family, loopback in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            if not any(known == family for known, _ in addresses):
+                addresses.append(
+                    (family, (loopback, port) if family == socket.AF_INET else (loopback, port, 0, 0))
+                )
+    addresses.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return addresses
+
+
+def _bind_with_one_port(addresses: Sequence[tuple[int, tuple]], port: int) -> list[socket.socket]:
+    bound: list[socket.socket] = []
+    try:
+        for family, address in addresses:
+            try:
+                bound.append(_bind(family, (address[0], port, *address[2:])))
+            except OSError as error:
+                # A machine without IPv6 still has its other addresses.
+                if family == socket.AF_INET6 and bound and error.errno in _NO_SUCH_ADDRESS:
+                    continue
+                raise
+            port = bound[0].getsockname()[1]
+    except OSError:
+        for each in bound:
+            each.close()
+        raise
+    return bound
+
+
+_NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+def _bind(family: int, address: tuple) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # Each family has its own socket, so that the same port can be bound for both.
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)
+        # With SO_REUSEADDR a taken port shows only here.
+        listening.listen(BACKLOG)
+        listening.setblocking(False)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _sentence(host: str, port: int, name: str, error: OSError) -> str:
+    where = f"{host or '*'}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"listeners: {where} (listener {name}) is taken by another process; "
+            "stop it or choose another port (0 picks a free one)."
+        )
+    if error.errno == errno.EACCES:
+        return f"listeners: binding {where} (listener {name}) is not permitted; choose a port above 1023."
+    if error.errno == errno.EADDRNOTAVAIL:
+        return (
+            f"listeners: {host!r} (listener {name}) is no address of this machine; use localhost or 0.0.0.0."
+        )
+    return f"listeners: cannot bind {where} (listener {name}): {error.strerror or error}."

@@ -1,0 +1,96 @@
+"""The broker as a process: the event loop, the signals, the parent's lifeline, the exit status.
+
+`run` is what `odradek serve` calls. It returns 0 after a clean stop; what a person has to hear at start is
+raised as `StartError`, a `ConfigError` or a `ListenError`, whose text is one sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.server.broker import BrokerServer
+    from odradek.server.config import BrokerConfig
+
+logger = logging.getLogger("odradek")
+
+LIFELINE_VARIABLE = "ODRADEK_LIFELINE_FD"
+"""File descriptor of a pipe whose other end the parent holds: the broker stops when it closes."""
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed, else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] | None = None) -> int:
+    """Runs a broker until SIGTERM, SIGINT or the end of the parent; the exit status.
+
+    `on_ready(server)` is called once, when every listener is open.
+    """
+    raise_open_files_limit()
+    loop = new_event_loop()
+    try:
+        return loop.run_until_complete(_serve(config, on_ready))
+    finally:
+        loop.close()
+
+
+def raise_open_files_limit() -> None:
+    """Every connection and every segment is an open file: take what we are allowed to."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:
+            logger.info("the limit of open files stays at %d: %s", soft, error)
+
+
+async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] | None) -> int:
+    from odradek.server.broker import BrokerServer
+
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    lifeline = _watch_parent(loop, stopping)
+    server = BrokerServer(config)
+    try:
+        await server.start()
+        if on_ready is not None:
+            on_ready(server)
+        await stopping.wait()
+    finally:
+        await server.stop()
+        if lifeline is not None:
+            loop.remove_reader(lifeline)
+    return 0
+
+
+def _watch_parent(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> int | None:
+    """Stops when the pipe that a parent gave us closes: the kernel closes it whatever ends the parent."""
+    text = os.environ.pop(LIFELINE_VARIABLE, "")
+    if not text.isdigit():
+        return None
+    descriptor = int(text)
+
+    def parent_is_gone() -> None:
+        loop.remove_reader(descriptor)
+        stopping.set()
+
+    try:
+        loop.add_reader(descriptor, parent_is_gone)
+    except (OSError, ValueError):
+        logger.warning("%s=%s is no open file; not watching for the parent's end", LIFELINE_VARIABLE, text)
+        return None
+    return descriptor

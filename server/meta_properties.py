@@ -1,0 +1,141 @@
+"""`meta.properties`: whose data a log directory holds.
+
+Each log directory has one, in Kafka's format of version 1 (`MetaProperties`, KIP-858): the cluster, the node,
+and an id of the directory itself. It is made when the directory is first used and never changed. A directory
+of another node or cluster, or one whose metadata Kafka keeps, is refused before anything in it is touched.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from odradek.server.config import ConfigError
+from odradek.server.properties import parse_properties
+from odradek.wire.schema import uuid_to_text
+
+__all__ = ["FILE_NAME", "Identity", "claim_directories"]
+
+FILE_NAME = "meta.properties"
+_KRAFT_METADATA = "__cluster_metadata-0"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    cluster_id: str
+    node_id: int
+    directory_ids: dict[str, str]
+    """By the path of the log directory, as given."""
+
+
+def claim_directories(
+    directories: Iterable[str],
+    *,
+    node_id: int,
+    cluster_id: str | None = None,
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> Identity:
+    """Make the directories where they are missing, and read or write their `meta.properties`.
+
+    `cluster_id` is the one that was asked for; None takes what the directories say, or a new one. Raises
+    ConfigError: a directory cannot be made or written, or belongs to another cluster, node or program.
+    """
+    found = {directory: _read(directory) for directory in directories}
+    known = {directory: properties for directory, properties in found.items() if properties}
+    for directory, properties in known.items():
+        _check_node(directory, properties, node_id)
+        theirs = properties["cluster.id"]
+        if cluster_id is not None and theirs != cluster_id:
+            raise ConfigError(
+                f"Directory {directory} of log.dirs holds data of cluster {theirs}, not of {cluster_id}: "
+                "name another directory, or leave CLUSTER_ID out."
+            )
+        cluster_id = theirs
+    cluster_id = cluster_id or _new_id(random_bytes)
+    directory_ids: dict[str, str] = {}
+    for directory, properties in found.items():
+        directory_id = properties.get("directory.id")
+        if directory_id is None:
+            directory_id = _new_id(random_bytes)
+            _write(directory, cluster_id, node_id, directory_id)
+        directory_ids[directory] = directory_id
+    return Identity(cluster_id, node_id, directory_ids)
+
+
+def _read(directory: str) -> dict[str, str]:
+    """What the directory's file says; empty when there is none. Afterwards the directory exists."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+        entries = set(os.listdir(directory))
+    except OSError as error:
+        raise _unusable(directory, error) from None
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise ConfigError(f"Directory {directory} of log.dirs cannot be written: change its owner or mode.")
+    if _KRAFT_METADATA in entries:
+        raise ConfigError(
+            f"Directory {directory} of log.dirs was written by Apache Kafka, whose cluster metadata "
+            f"({_KRAFT_METADATA}) is not read here: name another directory."
+        )
+    if FILE_NAME not in entries:
+        return {}
+    path = os.path.join(directory, FILE_NAME)
+    try:
+        with open(path, "rb") as file:
+            properties = parse_properties(file.read())
+    except OSError as error:
+        raise _unusable(path, error) from None
+    except ValueError:
+        properties = {}
+    if properties.get("version") not in ("0", "1") or not properties.get("cluster.id"):
+        raise ConfigError(f"{path} is damaged: restore it, or name another directory in log.dirs.")
+    return properties
+
+
+def _check_node(directory: str, properties: dict[str, str], node_id: int) -> None:
+    # Version 0 is of the time of ZooKeeper and says broker.id.
+    theirs = properties.get("node.id", properties.get("broker.id"))
+    if theirs != str(node_id):
+        raise ConfigError(
+            f"Directory {directory} of log.dirs holds data of node {theirs}, not of node.id={node_id}: "
+            f"set node.id={theirs}, or name another directory."
+        )
+
+
+def _write(directory: str, cluster_id: str, node_id: int, directory_id: str) -> None:
+    text = (
+        "#\n"
+        f"#{time.strftime('%a %b %d %H:%M:%S UTC %Y', time.gmtime())}\n"
+        f"cluster.id={cluster_id}\n"
+        f"directory.id={directory_id}\n"
+        f"node.id={node_id}\n"
+        "version=1\n"
+    )
+    path = os.path.join(directory, FILE_NAME)
+    try:
+        with open(path + ".tmp", "w", encoding="latin-1") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(path + ".tmp", path)
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise _unusable(path, error) from None
+
+
+def _new_id(random_bytes: Callable[[int], bytes]) -> str:
+    """A random UUID (version 4) as text; not one that a command line would take for an option (as Kafka)."""
+    while True:
+        raw = bytearray(random_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = uuid_to_text(bytes(raw))
+        if not text.startswith("-"):
+            return text
+
+
+def _unusable(path: str, error: OSError) -> ConfigError:
+    return ConfigError(f"{path} (log.dirs) cannot be used: {error.strerror}.")

@@ -1,0 +1,129 @@
+"""The cluster's metadata on disk: durable rows in SQLite, for one process.
+
+Rows are (table, key) -> text, as `coordinator/cluster.py` writes them. A write is one transaction that is on
+disk when `write` returns (WAL, synchronous=FULL). Each row carries a CRC of its content, so that damage is
+told at start instead of being served. A file of a newer schema is refused, never changed.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+
+from odradek.coordinator.cluster import Row
+from odradek.server.config import ConfigError
+from odradek.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["FILE_NAME", "SqliteMetadataStore"]
+
+FILE_NAME = "odradek-metadata.db"
+_APPLICATION_ID = 0x0D7AD0EC
+_SCHEMA_VERSION = 1
+
+
+class SqliteMetadataStore:
+    """A `coordinator.cluster.MetadataStore` in the file at `path`. Close it when the broker stops.
+
+    ConfigError: the file cannot be opened, is no metadata of ours, is damaged, or is newer than this program.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        # The broker hands slow writes to a worker thread now and then; never to two at once.
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise ConfigError(f"{path} cannot be opened: {error}.") from None
+        try:
+            self._open()
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise ConfigError(f"{path} cannot be read as the cluster's metadata: {error}.") from None
+        except ConfigError:
+            self._connection.close()
+            raise
+
+    def _open(self) -> None:
+        connection = self._connection
+        application_id = _pragma(connection, "application_id")
+        version = _pragma(connection, "user_version")
+        is_empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if application_id != _APPLICATION_ID and not (is_empty and application_id == 0):
+            raise ConfigError(
+                f"{self.path} is a database of another program: name another directory in log.dirs."
+            )
+        if version > _SCHEMA_VERSION:
+            raise ConfigError(
+                f"{self.path} has schema {version} and this version of Odradek knows {_SCHEMA_VERSION}: "
+                "start it with the newer version that wrote it."
+            )
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        if version < _SCHEMA_VERSION:
+            self._create()
+
+    def _create(self) -> None:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(
+            "CREATE TABLE facts (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,"
+            " crc INTEGER NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID"
+        )
+        connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={_SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+
+    def rows(self) -> Iterator[Row]:
+        """Every row, ordered by table and key. ConfigError at the first one that is damaged."""
+        try:
+            found = self._connection.execute("SELECT kind, key, value, crc FROM facts ORDER BY kind, key")
+            for kind, key, value, crc in found:
+                if crc != _checksum(kind, key, value):
+                    raise ConfigError(
+                        f"{self.path} is damaged at {kind} {key!r}: restore the file from a backup."
+                    )
+                yield Row(kind, key, value)
+        except sqlite3.Error as error:
+            raise ConfigError(f"{self.path} is damaged ({error}): restore the file from a backup.") from None
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Put or delete (value None) the rows in one transaction, durable on return.
+
+        KafkaError(KAFKA_STORAGE_ERROR): nothing changed.
+        """
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for kind, key, value in rows:
+                if value is None:
+                    connection.execute("DELETE FROM facts WHERE kind = ? AND key = ?", (kind, key))
+                else:
+                    connection.execute(
+                        "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?)",
+                        (kind, key, value, _checksum(kind, key, value)),
+                    )
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The cluster's metadata could not be written: {error}."
+            ) from None
+
+    def close(self) -> None:
+        """Fold the write-ahead log into the file and close it."""
+        self._connection.close()
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                pass
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def _checksum(kind: str, key: str, value: str) -> int:
+    # Lengths keep ("a", "bc") and ("ab", "c") apart.
+    return zlib.crc32(f"{len(kind)},{len(key)},{kind}{key}{value}".encode())

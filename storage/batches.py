@@ -1,0 +1,134 @@
+"""Walking the record batches of a segment by their headers, without looking at a record.
+
+The 61 leading bytes of a batch in format v2 (`DefaultRecordBatch.java`): base offset int64, length int32
+(of what follows it), leader epoch int32, magic int8, CRC-32C uint32 (over all that follows it),
+attributes int16, last offset delta int32, base timestamp int64, maximum timestamp int64, producer id
+int64, producer epoch int16, base sequence int32, record count int32.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+PREFIX = struct.Struct(">qii")
+"""What a broker may change without touching the checksum: base offset, length, leader epoch."""
+PREFIX_BYTES = PREFIX.size
+LOG_OVERHEAD_BYTES = 12
+CHECKED_FROM = 21
+"""Where the bytes that the checksum covers begin."""
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+HAS_DELETE_HORIZON = 0x40
+
+SEQUENCE_MAX = 2**31 - 1
+
+
+class StoredBatch(NamedTuple):
+    """A batch of a segment file: its position there and its header."""
+
+    position: int
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.length + LOG_OVERHEAD_BYTES
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.length + LOG_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        return last_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on tombstones may go (KIP-534): it stands in the base timestamp."""
+        return self.base_timestamp if self.attributes & HAS_DELETE_HORIZON else None
+
+
+def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
+    """Sequence numbers go on with 0 after 2^31-1; -1 stays -1."""
+    if base_sequence < 0:
+        return base_sequence
+    last = base_sequence + last_offset_delta
+    return last if last <= SEQUENCE_MAX else last - SEQUENCE_MAX - 1
+
+
+def scan(
+    read: Callable[[int, int], bytes],
+    position: int,
+    end: int,
+    *,
+    window_bytes: int = 65_536,
+    verify: bool = False,
+) -> Iterator[StoredBatch]:
+    """The batches between two positions, up to the first that is not sound.
+
+    `read(position, size)` gives the bytes of the file. Without `verify` only headers are read and only
+    sizes are checked; with it, the checksum and the order of offsets too. The caller sees from the last
+    `end_position` whether the walk came to `end`.
+    """
+    window = b""
+    window_start = position
+    least_offset = -1
+    while position + HEADER_BYTES <= end:
+        inside = position - window_start
+        if not 0 <= inside <= len(window) - HEADER_BYTES:
+            window = read(position, min(window_bytes, end - position))
+            window_start, inside = position, 0
+            if len(window) < HEADER_BYTES:
+                return
+        batch = StoredBatch(position, *HEADER.unpack_from(window, inside))
+        size_bytes = batch.length + LOG_OVERHEAD_BYTES
+        if size_bytes < HEADER_BYTES or position + size_bytes > end:
+            return
+        if verify:
+            if len(window) - inside < size_bytes:
+                window = read(position, max(size_bytes, min(window_bytes, end - position)))
+                window_start, inside = position, 0
+                if len(window) < size_bytes:
+                    return
+            if batch.base_offset < least_offset or not _is_sound(batch, window, inside):
+                return
+            least_offset = batch.base_offset + batch.last_offset_delta + 1
+        yield batch
+        position += size_bytes
+
+
+def _is_sound(batch: StoredBatch, window: bytes, inside: int) -> bool:
+    if batch.magic != 2 or batch.last_offset_delta < 0 or batch.base_offset < 0:
+        return False
+    covered = memoryview(window)[inside + CHECKED_FROM : inside + batch.length + LOG_OVERHEAD_BYTES]
+    return crc32c(covered) == batch.crc

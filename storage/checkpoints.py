@@ -1,0 +1,110 @@
+"""Kafka's small text files: offset checkpoints, leader epochs, partition.metadata, the mark of a clean
+shutdown.
+
+`recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint` (one
+line each "topic partition offset") and `leader-epoch-checkpoint` ("epoch offset") open with a version
+line, 0, and a line with the number of entries. Written beside and renamed, so that a crash leaves the old
+file or the new one. A file that cannot be read is passed over: everything in them can be found again from
+the logs.
+"""
+
+import base64
+from itertools import pairwise
+
+from odradek.storage.disk import Disk, read_file, replace_file
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+
+_CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+
+
+def encode_lines(lines: list[str]) -> bytes:
+    return "\n".join(["0", str(len(lines)), *lines, ""]).encode()
+
+
+def decode_lines(data: bytes) -> list[list[str]] | None:
+    """The fields of each entry; None when the file is not whole."""
+    lines = data.decode("utf-8", "replace").split("\n")
+    if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdigit():
+        return None
+    count = int(lines[1])
+    entries = [line.split() for line in lines[2:] if line.strip()]
+    return entries if len(entries) == count else None
+
+
+def write_offsets(disk: Disk, path: str, offsets: dict[tuple[str, int], int]) -> None:
+    """Write a checkpoint of one offset for each (topic, partition)."""
+    lines = [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()]
+    replace_file(disk, path, encode_lines(lines))
+
+
+def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int]:
+    """Read one back; empty when there is none or it is damaged."""
+    try:
+        entries = decode_lines(read_file(disk, path)) or []
+        return {(topic, int(index)): int(offset) for topic, index, offset in entries}
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def write_leader_epochs(disk: Disk, path: str, entries: list[tuple[int, int]]) -> None:
+    replace_file(disk, path, encode_lines([f"{epoch} {start}" for epoch, start in entries]))
+
+
+def read_leader_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
+    """(epoch, start offset), ascending; empty when there are none or the file is damaged."""
+    try:
+        lines = decode_lines(read_file(disk, path)) or []
+        entries = [(int(epoch), int(start)) for epoch, start in lines]
+    except (FileNotFoundError, ValueError):
+        return []
+    for (epoch, start), (next_epoch, next_start) in pairwise(entries):
+        if epoch >= next_epoch or start >= next_start:
+            return []
+    return entries
+
+
+def write_partition_metadata(disk: Disk, path: str, topic_id: bytes) -> None:
+    """Write the 16 bytes of a topic id as Kafka does: unpadded, URL-safe base64.
+
+    Not synced: the cluster's metadata knows the id too, and a topic may have ten thousand of these files.
+    """
+    text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+    replace_file(disk, path, f"version: 0\ntopic_id: {text}".encode(), sync=False)
+
+
+def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
+    """The topic id of a partition's directory, None when it has none."""
+    try:
+        text = read_file(disk, path).decode("ascii", "replace")
+    except FileNotFoundError:
+        return None
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    value = fields.get("topic_id", "").strip()
+    try:
+        topic_id = base64.urlsafe_b64decode(value + "==")
+    except ValueError:
+        return None
+    return topic_id if len(topic_id) == 16 else None
+
+
+def write_clean_shutdown(disk: Disk, directory: str) -> None:
+    replace_file(disk, f"{directory}/{CLEAN_SHUTDOWN}", _CLEAN_SHUTDOWN_CONTENT)
+
+
+def take_clean_shutdown(disk: Disk, directory: str) -> bool:
+    """Whether the last stop was a clean one. The mark is gone afterwards, for good, before anything is
+    written.
+    """
+    path = f"{directory}/{CLEAN_SHUTDOWN}"
+    if not disk.exists(path):
+        return False
+    disk.remove(path)
+    disk.sync_directory(directory)
+    return True

@@ -1,0 +1,72 @@
+"""The settings of one log, under Kafka's topic names with underscores and with Kafka 4.3's defaults.
+
+Source: `LogConfig.java` and `TopicConfig.java` of Kafka 4.3. Parsing, bounds and synonyms are in
+`wire/options.py`; here are values only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+LONG_MAX = 2**63 - 1
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class LogConfig:
+    """What storage needs to know of a topic. Sizes in bytes, times in milliseconds, -1 is no limit."""
+
+    cleanup_policy: frozenset[str] = field(default_factory=lambda: frozenset({"delete"}))
+    """Any of `delete` and `compact`; empty keeps everything (KIP-1190)."""
+    compression_type: str = "producer"
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = LONG_MAX
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_index_bytes: int = 10_485_760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604_800_000
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """From parsed values by Kafka's names (`"segment.bytes"`); names that storage has no use for are
+        passed over.
+
+        `cleanup.policy` may be a collection of names or their comma-separated text.
+        """
+        known: dict[str, Any] = {}
+        for one in fields(cls):
+            value = values.get(one.name.replace("_", "."))
+            if value is not None:
+                known[one.name] = value
+        policy = known.get("cleanup_policy")
+        if policy is not None:
+            names = policy.split(",") if isinstance(policy, str) else policy
+            known["cleanup_policy"] = frozenset(
+                name.strip() for name in names if name.strip() not in ("", "none")
+            )
+        return cls(**known)

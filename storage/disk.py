@@ -1,0 +1,290 @@
+"""The disk as an argument: two Protocols, and the one that is a real file system.
+
+Everything in storage reaches files through `Disk` and `File`, so that tests can hand in a disk that loses
+power, runs full or writes short. Paths are plain strings with `/`. Every method may raise `OSError`; nothing
+else.
+
+A mapping is read-only and is never longer than what was written: a full disk under a writable sparse
+mapping, or a mapped file that shrinks, is a SIGBUS, which Python cannot catch.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+BUFFERS_PER_WRITE_MAX = 1024
+"""IOV_MAX of Linux and the BSDs: `pwritev` refuses more."""
+
+
+class File(Protocol):
+    """An open file. Positions and sizes in bytes."""
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Up to `size_bytes` from `position`; fewer only at the end of the file."""
+        ...
+
+    def write(self, position: int, parts: Sequence[Buffer]) -> int:
+        """Write the parts one after the other; returns how many bytes were taken, which may be fewer than
+        given.
+        """
+        ...
+
+    def size(self) -> int: ...
+
+    def truncate(self, size_bytes: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return when the content, and the size that is needed to read it, will survive a loss of power."""
+        ...
+
+    def map(self, size_bytes: int) -> memoryview:
+        """A read-only view of the first `size_bytes`, which must have been written; it outlives `close`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A file system. Renames replace; they and creations survive a loss of power after `sync_directory`."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, in no order."""
+        ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
+
+    def make_directory(self, path: str) -> None:
+        """Make it and its parents; no error when it is there."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; no error when it is gone already."""
+        ...
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory; no error when it is gone already."""
+        ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> Lock:
+        """Take a file for this process alone; `BlockingIOError` when another has it."""
+        ...
+
+
+def write_all(file: File, position: int, parts: Sequence[Buffer], size_bytes: int) -> None:
+    """Write all of `parts` (`size_bytes` together), going on after a short write. A write of nothing is a
+    full disk.
+    """
+    written = file.write(position, parts)
+    while written < size_bytes:
+        rest = parts_after(parts, written)
+        more = file.write(position + written, rest)
+        if more <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written += more
+
+
+def parts_after(parts: Sequence[Buffer], skip_bytes: int) -> list[Buffer]:
+    """The parts without their first `skip_bytes`."""
+    rest: list[Buffer] = []
+    for part in parts:
+        if skip_bytes >= len(part):
+            skip_bytes -= len(part)
+        elif skip_bytes:
+            rest.append(memoryview(part)[skip_bytes:])
+            skip_bytes = 0
+        else:
+            rest.append(part)
+    return rest
+
+
+def read_file(disk: Disk, path: str) -> bytes:
+    """The whole content of a small file."""
+    file = disk.open(path)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+def replace_file(disk: Disk, path: str, content: bytes, *, sync: bool = True) -> None:
+    """Put `content` at `path` so that a crash leaves the old content or the new, whole (as Kafka's
+    checkpoints do).
+
+    Without `sync` only a crash of the process is survived; a loss of power may leave anything.
+    """
+    temporary = path + ".tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        write_all(file, 0, [content], len(content))
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    if sync:
+        disk.sync_directory(path.rpartition("/")[0])
+
+
+class OsFile:
+    """A file descriptor with positions: no seek, so that threads may share it."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        data = os.pread(self._descriptor, size_bytes, position)
+        if 0 < len(data) < size_bytes:
+            # One call moves at most 2 GiB, and signals may cut it: ask until there is nothing more.
+            pieces = [data]
+            got = len(data)
+            while got < size_bytes and (more := os.pread(self._descriptor, size_bytes - got, position + got)):
+                pieces.append(more)
+                got += len(more)
+            return b"".join(pieces)
+        return data
+
+    def write(self, position: int, parts: Sequence[Buffer]) -> int:
+        if len(parts) == 1:
+            return os.pwrite(self._descriptor, parts[0], position)
+        if len(parts) <= BUFFERS_PER_WRITE_MAX:
+            return os.pwritev(self._descriptor, parts, position)
+        written = 0
+        for start in range(0, len(parts), BUFFERS_PER_WRITE_MAX):
+            chunk = parts[start : start + BUFFERS_PER_WRITE_MAX]
+            taken = os.pwritev(self._descriptor, chunk, position + written)
+            written += taken
+            if taken < sum(map(len, chunk)):
+                break
+        return written
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._descriptor, size_bytes)
+
+    def sync(self) -> None:
+        _sync_data(self._descriptor)
+
+    def map(self, size_bytes: int) -> memoryview:
+        if size_bytes == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(self._descriptor, size_bytes, prot=mmap.PROT_READ))
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+# macOS has no fdatasync; its fsync stops at the drive's cache, and F_FULLFSYNC does not.
+if hasattr(os, "fdatasync"):
+    _sync_data = os.fdatasync
+else:
+
+    def _sync_data(descriptor: int) -> None:
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+
+
+class OsLock:
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+class OsDisk:
+    """The machine's file system."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def remove_directory(self, path: str) -> None:
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            pass
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> OsLock:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # flock tells two brokers of one process apart; lockf is what a Java broker on the
+            # same directory sees.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise BlockingIOError(errno.EWOULDBLOCK, "locked by another process") from error
+        except OSError:
+            os.close(descriptor)
+            raise
+        return OsLock(descriptor)

@@ -1,0 +1,557 @@
+"""The segments of one partition: staging and committing appends, rolling, finding and reading.
+
+A `Log` knows bytes, offsets and timestamps. It judges nothing: what a client may append is decided in
+`partition.py`. Appends are staged (no I/O, nobody sees them) and committed together: one write for each
+segment they touch. When a write fails, everything staged is taken back, on the disk too, before the error
+goes up.
+
+Files are Kafka's: `topic-N/00000000000000000000.log` with `.index`, `.timeindex` and `.snapshot` beside
+it.
+"""
+
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
+from odradek.storage.checkpoints import LEADER_EPOCHS, write_leader_epochs
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import Buffer, Disk, write_all
+from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.producer_state import ProducerState, encode_snapshot
+from odradek.storage.retention import SegmentFacts
+from odradek.storage.segment import (
+    INDEX,
+    LOG,
+    RELATIVE_OFFSET_MAX,
+    SNAPSHOT,
+    TIME_INDEX,
+    FilePool,
+    Segment,
+    file_name,
+    segment_holding,
+)
+from odradek.storage.slices import EMPTY, Slice
+
+JOIN_BELOW_BYTES = 262_144
+"""Up to here copying small parts into one buffer costs less than a system call that gathers them."""
+HINTS_MAX = 128
+
+
+class StagedSegment:
+    """What one commit will write to one segment, and what it will then know of it."""
+
+    __slots__ = (
+        "bytes_since_index",
+        "first_timestamp_ms",
+        "index_entries",
+        "index_room",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "parts",
+        "roll_after_ms",
+        "segment",
+        "size_bytes",
+        "snapshot",
+    )
+
+    def __init__(self, segment: Segment, index_room: int) -> None:
+        self.segment = segment
+        self.parts: list[Buffer] = []
+        self.size_bytes = segment.size_bytes
+        self.bytes_since_index = segment.bytes_since_index
+        self.max_timestamp_ms, self.max_timestamp_offset = segment.latest_timestamp()
+        self.first_timestamp_ms = segment.first_timestamp_ms
+        # A record later than this makes the log roll; below -1 it has not been worked out.
+        self.roll_after_ms = -2
+        self.index_room = index_room
+        # (last offset, position, latest timestamp so far, its offset)
+        self.index_entries: list[tuple[int, int, int, int]] = []
+        self.snapshot: bytes | None = None
+
+
+class Log:
+    """See the module. `log_end_offset` is committed, `next_offset` counts what is staged too."""
+
+    def __init__(
+        self,
+        pool: FilePool,
+        directory: str,
+        config: LogConfig,
+        segments: list[Segment],
+        log_end_offset: int,
+        producers: ProducerState,
+        leader_epochs: LeaderEpochs,
+        recovery_point: int,
+    ) -> None:
+        assert segments
+        self.pool = pool
+        self.disk: Disk = pool.disk
+        self.directory = directory
+        self.segments = segments
+        self.bases = [segment.base_offset for segment in segments]
+        self.log_end_offset = log_end_offset
+        self.next_offset = log_end_offset
+        self.producers = producers
+        self.leader_epochs = leader_epochs
+        self.recovery_point = recovery_point
+        self._waiting_since_ms: int | None = None
+        self._waiting_from = -1
+        self._directory_is_synced = recovery_point >= log_end_offset
+        self.directory_is_new = False
+        # Where the batch with an offset begins, for those who read on where they stopped.
+        self._hints: dict[int, tuple[Segment, int]] = {}
+        self._pending_epochs: list[tuple[int, int]] = []
+        self._full_segments: list[StagedSegment] = []
+        # A cut that failed: the bytes after a segment's size are a failed commit's and have to go first.
+        self._cut_wanted = False
+        self.set_config(config)
+        self._stage = self._new_stage(self.active)
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def set_config(self, config: LogConfig) -> None:
+        """Take new settings, for the segments to come and the rolling of the current one."""
+        self.config = config
+        self._segment_bytes = config.segment_bytes
+        self._index_interval_bytes = config.index_interval_bytes
+        self._index_entries_max = min(
+            config.segment_index_bytes // OFFSET_ENTRY_BYTES, config.segment_index_bytes // TIME_ENTRY_BYTES
+        )
+
+    # Staging
+
+    def stage(
+        self,
+        parts: tuple[Buffer, ...],
+        size_bytes: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        """Take one batch that begins at `next_offset`. Its buffers must not change until the commit."""
+        stage = self._stage
+        position = stage.size_bytes
+        if position and (
+            position + size_bytes > self._segment_bytes
+            or stage.index_room <= 0
+            or last_offset - stage.segment.base_offset > RELATIVE_OFFSET_MAX
+            or (
+                max_timestamp_ms > stage.roll_after_ms
+                and self._waited_long_enough(stage, max_timestamp_ms, now_ms)
+            )
+        ):
+            stage = self._stage_roll(self.next_offset, now_ms)
+            position = 0
+        if position == 0:
+            stage.first_timestamp_ms = max_timestamp_ms
+            stage.roll_after_ms = -2
+        stage.parts += parts
+        if max_timestamp_ms > stage.max_timestamp_ms:
+            stage.max_timestamp_ms = max_timestamp_ms
+            stage.max_timestamp_offset = last_offset
+        if stage.bytes_since_index > self._index_interval_bytes:
+            stage.index_entries.append(
+                (last_offset, position, stage.max_timestamp_ms, stage.max_timestamp_offset)
+            )
+            stage.index_room -= 1
+            stage.bytes_since_index = size_bytes
+        else:
+            stage.bytes_since_index += size_bytes
+        stage.size_bytes = position + size_bytes
+        if leader_epoch > self._latest_staged_epoch:
+            self._latest_staged_epoch = leader_epoch
+            self._pending_epochs.append((leader_epoch, self.next_offset))
+        self.next_offset = last_offset + 1
+
+    def _new_stage(self, segment: Segment) -> StagedSegment:
+        self._latest_staged_epoch = self.leader_epochs.latest
+        self._jitter_ms = self._jitter_of(segment.base_offset)
+        return StagedSegment(segment, self._index_entries_max - len(segment.offset_index))
+
+    def _jitter_of(self, base_offset: int) -> int:
+        """`segment.jitter.ms` spreads the rolling of partitions; a hash does that as well as a die, and
+        repeatably.
+        """
+        spread = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return crc32c(f"{self.directory}/{base_offset}".encode()) % spread if spread > 0 else 0
+
+    def _waited_long_enough(self, stage: StagedSegment, max_timestamp_ms: int, now_ms: int) -> bool:
+        """As `LogSegment.timeWaitedForRoll`: by the timestamps of the records where they have one, else
+        by the clock.
+        """
+        first = stage.first_timestamp_ms
+        if first is None:
+            first = stage.first_timestamp_ms = first_timestamp(stage.segment)
+        patience_ms = self.config.segment_ms - self._jitter_ms
+        if first < 0:
+            return now_ms - stage.segment.created_ms > patience_ms
+        stage.roll_after_ms = first + patience_ms
+        return max_timestamp_ms > stage.roll_after_ms
+
+    def _stage_roll(self, base_offset: int, now_ms: int) -> StagedSegment:
+        """Let what follows go to a new segment, which the commit will make."""
+        stage = self._stage
+        stage.snapshot = encode_snapshot(self.producers.producers)
+        self._full_segments.append(stage)
+        segment = Segment(self.pool, self.directory, base_offset, 0, now_ms)
+        segment.reset_indexes()
+        self._stage = StagedSegment(segment, self._index_entries_max)
+        self._jitter_ms = self._jitter_of(base_offset)
+        return self._stage
+
+    # Committing
+
+    @property
+    def has_staged(self) -> bool:
+        return self.next_offset != self.log_end_offset
+
+    def commit(self) -> None:
+        """Write what is staged. On `OSError` the log is what it was before the staging, and so is the
+        disk.
+        """
+        if self.next_offset == self.log_end_offset:
+            return
+        stage = self._stage
+        try:
+            if self._cut_wanted:
+                self._cut()
+            if self._full_segments:
+                self._commit_with_rolls()
+            else:
+                self._write(stage)
+        except OSError:
+            self.rollback()
+            raise
+        if not self._full_segments:
+            self._remember(self.log_end_offset, stage.segment, stage.segment.size_bytes)
+        self._full_segments.clear()
+        self._apply(stage)
+        self.log_end_offset = self.next_offset
+        self.producers.commit()
+        if self._pending_epochs:
+            self._commit_epochs()
+
+    def _write(self, stage: StagedSegment) -> None:
+        segment = stage.segment
+        position = segment.size_bytes
+        parts = stage.parts
+        size_bytes = stage.size_bytes - position
+        if size_bytes <= JOIN_BELOW_BYTES:
+            parts = [b"".join(parts)]
+        write_all(segment.file(), position, parts, size_bytes)
+
+    def _apply(self, stage: StagedSegment) -> None:
+        """The bytes are in the file: say so, and get the stage ready for the next commit."""
+        segment = stage.segment
+        segment.size_bytes = stage.size_bytes
+        segment.bytes_since_index = stage.bytes_since_index
+        segment.max_timestamp_ms = stage.max_timestamp_ms
+        segment.max_timestamp_offset = stage.max_timestamp_offset
+        segment.first_timestamp_ms = stage.first_timestamp_ms
+        if stage.index_entries:
+            offsets, times = segment.offset_index, segment.time_index
+            for last_offset, position, timestamp_ms, timestamp_offset in stage.index_entries:
+                offsets.append(last_offset, position)
+                times.append(timestamp_ms, timestamp_offset)
+            stage.index_entries = []
+        stage.parts = []
+
+    def _commit_with_rolls(self) -> None:
+        """Fill the active segment, make the new ones and fill them. Only then does the log know of any of
+        it.
+        """
+        made: list[Segment] = []
+        stages = [*self._full_segments, self._stage]
+        try:
+            for number, stage in enumerate(stages):
+                if number:
+                    stage.segment.close()
+                    segment = Segment.create(
+                        self.pool, self.directory, stage.segment.base_offset, stage.segment.created_ms
+                    )
+                    made.append(segment)
+                    stage.segment = segment
+                    self._write_snapshot(segment.base_offset, stages[number - 1].snapshot or b"")
+                if stage.parts:
+                    self._write(stage)
+        except OSError:
+            for segment in made:
+                self._discard(segment)
+            raise
+        for stage in stages[:-1]:
+            self._apply(stage)
+            stage.segment.seal()
+            self._save_indexes_if_possible(stage.segment)
+        self.segments.extend(made)
+        self.bases.extend(segment.base_offset for segment in made)
+        self._directory_is_synced = False
+
+    def _save_indexes_if_possible(self, segment: Segment) -> None:
+        """An index that could not be written stays in memory, and is written before the next checkpoint."""
+        try:
+            segment.save_indexes()
+        except OSError:
+            pass
+
+    def _write_snapshot(self, offset: int, content: bytes) -> None:
+        file = self.disk.open(f"{self.directory}/{file_name(offset, SNAPSHOT)}", create=True)
+        try:
+            file.truncate(0)
+            write_all(file, 0, [content], len(content))
+        finally:
+            file.close()
+
+    def _commit_epochs(self) -> None:
+        for epoch, start_offset in self._pending_epochs:
+            self.leader_epochs.assign(epoch, start_offset)
+        self._pending_epochs.clear()
+
+    def rollback(self) -> None:
+        """Forget what is staged, and cut from the file what a failed commit may have written of it."""
+        if self.next_offset == self.log_end_offset:
+            return
+        self.next_offset = self.log_end_offset
+        self._full_segments.clear()
+        self._pending_epochs.clear()
+        self.producers.rollback()
+        self._stage = self._new_stage(self.active)
+        try:
+            self._cut()
+        except OSError:
+            self._cut_wanted = True
+
+    def _cut(self) -> None:
+        file = self.active.file()
+        if file.size() != self.active.size_bytes:
+            file.truncate(self.active.size_bytes)
+        self._cut_wanted = False
+
+    def _discard(self, segment: Segment) -> None:
+        """Take back a segment that a failed commit has made."""
+        segment.close()
+        for kind in (LOG, INDEX, TIME_INDEX, SNAPSHOT):
+            try:
+                self.disk.remove(segment.path(kind))
+            except OSError:
+                # Left behind it is only an empty or torn segment after the end, which recovery removes.
+                pass
+
+    # Flushing and rolling
+
+    def flush(self) -> int:
+        """Make everything that is committed survive a loss of power; returns up to which offset that is now
+        true.
+
+        May run in a worker thread while the log goes on. Raises `OSError`; then nothing may be claimed.
+        """
+        end_offset = self.log_end_offset
+        recovery_point = self.recovery_point
+        if end_offset <= recovery_point and self._directory_is_synced and not self.leader_epochs.dirty:
+            return recovery_point
+        for segment in self._segments_after(recovery_point):
+            try:
+                with segment.pinned() as file:
+                    file.sync()
+            except FileNotFoundError:
+                if not segment.deleted:
+                    raise
+        if self.leader_epochs.dirty:
+            self.save_leader_epochs()
+        if not self._directory_is_synced:
+            # Before the call: a segment that is made meanwhile wants a call of its own.
+            self._directory_is_synced = True
+            try:
+                self.disk.sync_directory(self.directory)
+                if self.directory_is_new:
+                    self.disk.sync_directory(self.directory.rpartition("/")[0])
+                    self.directory_is_new = False
+            except OSError:
+                self._directory_is_synced = False
+                raise
+        self.recovery_point = max(self.recovery_point, end_offset)
+        return self.recovery_point
+
+    def unflushed_for_ms(self, now_ms: int) -> int:
+        """For how long something has waited for a flush; found out by asking, so it begins with the first
+        question.
+        """
+        if self._waiting_since_ms is None or self._waiting_from != self.recovery_point:
+            self._waiting_since_ms = now_ms
+            self._waiting_from = self.recovery_point
+        return now_ms - self._waiting_since_ms
+
+    def _segments_after(self, offset: int) -> list[Segment]:
+        segments = list(self.segments)
+        place = segment_holding([segment.base_offset for segment in segments], offset)
+        return segments[max(place, 0) :]
+
+    def save_leader_epochs(self) -> None:
+        self.leader_epochs.dirty = False
+        try:
+            write_leader_epochs(self.disk, f"{self.directory}/{LEADER_EPOCHS}", self.leader_epochs.entries())
+        except OSError:
+            self.leader_epochs.dirty = True
+            raise
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment now. Nothing may be staged. No change when the active one is empty."""
+        assert not self.has_staged
+        if self.active.size_bytes == 0:
+            return
+        old = self.active
+        segment = Segment.create(self.pool, self.directory, self.log_end_offset, now_ms)
+        try:
+            self._write_snapshot(segment.base_offset, encode_snapshot(self.producers.producers))
+        except OSError:
+            self._discard(segment)
+            raise
+        old.seal()
+        self._save_indexes_if_possible(old)
+        self.segments.append(segment)
+        self.bases.append(segment.base_offset)
+        self._directory_is_synced = False
+        self._stage = self._new_stage(segment)
+
+    def should_roll(self, now_ms: int) -> bool:
+        """Whether the active segment has been open for `segment.ms` by the clock."""
+        active = self.active
+        if active.size_bytes == 0:
+            return False
+        first = active.first_timestamp_ms
+        if first is None:
+            first = active.first_timestamp_ms = first_timestamp(active)
+        begun_ms = first if first >= 0 else active.created_ms
+        return now_ms - begun_ms > self.config.segment_ms - self._jitter_ms
+
+    # Deleting and closing
+
+    def facts(self) -> list[SegmentFacts]:
+        """What retention decides by."""
+        ends = [*self.bases[1:], self.log_end_offset]
+        return [
+            SegmentFacts(segment.base_offset, end, segment.size_bytes, segment.retention_timestamp_ms())
+            for segment, end in zip(self.segments, ends, strict=True)
+        ]
+
+    def drop_segments(self, count: int, now_ms: int) -> list[Segment]:
+        """Take the oldest segments out of the log and rename their files; the caller removes them later."""
+        if count == len(self.segments):
+            self.roll(now_ms)
+        dropped = self.segments[:count]
+        del self.segments[:count], self.bases[:count]
+        self._hints.clear()
+        for segment in dropped:
+            segment.doom()
+        return dropped
+
+    def close(self) -> None:
+        """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the
+        producers.
+        """
+        self.rollback()
+        if self._cut_wanted:
+            self._cut()
+        self.flush()
+        self.active.seal()
+        for segment in self.segments:
+            segment.save_indexes()
+        self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
+        if self.leader_epochs.dirty:
+            self.save_leader_epochs()
+        for segment in self.segments:
+            segment.close()
+
+    def move_to(self, directory: str) -> None:
+        """The directory has been renamed."""
+        self.directory = directory
+        for segment in self.segments:
+            segment.directory = directory
+            segment.deleted = True
+
+    # Reading
+
+    def locate(self, offset: int) -> tuple[Segment, int] | None:
+        """The segment and position of the first batch that ends at or after `offset`; None when there is
+        none.
+        """
+        hint = self._hints.get(offset)
+        if hint is not None:
+            return hint
+        place = max(segment_holding(self.bases, offset), 0)
+        for segment in self.segments[place:]:
+            batch = segment.find(offset)
+            if batch is not None:
+                return segment, batch.position
+        return None
+
+    def read(self, offset: int, end_offset: int, max_bytes: int, minimum_one_batch: bool) -> Slice:
+        """Whole batches of one segment from the one that holds `offset`, ending at or before `end_offset`."""
+        if offset >= end_offset:
+            return EMPTY
+        found = self.locate(offset)
+        if found is None:
+            return EMPTY
+        segment, position = found
+        end = segment.size_bytes
+        if end_offset < self.log_end_offset:
+            end = min(end, self._position_of(segment, end_offset))
+        if position >= end:
+            return EMPTY
+        if position + max_bytes < end:
+            end, next_offset = segment.boundary(position, position + max_bytes)
+            if end == position:
+                if not minimum_one_batch:
+                    return EMPTY
+                first = next(segment.batches(position, window_bytes=HEADER_BYTES))
+                end, next_offset = first.end_position, first.last_offset + 1
+            if next_offset >= 0 and end < segment.size_bytes:
+                self._remember(next_offset, segment, end)
+        return Slice(segment, position, end - position)
+
+    def batches_from(self, offset: int) -> Iterator[tuple[Segment, StoredBatch]]:
+        """The committed batches from the one that holds `offset` on, over all segments."""
+        found = self.locate(offset)
+        if found is None:
+            return
+        segment, position = found
+        for one in self.segments[self.segments.index(segment) :]:
+            for batch in one.batches(position if one is segment else 0):
+                yield one, batch
+
+    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> tuple[Segment, StoredBatch] | None:
+        """The first batch not wholly before `start_offset` that may hold a record of `timestamp_ms` or
+        later.
+        """
+        for segment in self.segments:
+            if segment.latest_timestamp()[0] < timestamp_ms:
+                continue
+            position = segment.offset_index.lookup(max(segment.time_index.lookup(timestamp_ms), start_offset))
+            for batch in segment.batches(position):
+                if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start_offset:
+                    return segment, batch
+        return None
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        self._hints[offset] = (segment, position)
+        if len(self._hints) > HINTS_MAX:
+            del self._hints[next(iter(self._hints))]
+
+    def _position_of(self, segment: Segment, end_offset: int) -> int:
+        batch = segment.find(end_offset)
+        return segment.size_bytes if batch is None else batch.position
+
+
+def first_timestamp(segment: Segment) -> int:
+    """The latest timestamp of a segment's first batch, -1 when it has none."""
+    for batch in scan(segment.read, 0, segment.size_bytes, window_bytes=HEADER_BYTES):
+        return batch.max_timestamp
+    return -1

@@ -1,0 +1,636 @@
+"""A partition: what may be appended to it, what has been, and what readers may see.
+
+Appending goes in two steps. `append` judges and stages: offsets are assigned, sequence numbers checked,
+nothing is written. `commit` writes all that was staged with one system call and wakes the readers. Between
+the two the caller keeps the appended buffers as they are: large batches are written from them without a copy.
+
+A sound v2 batch is stored as the same bytes, save for base offset and leader epoch, which its checksum leaves
+out (and, in topics with LogAppendTime, timestamp and checksum). Of the records inside only those are looked
+at that a promise needs: compacted topics (no null keys), `message.timestamp.before.max.ms`, batches of one
+record (their framing), old formats. The header's latest timestamp stands for those of all records of a larger
+batch.
+
+Not built yet: transactions. `last_stable_offset` is the high watermark, no transaction index is written.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+
+from crc32c import crc32c
+
+from odradek.storage import batches as layout
+from odradek.storage.batches import (
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    PREFIX,
+    PREFIX_BYTES,
+    SEQUENCE_MAX,
+    StoredBatch,
+)
+from odradek.storage.config import LONG_MAX, LogConfig
+from odradek.storage.disk import Buffer
+from odradek.storage.log import Log
+from odradek.storage.retention import segments_to_delete
+from odradek.storage.segment import Segment
+from odradek.storage.slices import EMPTY, Slice
+from odradek.storage.validation import (
+    MAGIC_POSITION,
+    check_client_batch,
+    check_content,
+    check_size,
+    frames_one_record,
+    rules_of,
+    segment_too_small,
+    with_append_time,
+)
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import (
+    BatchHeader,
+    Record,
+    iter_batches,
+    iter_records,
+    read_batch_header,
+    verify_crc,
+)
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+_HEADER_UNPACK = HEADER.unpack_from
+_PREFIX_PACK = PREFIX.pack
+_EXTRAORDINARY = ~layout.COMPRESSION_MASK
+ZERO_UUID = bytes(16)
+
+
+class Origin(Enum):
+    """Who appends: clients are checked in everything, coordinators own what they write, leaders assigned
+    offsets.
+    """
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+
+
+class Appended:
+    """The answer to one append. `log_append_time_ms` is -1 unless the topic has LogAppendTime."""
+
+    __slots__ = (
+        "base_offset",
+        "is_duplicate",
+        "last_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "must_flush",
+    )
+
+    def __init__(
+        self,
+        base_offset: int,
+        last_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        is_duplicate: bool,
+        must_flush: bool,
+    ) -> None:
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.is_duplicate = is_duplicate
+        self.must_flush = must_flush
+
+    def __repr__(self) -> str:
+        return f"Appended({', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__)})"
+
+
+@dataclass(slots=True)
+class ReadResult:
+    """`aborted` is for READ_COMMITTED: (producer id, first offset) of each aborted transaction in the
+    range.
+    """
+
+    records: Slice
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[tuple[int, int]] | None = None
+
+
+class Partition:
+    """See the module. One thread owns it; `flush` alone may run in another."""
+
+    __slots__ = (
+        "_failure",
+        "_inspects_records",
+        "_log_append_time",
+        "_rules",
+        "_watchers",
+        "config",
+        "high_watermark",
+        "index",
+        "leader_epoch",
+        "log",
+        "log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        config: LogConfig,
+        log: Log,
+        *,
+        log_start_offset: int = 0,
+        leader_epoch: int = 0,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.log_start_offset = log_start_offset
+        self.high_watermark = log.log_end_offset
+        self._watchers: dict[Callable[[], None], None] = {}
+        self._failure: str | None = None
+        self.set_config(config)
+        self._check_order()
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic}-{self.index} [{self.log_start_offset}, {self.log_end_offset}))"
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record. What is staged does not count."""
+        return self.log.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where READ_COMMITTED ends: the high watermark, as long as there are no transactions."""
+        return self.high_watermark
+
+    @property
+    def size_bytes(self) -> int:
+        return self.log.size_bytes
+
+    @property
+    def is_available(self) -> bool:
+        return self._failure is None
+
+    def set_config(self, config: LogConfig) -> None:
+        """Take new topic settings, from the next append on."""
+        self.config = config
+        self._inspects_records = config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX
+        self._log_append_time = config.uses_log_append_time
+        self._rules = rules_of(config)
+        self.log.set_config(config)
+
+    def _check_order(self) -> None:
+        assert (
+            0
+            <= self.log_start_offset
+            <= self.last_stable_offset
+            <= self.high_watermark
+            <= self.log_end_offset
+        ), f"{self!r}: high watermark {self.high_watermark}"
+
+    # Appending
+
+    def append(
+        self,
+        records: Buffer,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        magic_limit: int = 2,
+    ) -> Appended:
+        """Judge `records` and stage them. Nothing is staged when this raises `KafkaError`.
+
+        `magic_limit` is the record format of the request's version (Produce 0 and 1: 0; 2: 1; from 3 on:
+        2). Below 2 message sets of the old formats are taken and converted; at 2 exactly one batch v2 is
+        expected of a client.
+        """
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        if type(records) is not memoryview:
+            records = memoryview(records)
+        if origin is not Origin.CLIENT or magic_limit < 2:
+            return self._append_many(records, now_ms, origin, magic_limit)
+        size_bytes = len(records)
+        if size_bytes < HEADER_BYTES:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size_bytes} bytes are too few for a record batch.")
+        (
+            base_offset,
+            length,
+            _,
+            magic,
+            crc,
+            attributes,
+            last_offset_delta,
+            _,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        ) = _HEADER_UNPACK(records)
+        # Everything at once that is true of an ordinary batch; what is not goes to where each thing
+        # is told apart.
+        if (
+            length != size_bytes - LOG_OVERHEAD_BYTES
+            or magic != 2
+            or base_offset
+            or attributes & _EXTRAORDINARY
+            or attributes > 4
+            or (producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0))
+            or record_count != last_offset_delta + 1
+            or (record_count <= 1 and not attributes and not frames_one_record(records, size_bytes))
+            or record_count < 1
+            or size_bytes > self.config.max_message_bytes
+            or size_bytes > self.config.segment_bytes
+            or max_timestamp - now_ms > self.config.message_timestamp_after_max_ms
+            or self._inspects_records
+            or crc32c(records[21:]) != crc
+        ):
+            records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
+            max_timestamp = _HEADER_UNPACK(records)[8]
+        if self._log_append_time:
+            records, max_timestamp = with_append_time(records, now_ms), now_ms
+        log = self.log
+        first_offset = log.next_offset
+        last_offset = first_offset + last_offset_delta
+        if producer_id >= 0:
+            last_sequence = base_sequence + last_offset_delta
+            if last_sequence > SEQUENCE_MAX:
+                last_sequence -= SEQUENCE_MAX + 1
+            known = log.producers.check(producer_id, producer_epoch, base_sequence, last_sequence)
+            if known is not None:
+                return self._duplicate(known)
+            log.producers.stage(
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                last_sequence,
+                first_offset,
+                last_offset,
+                max_timestamp,
+            )
+        leader_epoch = self.leader_epoch
+        log.stage(
+            (_PREFIX_PACK(first_offset, length, leader_epoch), records[PREFIX_BYTES:]),
+            size_bytes,
+            last_offset,
+            max_timestamp,
+            leader_epoch,
+            now_ms,
+        )
+        return Appended(
+            first_offset,
+            last_offset,
+            now_ms if self._log_append_time else -1,
+            self.log_start_offset,
+            False,
+            last_offset - log.recovery_point >= self.config.flush_messages - 1,
+        )
+
+    def _duplicate(self, known: tuple[int, int, int, int, int]) -> Appended:
+        _, _, first_offset, last_offset, timestamp = known
+        return Appended(
+            first_offset,
+            last_offset,
+            timestamp if self._log_append_time else -1,
+            self.log_start_offset,
+            True,
+            last_offset >= self.log.recovery_point and self.config.flush_messages <= 1,
+        )
+
+    def _append_many(self, records: memoryview, now_ms: int, origin: Origin, magic_limit: int) -> Appended:
+        """Old formats, and what coordinators and leaders append: any number of batches, all or none."""
+        config = self.config
+        if magic_limit < 2 and len(records) == 0:
+            # An old client's empty message set is nothing to append, and no error in Kafka either.
+            return Appended(-1, -1, -1, self.log_start_offset, False, False)
+        if magic_limit < 2 and len(records) > MAGIC_POSITION and records[MAGIC_POSITION] < 2:
+            batches = self._converted(records, now_ms)
+        else:
+            batches = [(records[at : at + header.size_bytes], header) for at, header in iter_batches(records)]
+            if not batches:
+                raise KafkaError(ErrorCode.INVALID_RECORD, f"No records came for {self.name}.")
+            if origin is Origin.CLIENT and len(batches) > 1:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD, f"More than one record batch came for {self.name}."
+                )
+        batches = [(self._checked(batch, header, origin, now_ms), header) for batch, header in batches]
+        size_bytes = sum(len(batch) for batch, _ in batches)
+        if size_bytes > config.segment_bytes:
+            raise segment_too_small(size_bytes, config, self.name)
+        if origin is Origin.CLIENT and len(batches) == 1 and batches[0][1].producer_id >= 0:
+            header = batches[0][1]
+            known = self.log.producers.check(
+                header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
+            )
+            if known is not None:
+                return self._duplicate(known)
+        return self._stage_many(batches, now_ms, origin)
+
+    def _converted(self, records: memoryview, now_ms: int) -> list[tuple[memoryview, BatchHeader]]:
+        """A message set of format 0 or 1 as batches v2."""
+        from odradek.wire.legacy_records import to_v2  # only the oldest clients pay for it
+
+        batches = [memoryview(batch) for batch in to_v2(records, now_ms=now_ms)]
+        return [(batch, read_batch_header(batch)) for batch in batches]
+
+    def _checked(self, batch: memoryview, header: BatchHeader, origin: Origin, now_ms: int) -> memoryview:
+        if origin is not Origin.REPLICATION:
+            check_size(header.size_bytes, self.config, self.name)
+        verify_crc(batch, 0, header)
+        if origin is Origin.CLIENT:
+            return check_content(batch, header, self._rules, now_ms)
+        if origin is Origin.COORDINATOR and header.producer_id >= 0:
+            self.log.producers.check_epoch(header.producer_id, header.producer_epoch)
+        return batch
+
+    def _stage_many(
+        self, batches: list[tuple[memoryview, BatchHeader]], now_ms: int, origin: Origin
+    ) -> Appended:
+        log = self.log
+        if origin is Origin.REPLICATION:
+            self._check_replicated_offsets(batches)
+        stamps = self._log_append_time and origin is not Origin.REPLICATION
+        base_offset = log.next_offset
+        for batch, header in batches:
+            first_offset = header.base_offset if origin is Origin.REPLICATION else log.next_offset
+            leader_epoch = header.leader_epoch if origin is Origin.REPLICATION else self.leader_epoch
+            max_timestamp = header.max_timestamp
+            if stamps:
+                batch, max_timestamp = with_append_time(batch, now_ms), now_ms
+            last_offset = first_offset + header.last_offset_delta
+            if header.producer_id >= 0 and not header.is_control:
+                log.producers.stage(
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    header.last_sequence,
+                    first_offset,
+                    last_offset,
+                    max_timestamp,
+                )
+            prefix = _PREFIX_PACK(first_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
+            log.stage(
+                (prefix, batch[PREFIX_BYTES:]),
+                header.size_bytes,
+                last_offset,
+                max_timestamp,
+                leader_epoch,
+                now_ms,
+            )
+        return Appended(
+            base_offset,
+            log.next_offset - 1,
+            now_ms if stamps else -1,
+            self.log_start_offset,
+            False,
+            log.next_offset - log.recovery_point >= self.config.flush_messages,
+        )
+
+    def _check_replicated_offsets(self, batches: list[tuple[memoryview, BatchHeader]]) -> None:
+        expected = self.log.next_offset
+        for _, header in batches:
+            if header.base_offset < expected:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"{self.name} cannot append offset {header.base_offset} after {expected - 1}.",
+                )
+            expected = header.last_offset + 1
+
+    def commit(self) -> None:
+        """Write what is staged and let readers see it.
+
+        When that fails nothing staged remains, neither here nor on the disk, and KAFKA_STORAGE_ERROR is
+        raised for all of it. The next append tries again: a full disk heals when there is room.
+        """
+        log = self.log
+        if log.next_offset == log.log_end_offset:
+            return
+        try:
+            log.commit()
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Writing {log.directory} failed: {error}"
+            ) from error
+        end_offset = log.log_end_offset
+        self.high_watermark = end_offset
+        assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark <= end_offset
+        if self._watchers:
+            self._wake()
+
+    def flush(self) -> None:
+        """Return when everything committed so far will survive a loss of power. May run in a worker thread.
+
+        After a failed flush nobody knows what the disk has: the partition answers KAFKA_STORAGE_ERROR
+        from then on, until the next start has looked.
+        """
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        try:
+            self.log.flush()
+        except OSError as error:
+            self._failure = f"Flushing {self.log.directory} failed: {error}. The broker has to be restarted."
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
+
+    # Life of the log
+
+    def maintain(self, now_ms: int) -> list[Segment]:
+        """Roll by time, apply retention, forget old producers. Returns segments to remove from the disk
+        in a while.
+        """
+        log = self.log
+        if log.has_staged:
+            return []
+        if log.should_roll(now_ms):
+            log.roll(now_ms)
+        log.producers.expire(now_ms)
+        return self._apply_retention(now_ms)
+
+    def _apply_retention(self, now_ms: int) -> list[Segment]:
+        log = self.log
+        count = segments_to_delete(
+            log.facts(),
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+        )
+        if count == 0:
+            return []
+        dropped = log.drop_segments(count, now_ms)
+        if log.segments[0].base_offset > self.log_start_offset:
+            self._start_at(log.segments[0].base_offset)
+        return dropped
+
+    def _start_at(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.log.leader_epochs.truncate_start(offset)
+        self._check_order()
+
+    def delete_records(self, offset: int) -> int:
+        """Let the log start at `offset` (-1: the high watermark); returns where it starts now.
+
+        Segments before it go with the next `maintain`. Refuses with OFFSET_OUT_OF_RANGE what is after the
+        high watermark, with POLICY_VIOLATION in topics that are compacted only.
+        """
+        if not self.config.is_deleted:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Records of {self.name} are compacted; its cleanup.policy has no delete.",
+            )
+        if offset == -1:
+            offset = self.high_watermark
+        if not 0 <= offset <= self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} ends at {self.high_watermark}; {offset} is not in it.",
+            )
+        if offset > self.log_start_offset:
+            self._start_at(offset)
+        return self.log_start_offset
+
+    def wants_flush(self, now_ms: int) -> bool:
+        """Whether sealed segments are not on the disk yet, or records have waited for `flush.ms`."""
+        log = self.log
+        if log.recovery_point >= log.log_end_offset:
+            return False
+        return (
+            log.recovery_point < log.active.base_offset
+            or log.unflushed_for_ms(now_ms) >= self.config.flush_ms
+        )
+
+    def close(self) -> None:
+        """Flush and close; see `Log.close`. What is staged is forgotten. Watchers are woken."""
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        self._failure = f"{self.name} is closed."
+        self.log.close()
+        self._wake()
+
+    def moved_to_deletion(self, directory: str) -> None:
+        """The partition's directory is now `directory` and will soon be gone: refuse appends, wake the
+        watchers.
+        """
+        self._failure = f"{self.name} has been deleted."
+        self.log.rollback()
+        self.log.move_to(directory)
+        self._wake()
+
+    # Reading
+
+    def read(
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        isolation: int = READ_UNCOMMITTED,
+        minimum_one_batch: bool = True,
+    ) -> ReadResult:
+        """Whole batches, beginning with the one that holds `offset`, of `max_bytes` at most.
+
+        With `minimum_one_batch` the first one comes even when it alone is larger (KIP-74). At the end the
+        records are `EMPTY`. Refuses with OFFSET_OUT_OF_RANGE what is before the log's start or after its
+        end.
+        """
+        log = self.log
+        if offset < self.log_start_offset or offset > log.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Offset {offset} is not in the range of {self.topic}-{self.index}: "
+                f"[{self.log_start_offset}, {log.log_end_offset}].",
+            )
+        end_offset = self.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
+        if offset >= end_offset:
+            records = EMPTY
+        else:
+            try:
+                records = log.read(offset, end_offset, max_bytes, minimum_one_batch)
+            except OSError as error:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"Reading {log.directory} failed: {error}"
+                ) from error
+        return ReadResult(
+            records,
+            self.high_watermark,
+            self.last_stable_offset,
+            self.log_start_offset,
+            None if isolation == READ_UNCOMMITTED else [],
+        )
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch not after `epoch`; (-1, -1) when it is unknown
+        (KIP-101, KIP-279).
+        """
+        return self.log.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def find_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record with `timestamp_ms` or later; None when there
+        is none.
+
+        Only what READ_UNCOMMITTED sees is looked at. Refuses with KAFKA_STORAGE_ERROR when the disk does
+        not answer.
+        """
+        with self._reading():
+            start_offset = self.log_start_offset
+            while (found := self.log.find_timestamp(timestamp_ms, start_offset)) is not None:
+                segment, batch = found
+                for record in self._records_of(segment, batch):
+                    if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+                        if record.offset >= self.high_watermark:
+                            return None
+                        return record.timestamp, record.offset, batch.leader_epoch
+                # The header promised more than its records hold: look on behind it.
+                start_offset = batch.last_offset + 1
+        return None
+
+    def find_max_timestamp(self) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record with the latest timestamp of all; None
+        when empty.
+        """
+        with self._reading():
+            latest = max((segment.latest_timestamp()[0] for segment in self.log.segments), default=-1)
+            return self.find_timestamp(latest) if latest >= 0 else None
+
+    def _records_of(self, segment: Segment, batch: StoredBatch) -> Iterator[Record]:
+        return iter_records(memoryview(segment.read(batch.position, batch.size_bytes)))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Reading {self.log.directory} failed: {error}"
+            ) from error
+
+    # Watching
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever the high watermark or the last stable offset moves, or the partition goes
+        away.
+        """
+        self._watchers[wake] = None
+
+    def unwatch(self, wake: Callable[[], None]) -> None:
+        """Stop that; no error when it was not watching."""
+        self._watchers.pop(wake, None)
+
+    def _wake(self) -> None:
+        for wake in tuple(self._watchers):
+            wake()

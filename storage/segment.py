@@ -1,0 +1,378 @@
+"""One segment: a `.log` file of whole batches, its indexes, and what is known of it without reading it.
+
+A segment is opened when it is needed and may be closed at any time by the `FilePool`, which bounds how
+many files are open. Slices that were handed out go on working: they hold the segment, which opens its
+file again, or a view of its mapping. `size_bytes` counts what is committed; a file may be longer for a
+moment while a commit is under way.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from odradek.storage.batches import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, StoredBatch, scan
+from odradek.storage.disk import Disk, File, read_file
+from odradek.storage.indexes import TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from odradek.wire.errors import ErrorCode, KafkaError
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TRANSACTION_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+_SEEK_WINDOW_BYTES = 8192
+"""Twice the default index.interval.bytes: one read finds most batches."""
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    return f"{base_offset:020d}{suffix}"
+
+
+class FilePool:
+    """Bounds the open segment files; the least recently opened that was not used since is closed first."""
+
+    __slots__ = ("_open", "disk", "open_max")
+
+    def __init__(self, disk: Disk, open_max: int = 1024) -> None:
+        self.disk = disk
+        self.open_max = open_max
+        self._open: dict[Segment, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, segment: "Segment") -> None:
+        """`segment` has just opened its file."""
+        self._open[segment] = None
+        if len(self._open) > self.open_max:
+            self._evict(segment)
+
+    def forget(self, segment: "Segment") -> None:
+        self._open.pop(segment, None)
+
+    def _evict(self, newcomer: "Segment") -> None:
+        for _ in range(2 * len(self._open)):
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            if oldest.used or oldest is newcomer:
+                oldest.used = False
+                self._open[oldest] = None
+            elif oldest.release():
+                return
+            else:
+                self._open[oldest] = None
+
+
+class Segment:
+    """See the module. `created_ms` and `first_timestamp_ms` are for rolling by time."""
+
+    __slots__ = (
+        "_file",
+        "_mapped",
+        "_offset_index",
+        "_time_index",
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "deleted",
+        "directory",
+        "first_timestamp_ms",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "pins",
+        "pool",
+        "size_bytes",
+        "suffix",
+        "used",
+    )
+
+    def __init__(
+        self,
+        pool: FilePool,
+        directory: str,
+        base_offset: int,
+        size_bytes: int,
+        created_ms: int,
+        suffix: str = "",
+    ) -> None:
+        self.pool = pool
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.created_ms = created_ms
+        self.suffix = suffix
+        self.first_timestamp_ms: int | None = None
+        # None: not looked up yet. (-1, base offset) when no batch has a timestamp.
+        self.max_timestamp_ms: int | None = None
+        self.max_timestamp_offset = base_offset
+        self.bytes_since_index = 0
+        self.used = False
+        self.deleted = False
+        self.pins: list[None] = []
+        self._file: File | None = None
+        self._mapped = memoryview(b"")
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+
+    @classmethod
+    def create(
+        cls, pool: FilePool, directory: str, base_offset: int, created_ms: int, suffix: str = ""
+    ) -> "Segment":
+        """An empty segment with its files; what a crash left under these names is gone."""
+        segment = cls(pool, directory, base_offset, 0, created_ms, suffix)
+        segment._offset_index = OffsetIndex(base_offset)
+        segment._time_index = TimeIndex(base_offset)
+        segment.max_timestamp_ms = -1
+        disk = pool.disk
+        for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            disk.remove(segment.path(kind))
+        file = disk.open(segment.path(LOG), create=True)
+        segment._file = file
+        try:
+            if file.size():
+                file.truncate(0)
+            segment.save_indexes()
+        except OSError:
+            segment._file = None
+            file.close()
+            raise
+        pool.admit(segment)
+        return segment
+
+    def path(self, kind: str) -> str:
+        return f"{self.directory}/{self.base_offset:020d}{kind}{self.suffix}"
+
+    # Files
+
+    def file(self) -> File:
+        self.used = True
+        file = self._file
+        if file is None:
+            file = self._file = self.pool.disk.open(self.path(LOG))
+            self.pool.admit(self)
+        return file
+
+    @contextmanager
+    def pinned(self) -> Iterator[File]:
+        """The open file for use in another thread: the pool will not close it meanwhile."""
+        # The order matters: pin first, then look. `release` takes the file away first, then looks for pins.
+        self.pins.append(None)
+        own: File | None = None
+        try:
+            file = self._file
+            if file is None:
+                file = own = self.pool.disk.open(self.path(LOG))
+            yield file
+        finally:
+            if own is not None:
+                own.close()
+            self.pins.pop()
+
+    def release(self) -> bool:
+        """Close the file and drop the mapping and saved indexes; False while another thread uses the file."""
+        file, self._file = self._file, None
+        if file is not None and self.pins:
+            self._file = file
+            return False
+        if file is not None:
+            file.close()
+        self._mapped = memoryview(b"")
+        if self._indexes_are_saved():
+            self._offset_index = self._time_index = None
+        return True
+
+    def _indexes_are_saved(self) -> bool:
+        return all(
+            index is not None and index.saved_count == len(index)
+            for index in (self._offset_index, self._time_index)
+        )
+
+    def close(self) -> None:
+        self.pool.forget(self)
+        self.release()
+
+    def doom(self) -> None:
+        """Rename the files out of the log's sight. They can still be read until `remove`."""
+        disk = self.pool.disk
+        for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
+            if disk.exists(self.path(kind)):
+                disk.rename(self.path(kind), self.path(kind) + DELETED)
+        self.suffix += DELETED
+        self.deleted = True
+
+    def remove(self) -> None:
+        """Close and remove the files; views that were handed out stay valid."""
+        self.close()
+        for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
+            self.pool.disk.remove(self.path(kind))
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        return self.file().read(position, size_bytes)
+
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        """A view of the mapped file, which is mapped anew when it has grown."""
+        end = position + size_bytes
+        mapped = self._mapped
+        if end > len(mapped):
+            mapped = self._mapped = self.file().map(self.size_bytes)
+        return mapped[position:end]
+
+    # Indexes
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._load_indexes()
+        assert self._offset_index is not None
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._load_indexes()
+        assert self._time_index is not None
+        return self._time_index
+
+    def _load_indexes(self) -> None:
+        disk = self.pool.disk
+        try:
+            offsets = OffsetIndex.decode(self.base_offset, read_file(disk, self.path(INDEX)), self.size_bytes)
+            times = TimeIndex.decode(self.base_offset, read_file(disk, self.path(TIME_INDEX)))
+        except FileNotFoundError:
+            offsets = times = None
+        if offsets is None or times is None:
+            self.rebuild_indexes()
+            return
+        self._offset_index, self._time_index = offsets, times
+        if self.max_timestamp_ms is None:
+            self.max_timestamp_ms, self.max_timestamp_offset = times.last()
+
+    def rebuild_indexes(self, interval_bytes: int = 4096) -> None:
+        """Make the indexes anew from the batches."""
+        self.reset_indexes()
+        for batch in scan(self.read, 0, self.size_bytes):
+            self.index_batch(batch, interval_bytes)
+        self.seal()
+
+    def reset_indexes(self) -> None:
+        self._offset_index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self.max_timestamp_ms = -1
+        self.max_timestamp_offset = self.base_offset
+        self.bytes_since_index = 0
+
+    def index_batch(self, batch: StoredBatch, interval_bytes: int) -> None:
+        """Take a batch that stands in the file into the indexes, as if it were just appended."""
+        last_offset = batch.base_offset + batch.last_offset_delta
+        assert self.max_timestamp_ms is not None
+        if batch.max_timestamp > self.max_timestamp_ms:
+            self.max_timestamp_ms = batch.max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self.bytes_since_index > interval_bytes:
+            self.offset_index.append(last_offset, batch.position)
+            self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self.bytes_since_index = 0
+        self.bytes_since_index += batch.length + LOG_OVERHEAD_BYTES
+
+    def seal(self) -> None:
+        """The last time entry says the latest timestamp of all, as in Kafka: retention and look-ups rely
+        on it.
+        """
+        if self.max_timestamp_ms is not None:
+            self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
+
+    def save_indexes(self) -> None:
+        """Write what is new in the indexes; nothing to do when they are not loaded."""
+        if self._offset_index is not None:
+            self._offset_index.save(self.pool.disk, self.path(INDEX))
+        if self._time_index is not None:
+            self._time_index.save(self.pool.disk, self.path(TIME_INDEX))
+
+    def latest_timestamp(self) -> tuple[int, int]:
+        """The latest timestamp and the last offset of the first batch that has it; (-1, ...) when none
+        has one.
+        """
+        if self.max_timestamp_ms is None:
+            self._read_latest_timestamp()
+        assert self.max_timestamp_ms is not None
+        return self.max_timestamp_ms, self.max_timestamp_offset
+
+    def _read_latest_timestamp(self) -> None:
+        """From the last entry of the time index: 12 bytes instead of the whole of it."""
+        disk, path = self.pool.disk, self.path(TIME_INDEX)
+        index: TimeIndex | None = None
+        if self._time_index is None and disk.exists(path):
+            size = disk.size(path)
+            if size % TIME_ENTRY_BYTES == 0 and size:
+                file = disk.open(path)
+                try:
+                    index = TimeIndex.decode(
+                        self.base_offset, file.read(size - TIME_ENTRY_BYTES, TIME_ENTRY_BYTES)
+                    )
+                finally:
+                    file.close()
+        if index is None:
+            index = self.time_index
+        if self.max_timestamp_ms is None:
+            self.max_timestamp_ms, self.max_timestamp_offset = index.last()
+
+    def retention_timestamp_ms(self) -> int:
+        """What retention by time compares: the latest timestamp, or the file's age when no record has one."""
+        latest, _ = self.latest_timestamp()
+        return latest if latest >= 0 else self.pool.disk.modified_ms(self.path(LOG))
+
+    # Batches
+
+    def batches(
+        self, position: int = 0, end: int | None = None, window_bytes: int = 65_536
+    ) -> Iterator[StoredBatch]:
+        """The committed batches from a batch's position on."""
+        return scan(self.read, position, self.size_bytes if end is None else end, window_bytes=window_bytes)
+
+    def find(self, offset: int) -> StoredBatch | None:
+        """The first batch whose last offset is not before `offset`; None when the segment ends before."""
+        position = self.offset_index.lookup(offset)
+        for batch in self.batches(position, window_bytes=_SEEK_WINDOW_BYTES):
+            if batch.base_offset + batch.last_offset_delta >= offset:
+                return batch
+            position = batch.end_position
+        if position != self.size_bytes:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path(LOG)} is damaged at position {position}."
+            )
+        return None
+
+    def boundary(self, position: int, limit: int) -> tuple[int, int]:
+        """The end of the last whole batch that ends at or before `limit`, and the offset that follows it.
+
+        `position` is where a batch begins; when that batch ends after `limit` the answer is (position,
+        -1). Only the stretch after the last index entry is walked.
+        """
+        start = max(position, self.offset_index.last_position_until(limit))
+        next_offset = -1
+        read_at = start
+        window = b""
+        while start + HEADER_BYTES <= limit:
+            inside = start - read_at
+            if inside + HEADER_BYTES > len(window):
+                window = self.read(start, min(_SEEK_WINDOW_BYTES, self.size_bytes - start))
+                read_at, inside = start, 0
+                if len(window) < HEADER_BYTES:
+                    break
+            header = HEADER.unpack_from(window, inside)
+            end = start + header[1] + LOG_OVERHEAD_BYTES
+            if end > limit:
+                break
+            start = end
+            next_offset = header[0] + header[6] + 1
+        return start, next_offset
+
+
+def segment_holding(bases: list[int], offset: int) -> int:
+    """The place of the segment in which `offset` would be; -1 when it is before the first."""
+    return bisect_right(bases, offset) - 1

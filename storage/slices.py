@@ -1,0 +1,63 @@
+"""What a read hands out: a stretch of a segment file, not its bytes.
+
+A `Slice` says its length at once and gives its bytes when they are sent: large stretches as views of a
+read-only mapping of the segment, small ones by one `pread`. A view keeps its mapping alive, so a segment
+may be closed, replaced or deleted while answers are still going out.
+"""
+
+from typing import Protocol
+
+MAP_AT_LEAST_BYTES = 65_536
+"""Below this a `pread` is cheaper than the page faults of a mapping that has just grown."""
+
+
+class Source(Protocol):
+    """What a slice reads from (a `Segment`)."""
+
+    def read(self, position: int, size_bytes: int) -> bytes: ...
+
+    def view(self, position: int, size_bytes: int) -> memoryview: ...
+
+
+class Slice:
+    """`size` bytes of whole record batches, from `position` of a segment."""
+
+    __slots__ = ("_buffers", "_position", "_size", "_source")
+
+    def __init__(self, source: Source, position: int, size: int) -> None:
+        self._source = source
+        self._position = position
+        self._size = size
+        self._buffers: list[memoryview] | None = None
+
+    def __len__(self) -> int:
+        return self._size
+
+    def buffers(self) -> list[memoryview]:
+        """The bytes, `len(self)` of them; the same objects at each call. Raises `OSError` when the disk
+        does not answer.
+        """
+        if self._buffers is None:
+            if self._size >= MAP_AT_LEAST_BYTES:
+                self._buffers = [self._source.view(self._position, self._size)]
+            elif self._size:
+                self._buffers = [memoryview(self._source.read(self._position, self._size))]
+            else:
+                self._buffers = []
+        return self._buffers
+
+    def tobytes(self) -> bytes:
+        """A copy of the bytes."""
+        return b"".join(self.buffers())
+
+
+class _NoSource:
+    def read(self, position: int, size_bytes: int) -> bytes:
+        return b""
+
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        return memoryview(b"")
+
+
+EMPTY = Slice(_NoSource(), 0, 0)
+"""No records."""

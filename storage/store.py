@@ -1,0 +1,448 @@
+"""All partitions under the data directories: opening, creating, deleting, background work, closing.
+
+A partition's files are looked at when it is first asked for, so that a clean start takes as long with ten
+thousand partitions as with ten. After any other stop than a clean one every partition is recovered in `open`.
+The number of open segment files is bounded.
+
+Each data directory holds `.lock`, three checkpoint files and `.kafka_cleanshutdown`, as Kafka's do. One
+thread owns a store; only `Partition.flush` may run elsewhere.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from odradek.storage import checkpoints
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import Disk, Lock
+from odradek.storage.partition import ZERO_UUID, Partition
+from odradek.storage.recovery import base_offset_of, open_log
+from odradek.storage.segment import LOG, FilePool, Segment
+from odradek.wire.errors import ErrorCode, KafkaError
+
+Key = tuple[str, int]
+
+DELETE_SUFFIX = "-delete"
+CHECKPOINT_INTERVAL_MS = 60_000
+"""`log.flush.offset.checkpoint.interval.ms`"""
+UNLOADED_PER_MAINTENANCE = 64
+
+
+class DirectoryInUse(Exception):
+    """Another broker, ours or Kafka's, has this data directory."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"The data directory {directory} is in use by another broker.")
+        self.directory = directory
+
+
+@dataclass(slots=True)
+class _Place:
+    """A partition on the disk: where, and the partition once it has been loaded."""
+
+    directory: str
+    name: str
+    partition: Partition | None = None
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{self.name}"
+
+
+def _default_config(topic: str) -> LogConfig:
+    return LogConfig()
+
+
+def _new_id() -> str:
+    return uuid4().hex
+
+
+class LogStore:
+    """See the module. `config_for` gives the settings of a topic that is found on the disk."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[str],
+        *,
+        config_for: Callable[[str], LogConfig] = _default_config,
+        open_files_max: int = 1024,
+        new_id: Callable[[], str] = _new_id,
+    ) -> None:
+        self.disk = disk
+        self.directories = [directory.rstrip("/") for directory in directories]
+        self.pool = FilePool(disk, open_files_max)
+        self.was_clean = True
+        self._config_for = config_for
+        self._new_id = new_id
+        self._places: dict[Key, _Place] = {}
+        self._locks: list[Lock] = []
+        self._now_ms = 0
+        self._recovery_points: dict[Key, int] = {}
+        self._log_starts: dict[Key, int] = {}
+        self._high_watermarks: dict[Key, int] = {}
+        self._written: dict[str, dict[Key, int]] = {}
+        self._last_checkpoint_ms = 0
+        # (due, path of a directory) and (due, segment): removed once nobody can be reading them.
+        self._doomed_directories: list[tuple[int, str]] = []
+        self._doomed_segments: list[tuple[int, Segment]] = []
+        self._turn: Iterator[Key] = iter(())
+
+    # Opening and closing
+
+    def open(self, now_ms: int) -> dict[Key, int]:
+        """Lock the directories and find the partitions; recover them unless the last stop was clean.
+
+        Returns of which partitions how many bytes at the end were not sound and have been cut. Raises
+        `DirectoryInUse`, and `OSError` for a directory that cannot be used.
+        """
+        self._now_ms = self._last_checkpoint_ms = now_ms
+        cut_bytes: dict[Key, int] = {}
+        try:
+            for directory in self.directories:
+                self._open_directory(directory, cut_bytes)
+        except BaseException:
+            self._unlock()
+            raise
+        return cut_bytes
+
+    def _open_directory(self, directory: str, cut_bytes: dict[Key, int]) -> None:
+        disk = self.disk
+        disk.make_directory(directory)
+        try:
+            self._locks.append(disk.lock(f"{directory}/{checkpoints.LOCK}"))
+        except BlockingIOError:
+            raise DirectoryInUse(directory) from None
+        clean = checkpoints.take_clean_shutdown(disk, directory)
+        self.was_clean = self.was_clean and clean
+        self._recovery_points |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.RECOVERY_POINTS}")
+        self._log_starts |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.LOG_STARTS}")
+        self._high_watermarks |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.HIGH_WATERMARKS}")
+        for name in disk.list(directory):
+            if name.endswith(DELETE_SUFFIX):
+                self._remove_directory(f"{directory}/{name}")
+                continue
+            key = key_of(name)
+            if key is None or not disk.is_directory(f"{directory}/{name}"):
+                continue
+            if key in self._places:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"{name} is in two data directories: {self._places[key].directory} and {directory}.",
+                )
+            place = self._places[key] = _Place(directory, name)
+            if not clean and (cut := self._load(key, place, clean=False)):
+                cut_bytes[key] = cut
+
+    def _load(self, key: Key, place: _Place, *, clean: bool) -> int:
+        topic, index = key
+        config = self._config_for(topic)
+        recovered = open_log(
+            self.pool,
+            place.path,
+            config,
+            clean=clean,
+            recovery_point=self._recovery_points.get(key, 0),
+            log_start_offset=self._log_starts.get(key, 0),
+            now_ms=self._now_ms,
+        )
+        topic_id = checkpoints.read_partition_metadata(
+            self.disk, f"{place.path}/{checkpoints.PARTITION_METADATA}"
+        )
+        place.partition = Partition(
+            topic,
+            index,
+            topic_id or ZERO_UUID,
+            config,
+            recovered.log,
+            log_start_offset=recovered.log_start_offset,
+            leader_epoch=max(recovered.log.leader_epochs.latest, 0),
+        )
+        return recovered.cut_bytes
+
+    def close(self, now_ms: int) -> None:
+        """Flush everything, write snapshots, indexes and checkpoints, mark the stop as clean, unlock.
+
+        Where the disk does not play along the mark is left out, and the next start recovers.
+        """
+        self._now_ms = now_ms
+        clean = True
+        for partition in list(self.loaded()):
+            try:
+                partition.close()
+            except (KafkaError, OSError):
+                clean = False
+        self._remove_doomed(None)
+        try:
+            self._write_checkpoints()
+            if clean:
+                for directory in self.directories:
+                    checkpoints.write_clean_shutdown(self.disk, directory)
+        except OSError:
+            pass
+        self._unlock()
+
+    def _unlock(self) -> None:
+        for lock in self._locks:
+            lock.release()
+        self._locks.clear()
+
+    # Partitions
+
+    def create(
+        self,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        config: LogConfig,
+        *,
+        leader_epoch: int = 0,
+        now_ms: int | None = None,
+    ) -> Partition:
+        """The partition, made if it is not there. One that is there takes the settings given.
+
+        Refuses with INCONSISTENT_TOPIC_ID when it is there and belongs to another topic of the same name,
+        with KAFKA_STORAGE_ERROR when the disk does not answer.
+        """
+        if now_ms is not None:
+            self._now_ms = now_ms
+        try:
+            partition = self.get(topic, index)
+            if partition is None:
+                partition = self._make(topic, index, topic_id, config)
+            elif partition.topic_id != topic_id:
+                self._adopt(partition, topic_id)
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Creating {topic}-{index} failed: {error}"
+            ) from error
+        partition.set_config(config)
+        partition.leader_epoch = max(partition.leader_epoch, leader_epoch)
+        return partition
+
+    def _make(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Partition:
+        name = f"{topic}-{index}"
+        directory = self._emptiest_directory()
+        place = _Place(directory, name)
+        self.disk.make_directory(place.path)
+        checkpoints.write_partition_metadata(
+            self.disk, f"{place.path}/{checkpoints.PARTITION_METADATA}", topic_id
+        )
+        key = (topic, index)
+        # What an earlier topic of this name left in the checkpoints is not about this one.
+        for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
+            offsets.pop(key, None)
+        log = open_log(
+            self.pool,
+            place.path,
+            config,
+            clean=True,
+            recovery_point=0,
+            log_start_offset=0,
+            now_ms=self._now_ms,
+        ).log
+        log.directory_is_new = True
+        place.partition = Partition(topic, index, topic_id, config, log)
+        self._places[key] = place
+        return place.partition
+
+    def _adopt(self, partition: Partition, topic_id: bytes) -> None:
+        if partition.topic_id != ZERO_UUID:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{partition.name} on the disk belongs to a topic with another id.",
+            )
+        path = f"{partition.log.directory}/{checkpoints.PARTITION_METADATA}"
+        checkpoints.write_partition_metadata(self.disk, path, topic_id)
+        partition.topic_id = topic_id
+
+    def _emptiest_directory(self) -> str:
+        counts = dict.fromkeys(self.directories, 0)
+        if len(counts) > 1:
+            for place in self._places.values():
+                counts[place.directory] += 1
+        return min(self.directories, key=lambda directory: counts[directory])
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition, loaded if need be; None when there is none. KAFKA_STORAGE_ERROR when it cannot
+        be read.
+        """
+        place = self._places.get((topic, index))
+        if place is None:
+            return None
+        if place.partition is None:
+            try:
+                self._load((topic, index), place, clean=True)
+            except OSError as error:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"Opening {place.path} failed: {error}"
+                ) from error
+        return place.partition
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._places
+
+    def names(self) -> list[Key]:
+        """(topic, index) of every partition, loaded or not."""
+        return list(self._places)
+
+    def loaded(self) -> Iterator[Partition]:
+        """The partitions that have been asked for since the start."""
+        return (place.partition for place in list(self._places.values()) if place.partition is not None)
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition; loads what is not loaded yet. Those that cannot be read are left out."""
+        for topic, index in list(self._places):
+            try:
+                partition = self.get(topic, index)
+            except KafkaError:
+                continue
+            if partition is not None:
+                yield partition
+
+    def sizes(self) -> Iterator[tuple[str, str, int, int]]:
+        """(data directory, topic, index, bytes of its segments) of every partition, without loading any."""
+        for (topic, index), place in list(self._places.items()):
+            if place.partition is not None:
+                size_bytes = place.partition.size_bytes
+            else:
+                size_bytes = sum(
+                    self.disk.size(f"{place.path}/{name}")
+                    for name in self.disk.list(place.path)
+                    if base_offset_of(name, LOG) is not None
+                )
+            yield place.directory, topic, index, size_bytes
+
+    def delete(self, topic: str, index: int) -> None:
+        """Delete a partition: out of sight at once, off the disk after `file.delete.delay.ms`. No error
+        if unknown.
+        """
+        key = (topic, index)
+        place = self._places.get(key)
+        if place is None:
+            return
+        doomed = f"{place.directory}/{place.name}.{self._new_id()}{DELETE_SUFFIX}"
+        try:
+            self.disk.rename(place.path, doomed)
+            self.disk.sync_directory(place.directory)
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Deleting {place.path} failed: {error}"
+            ) from error
+        del self._places[key]
+        delay_ms = 0
+        if place.partition is not None:
+            delay_ms = place.partition.config.file_delete_delay_ms
+            place.partition.moved_to_deletion(doomed)
+        for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
+            offsets.pop(key, None)
+        self._doomed_directories.append((self._now_ms + delay_ms, doomed))
+
+    def _remove_directory(self, path: str) -> None:
+        for name in self.disk.list(path):
+            self.disk.remove(f"{path}/{name}")
+        self.disk.remove_directory(path)
+
+    # Background work
+
+    def maintain(self, now_ms: int) -> None:
+        """Retention, rolling by time, expiry of producers, checkpoints, removing what was deleted.
+
+        Partitions that nobody has asked for since the start get their turn a few at a time.
+        """
+        self._now_ms = now_ms
+        self._load_some()
+        for partition in list(self.loaded()):
+            if partition.is_available:
+                try:
+                    for segment in partition.maintain(now_ms):
+                        delay_ms = partition.config.file_delete_delay_ms
+                        self._doomed_segments.append((now_ms + delay_ms, segment))
+                except OSError:
+                    # A disk in trouble is reported by those who write to it;
+                    # maintenance tries again next time.
+                    continue
+        self._remove_doomed(now_ms)
+        if now_ms - self._last_checkpoint_ms >= CHECKPOINT_INTERVAL_MS:
+            self._last_checkpoint_ms = now_ms
+            try:
+                self._write_checkpoints()
+            except OSError:
+                pass
+
+    def _load_some(self) -> None:
+        for _ in range(UNLOADED_PER_MAINTENANCE):
+            key = next(self._turn, None)
+            if key is None:
+                self._turn = (key for key, place in list(self._places.items()) if place.partition is None)
+                return
+            try:
+                self.get(*key)
+            except KafkaError:
+                continue
+
+    def flush_due(self, now_ms: int) -> list[Partition]:
+        """The partitions that want a `flush` soon: sealed segments not on the disk yet, or `flush.ms` is
+        over.
+        """
+        return [
+            partition
+            for partition in self.loaded()
+            if partition.is_available and partition.wants_flush(now_ms)
+        ]
+
+    def _remove_doomed(self, now_ms: int | None) -> None:
+        """Remove what was deleted and whose time has come; all of it when `now_ms` is None."""
+        segments, self._doomed_segments = self._doomed_segments, []
+        for due_ms, segment in segments:
+            if now_ms is not None and due_ms > now_ms:
+                self._doomed_segments.append((due_ms, segment))
+            else:
+                try:
+                    segment.remove()
+                except OSError:
+                    pass
+        directories, self._doomed_directories = self._doomed_directories, []
+        for due_ms, path in directories:
+            if now_ms is not None and due_ms > now_ms:
+                self._doomed_directories.append((due_ms, path))
+            else:
+                try:
+                    self._remove_directory(path)
+                except OSError:
+                    pass
+
+    def _write_checkpoints(self) -> None:
+        for key, place in self._places.items():
+            partition = place.partition
+            if partition is None:
+                continue
+            self._recovery_points[key] = partition.log.recovery_point
+            self._high_watermarks[key] = partition.high_watermark
+            if partition.log_start_offset > partition.log.segments[0].base_offset:
+                self._log_starts[key] = partition.log_start_offset
+            else:
+                self._log_starts.pop(key, None)
+        for directory in self.directories:
+            for name, offsets in (
+                (checkpoints.RECOVERY_POINTS, self._recovery_points),
+                (checkpoints.HIGH_WATERMARKS, self._high_watermarks),
+                (checkpoints.LOG_STARTS, self._log_starts),
+            ):
+                self._write_checkpoint(f"{directory}/{name}", directory, offsets)
+
+    def _write_checkpoint(self, path: str, directory: str, offsets: dict[Key, int]) -> None:
+        here = {
+            key: offsets[key]
+            for key, place in self._places.items()
+            if place.directory == directory and key in offsets
+        }
+        if self._written.get(path) != here:
+            checkpoints.write_offsets(self.disk, path, here)
+            self._written[path] = here
+
+
+def key_of(name: str) -> Key | None:
+    """Topic and partition of a directory's name; None when it is not the name of a partition."""
+    topic, dash, index = name.rpartition("-")
+    return (topic, int(index)) if dash and topic and index.isdigit() else None

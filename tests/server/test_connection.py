@@ -1,0 +1,618 @@
+"""One connection over a real socket, with a tiny list of APIs of our own, on uvloop and on plain asyncio."""
+
+import asyncio
+import logging
+import socket
+import struct
+from dataclasses import dataclass
+
+import pytest
+
+from odradek.apis.api import Api, Waiting
+from odradek.server import connection as connection_module
+from odradek.server.connection import BUFFER_BYTES, Routes
+from odradek.server.connections import ConnectionLimits, Connections
+from odradek.server.listeners import Listener, accept, bind_listener
+from odradek.server.timers import Timers, wall_clock_ms
+from odradek.server.turn import LoopTurn
+from odradek.wire.errors import MalformedMessage
+from odradek.wire.schema import ALL, INT32, RECORDS, STRING, Message, on_wire
+
+uvloop = pytest.importorskip("uvloop")
+
+STAGE, ECHO, VERSIONS = 0, 1, 18
+
+
+@dataclass(slots=True, kw_only=True)
+class StageRequest(Message, api_key=STAGE, versions=(0, 1), flexible_since=1):
+    records: bytes | None = on_wire(RECORDS, nullable=ALL)
+
+
+@dataclass(slots=True, kw_only=True)
+class StageResponse(Message, api_key=STAGE, versions=(0, 1), flexible_since=1):
+    position: int = on_wire(INT32)
+
+
+@dataclass(slots=True, kw_only=True)
+class EchoRequest(Message, api_key=ECHO, versions=(0, 1), flexible_since=1):
+    text: str = on_wire(STRING)
+
+
+@dataclass(slots=True, kw_only=True)
+class EchoResponse(Message, api_key=ECHO, versions=(0, 1), flexible_since=1):
+    text: str = on_wire(STRING)
+    records: bytes | None = on_wire(RECORDS, nullable=ALL)
+
+
+class Pieces:
+    """Like a storage slice: has a length and hands out buffers."""
+
+    def __init__(self, *pieces):
+        self.pieces = pieces
+
+    def __len__(self):
+        return sum(map(len, self.pieces))
+
+    def buffers(self):
+        return [memoryview(piece) for piece in self.pieces]
+
+
+class FakePartition:
+    """Keeps views of what is staged until the commit, as a real one does."""
+
+    def __init__(self):
+        self.staged, self.log, self.commits, self.flushes = [], [], 0, 0
+
+    def commit(self):
+        self.commits += 1
+        self.log += [bytes(view) for view in self.staged]
+        self.staged = []
+
+    def flush(self):
+        self.flushes += 1
+
+
+class TinyBroker:
+    """The connection's surroundings, and handlers that do what their request says."""
+
+    def __init__(self, turn, limits):
+        self.partition, self.waiting, self.contexts = FakePartition(), {}, []
+        self.cancelled, self.big = [], Pieces()
+        self.turn = turn
+        apis = {
+            STAGE: Api(StageRequest, StageResponse, self.stage, range(2)),
+            ECHO: Api(EchoRequest, EchoResponse, self.echo, range(2)),
+            VERSIONS: Api(EchoRequest, EchoResponse, self.echo, range(2)),
+        }
+        self.connections = Connections(Routes(apis), turn, wall_clock_ms, limits)
+
+    def stage(self, request, context):
+        position = len(self.partition.staged) + len(self.partition.log)
+        self.partition.staged.append(request.records)
+        waiting = Waiting()
+        self.turn.add(self.partition, lambda error: waiting.complete(StageResponse(position=position)), False)
+        return waiting
+
+    def echo(self, request, context):
+        self.contexts.append(context)
+        verb, _, rest = request.text.partition(" ")
+        if verb == "wait":
+            waiting = self.waiting[rest] = Waiting(lambda: self.cancelled.append(rest))
+            return waiting
+        if verb == "none":
+            return None
+        if verb == "bug":
+            raise RuntimeError("a bug")
+        if verb == "malformed":
+            raise MalformedMessage("as asked")
+        return EchoResponse(text=request.text, records=self.big if verb == "big" else None)
+
+
+def frame(api_key, version, correlation_id, body, client_id=b"tests", tagged=None):
+    head = struct.pack(">hhih", api_key, version, correlation_id, -1 if client_id is None else len(client_id))
+    tags = (b"\0" if tagged is None else tagged) if version >= 1 else b""
+    payload = head + (client_id or b"") + tags + body
+    return struct.pack(">i", len(payload)) + payload
+
+
+def echo(correlation_id, text, version=0, **more):
+    raw = text.encode()
+    if version == 0:
+        return frame(ECHO, 0, correlation_id, struct.pack(">h", len(raw)) + raw, **more)
+    assert len(raw) < 127
+    return frame(ECHO, 1, correlation_id, bytes([len(raw) + 1]) + raw + b"\0", **more)
+
+
+def stage(correlation_id, records):
+    return frame(STAGE, 0, correlation_id, struct.pack(">i", len(records)) + records)
+
+
+class Client:
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+
+    def send(self, *frames):
+        self.writer.write(b"".join(frames))
+
+    async def answer(self):
+        """(correlation id, rest of the answer)"""
+        (length,) = struct.unpack(">i", await self.reader.readexactly(4))
+        payload = await self.reader.readexactly(length)
+        return struct.unpack_from(">i", payload)[0], payload[4:]
+
+    async def is_closed(self):
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+
+class Stage:
+    """A tiny broker that listens, and its clients."""
+
+    def __init__(self, loop, limits):
+        self.loop = loop
+        self.turn = LoopTurn(loop)
+        self.broker = TinyBroker(self.turn, limits)
+        self.listener = Listener("PLAINTEXT", "127.0.0.1", 0)
+        self.clients, self.servers = [], []
+
+    async def open(self):
+        sockets = bind_listener(self.listener)
+        self.servers = await accept(self.listener, sockets, self.broker.connections)
+
+    async def client(self):
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.listener.port))
+        self.clients.append(client)
+        return client
+
+    async def until(self, condition):
+        async with asyncio.timeout(10):
+            while not condition():
+                await asyncio.sleep(0)
+
+    async def close(self):
+        for client in self.clients:
+            client.writer.transport.abort()
+        for server in self.servers:
+            server.close()
+        await self.until(lambda: len(self.broker.connections) == 0)
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def play(request):
+    """Runs `story(stage)` on a fresh event loop."""
+
+    def run(story, **limits):
+        loop = uvloop.new_event_loop() if request.param == "uvloop" else asyncio.new_event_loop()
+
+        async def act():
+            stage_ = Stage(loop, ConnectionLimits(**limits))
+            await stage_.open()
+            async with asyncio.timeout(30):
+                await story(stage_)
+            await stage_.close()
+
+        try:
+            loop.run_until_complete(act())
+        finally:
+            loop.close()
+
+    return run
+
+
+def test_a_request_is_answered_and_the_handler_sees_its_surroundings(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(echo(7, "hello"))
+        assert await client.answer() == (7, struct.pack(">h", 5) + b"hello" + b"\xff\xff\xff\xff")
+        context = stage_.broker.contexts[0]
+        assert (context.api_key, context.api_version, context.client_id) == (ECHO, 0, "tests")
+        seen = context.connection
+        assert (seen.peer_host, seen.local_host) == ("127.0.0.1", "127.0.0.1")
+        assert seen.local_port == stage_.listener.port
+        # Self-addressing: nothing is advertised, so the dialled address is.
+        assert (seen.advertised_host, seen.advertised_port) == ("127.0.0.1", stage_.listener.port)
+        assert (seen.listener_name, seen.principal) == ("PLAINTEXT", "User:ANONYMOUS")
+
+    play(story)
+
+
+def test_an_advertised_address_is_what_handlers_see(play):
+    async def story(stage_):
+        stage_.listener.advertised = ("kafka.example", 1234)
+        client = await stage_.client()
+        client.send(echo(1, "x"))
+        await client.answer()
+        seen = stage_.broker.contexts[0].connection
+        assert (seen.advertised_host, seen.advertised_port) == ("kafka.example", 1234)
+
+    play(story)
+
+
+def test_headers_of_all_forms_are_read(play):
+    async def story(stage_):
+        client = await stage_.client()
+        two_tags = b"\x02" + b"\x00\x03abc" + b"\x81\x01\x00"
+        client.send(
+            echo(1, "a", client_id=None),
+            echo(2, "b", client_id=b""),
+            echo(3, "c", version=1),
+            echo(4, "d", version=1, tagged=two_tags, client_id="Käfer".encode()),
+        )
+        answers = [await client.answer() for _ in range(4)]
+        assert [correlation_id for correlation_id, _ in answers] == [1, 2, 3, 4]
+        # A flexible answer has a header with tags of its own.
+        assert answers[2][1] == b"\x00" + b"\x02c" + b"\x00" + b"\x00"
+        assert [c.client_id for c in stage_.broker.contexts] == [None, "", "tests", "Käfer"]
+
+    play(story)
+
+
+def test_api_versions_answers_have_no_tagged_header(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(frame(VERSIONS, 1, 5, b"\x02v\x00"))
+        assert await client.answer() == (5, b"\x02v\x00\x00")
+
+    play(story)
+
+
+def test_api_versions_of_an_unknown_version_gets_the_range_in_version_0(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(frame(VERSIONS, 99, 5, b"\x01\x01\x00"), echo(6, "still here"))
+        assert await client.answer() == (5, struct.pack(">hihhh", 35, 1, 18, 0, 1))
+        assert (await client.answer())[0] == 6
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("bytes_sent", "reason"),
+    [
+        (frame(77, 0, 1, b""), "API key 77 version 0 is not served"),
+        (frame(ECHO, 2, 1, b""), "API key 1 version 2 is not served"),
+        (frame(ECHO, -1, 1, b""), "API key 1 version -1 is not served"),
+        (struct.pack(">i", -1) + bytes(10), "length of -1"),
+        (struct.pack(">i", 3) + bytes(11), "length of 3"),
+        (struct.pack(">i", 2001), "over socket.request.max.bytes=2000"),
+        (b"GET / HTTP/1.1\r\n\r\n", "looks like HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01\x00", "looks like TLS"),
+        (echo(1, "malformed"), "malformed EchoRequest v0: as asked"),
+        (echo(1, "bug"), "internal error in EchoRequest v0"),
+        (frame(ECHO, 0, 1, b"\x7f\xffabc"), "malformed EchoRequest v0"),
+        (frame(ECHO, 0, 1, b"", client_id=b"\xff\xff"), "not UTF-8"),
+        (struct.pack(">ihhih", 10, ECHO, 0, 1, 999), "client id is longer"),
+        (frame(ECHO, 1, 1, b"", tagged=b"\xff\xff\xff\xff\xff\xff"), "tagged fields"),
+        (frame(ECHO, 1, 1, b"", tagged=b"\x01\x00\x7f"), "tagged field"),
+    ],
+)
+def test_what_cannot_be_answered_closes_the_connection_with_one_line(play, caplog, bytes_sent, reason):
+    async def story(stage_):
+        client, other = await stage_.client(), await stage_.client()
+        client.send(echo(1, "before"), bytes_sent)
+        assert (await client.answer())[0] == 1
+        assert await client.is_closed()
+        other.send(echo(2, "another client"))
+        assert (await other.answer())[0] == 2
+
+    with caplog.at_level(logging.WARNING, "odradek"):
+        play(story, request_bytes_max=2000)
+    lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert len(lines) == 1
+    assert reason in lines[0]
+
+
+def test_answers_before_a_bad_frame_are_sent_even_when_they_were_waited_for(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(echo(1, "wait a"), echo(2, "ready"), struct.pack(">i", -5))
+        await stage_.until(lambda: "a" in stage_.broker.waiting)
+        stage_.broker.waiting["a"].complete(connection_response("late"))
+        assert (await client.answer())[0] == 1
+        assert (await client.answer())[0] == 2
+        assert await client.is_closed()
+
+    play(story)
+
+
+def connection_response(text):
+    return EchoResponse(text=text)
+
+
+def test_answers_leave_in_the_order_of_the_requests(play):
+    async def story(stage_):
+        client, waiting = await stage_.client(), stage_.broker.waiting
+        client.send(echo(1, "wait a"), echo(2, "ready"), echo(3, "wait b"), echo(4, "none"), echo(5, "ready"))
+        await stage_.until(lambda: "b" in waiting)
+        waiting["b"].complete(connection_response("b"))
+        waiting["b"].complete(connection_response("twice is once"))
+        waiting["a"].complete(connection_response("a"))
+        assert [(await client.answer())[0] for _ in range(4)] == [1, 2, 3, 5]
+        client.send(echo(6, "wait c"), echo(7, "ready"))
+        await stage_.until(lambda: "c" in waiting)
+        waiting["c"].complete(None)
+        assert (await client.answer())[0] == 7
+
+    play(story)
+
+
+def test_a_peer_that_leaves_cancels_what_it_waited_for(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(echo(1, "wait a"), echo(2, "wait b"))
+        await stage_.until(lambda: "b" in stage_.broker.waiting)
+        client.writer.close()
+        await stage_.until(lambda: stage_.broker.cancelled == ["a", "b"])
+        stage_.broker.waiting["a"].complete(connection_response("too late is harmless"))
+
+    play(story)
+
+
+def test_frames_may_arrive_byte_by_byte(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in echo(1, "slow") + echo(2, "slower"):
+            client.send(bytes([byte]))
+            await asyncio.sleep(0)
+        assert [(await client.answer())[0] for _ in range(2)] == [1, 2]
+
+    play(story)
+
+
+def test_staged_records_are_untouched_until_their_commit(play):
+    """Many small and large frames in one stream; the fake partition reads its views only at the commit."""
+
+    async def story(stage_):
+        client = await stage_.client()
+        sizes = [10, 900, 3000, 5, 4096, 70_000, 1, 1_000_000, 200, 1_000_000, 1_000_000, 3_000_000, 17]
+        sent = []
+        for turn in range(6):
+            for number, size in enumerate(sizes):
+                sent.append(bytes([65 + (turn * 13 + number) % 60]) * size)
+        client.send(*(stage(number, records) for number, records in enumerate(sent)))
+        for number in range(len(sent)):
+            assert await client.answer() == (number, struct.pack(">i", number))
+        assert stage_.broker.partition.log == sent
+
+    play(story)
+
+
+def test_bytes_that_arrive_before_the_commit_do_not_overwrite_what_is_staged(play):
+    """Drives the protocol by hand, so that two reads fall into one turn of the loop."""
+
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(echo(1, "x"))
+        await client.answer()
+        connection = stage_.broker.contexts[0].connection
+        for records in (b"a" * 1000, b"b" * 3000, b"c" * 60_000, b"d" * 60_000, b"e" * 100):
+            unsent = memoryview(stage(1, records))
+            while unsent:
+                room = connection.get_buffer(-1)
+                size = min(len(room), len(unsent))
+                room[:size] = unsent[:size]
+                unsent = unsent[size:]
+                connection.buffer_updated(size)
+        assert stage_.broker.partition.commits == 0
+        assert len(stage_.broker.partition.staged) == 5
+        for _ in range(5):
+            await client.answer()
+        assert [(log[:1], len(log)) for log in stage_.broker.partition.log] == [
+            (b"a", 1000),
+            (b"b", 3000),
+            (b"c", 60_000),
+            (b"d", 60_000),
+            (b"e", 100),
+        ]
+        assert stage_.broker.partition.commits == 1
+
+    play(story)
+
+
+def test_a_lying_length_costs_only_what_was_sent(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(echo(1, "x"))
+        await client.answer()
+        connection = stage_.broker.contexts[0].connection
+        client.send(struct.pack(">i", 100_000_000) + bytes(6000))
+        await stage_.until(lambda: connection._filled >= 6004)
+        assert len(connection._buffer) <= 8 * BUFFER_BYTES
+
+    play(story)
+
+
+def test_a_large_buffer_is_given_back(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(stage(1, bytes(5_000_000)), echo(2, "x"))
+        await client.answer()
+        await client.answer()
+        connection = stage_.broker.contexts[0].connection
+        client.send(echo(3, "x"))
+        await client.answer()
+        assert len(connection._buffer) == BUFFER_BYTES
+        client.send(stage(4, bytes(500_000)))
+        await client.answer()
+        assert len(connection._buffer) > 500_000
+        now_ms = wall_clock_ms()
+        stage_.broker.connections.sweep(now_ms, now_ms + 1000)
+        assert len(connection._buffer) == BUFFER_BYTES
+        client.send(echo(5, "x"))
+        assert (await client.answer())[0] == 5
+
+    play(story)
+
+
+def test_slices_go_out_whole_and_in_order(play):
+    async def story(stage_):
+        stage_.broker.big = Pieces(b"1" * 300_000, b"2" * 10, b"3" * 300_000)
+        client = await stage_.client()
+        client.send(echo(1, "big"), echo(2, "small"), echo(3, "big"))
+        for correlation_id in (1, 2, 3):
+            seen, payload = await client.answer()
+            assert seen == correlation_id
+            if correlation_id != 2:
+                assert payload[9:] == b"".join(stage_.broker.big.pieces)
+
+    play(story)
+
+
+def test_a_slice_that_cannot_be_read_closes_the_connection(play, caplog):
+    async def story(stage_):
+        def fail():
+            raise OSError(5, "Input/output error")
+
+        stage_.broker.big = Pieces(b"1" * 10)
+        stage_.broker.big.buffers = fail
+        client = await stage_.client()
+        client.send(echo(1, "big"))
+        assert await client.is_closed()
+
+    with caplog.at_level(logging.WARNING, "odradek"):
+        play(story)
+    assert "cannot read the log" in caplog.text
+
+
+def test_a_client_that_never_reads_is_held_and_in_the_end_closed(play, caplog):
+    async def story(stage_):
+        stage_.broker.big = Pieces(bytes(100_000))
+        client, other = await stage_.client(), await stage_.client()
+        client.reader._transport.pause_reading()
+        requests = b"".join(echo(number, "big") for number in range(2000))
+        client.send(requests)
+        connections = stage_.broker.connections
+        await stage_.until(lambda: any(c.is_stalled for c in connections._open))
+        served = len(stage_.broker.contexts)
+        assert served < 500
+        stalled = next(c for c in connections._open if c.is_stalled)
+        assert stalled.write_buffer_bytes() < 3_000_000
+        other.send(echo(1, "meanwhile"))
+        assert (await other.answer())[0] == 1
+        now_ms = wall_clock_ms()
+        connections.sweep(now_ms, now_ms)
+        connections.sweep(now_ms + 5001, now_ms)
+        await stage_.until(lambda: len(connections) == 0)
+
+    with caplog.at_level(logging.WARNING, "odradek"):
+        play(story, idle_ms_max=5000)
+    assert "does not read its answers" in caplog.text
+
+
+def test_a_slow_reader_gets_everything(play):
+    async def story(stage_):
+        stage_.broker.big = Pieces(bytes(100_000))
+        client = await stage_.client()
+        client.send(*(echo(number, "big") for number in range(300)))
+        for number in range(300):
+            assert (await client.answer())[0] == number
+
+    play(story)
+
+
+def test_answers_that_pile_up_stop_the_reading_and_all_are_sent_in_the_end(play, monkeypatch):
+    monkeypatch.setattr(connection_module, "WAITING_ANSWERS_MAX", 20)
+
+    async def story(stage_):
+        client, waiting = await stage_.client(), stage_.broker.waiting
+        client.send(echo(0, "wait first"), *(echo(number, "ready") for number in range(1, 500)))
+        await stage_.until(lambda: "first" in waiting)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(stage_.broker.contexts) == 20
+        waiting["first"].complete(connection_response("now"))
+        for number in range(500):
+            assert (await client.answer())[0] == number
+
+    play(story)
+
+
+def test_sixteen_thousand_pipelined_requests_are_answered_in_order(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(*(stage(n, b"r") if n % 3 else echo(n, "e") for n in range(16_000)))
+        for number in range(16_000):
+            assert (await client.answer())[0] == number
+        # Gathered: many produces, few commits.
+        assert stage_.broker.partition.commits < 2000
+
+    play(story)
+
+
+def test_half_a_request_then_silence_ends_with_the_idle_time(play, caplog):
+    async def story(stage_):
+        client, waiter = await stage_.client(), await stage_.client()
+        client.send(echo(1, "half")[:20])
+        waiter.send(echo(1, "wait long"))
+        await stage_.until(lambda: "long" in stage_.broker.waiting)
+        await stage_.until(lambda: any(c._filled == 20 for c in stage_.broker.connections._open))
+        now_ms = wall_clock_ms() + 1000
+        stage_.broker.connections.sweep(now_ms, now_ms)
+        assert await client.is_closed()
+        # Who waits for an answer is not idle.
+        stage_.broker.waiting["long"].complete(connection_response("done"))
+        assert (await waiter.answer())[0] == 1
+
+    with caplog.at_level(logging.WARNING, "odradek"):
+        play(story, idle_ms_max=900)
+    assert "idle for connections.max.idle.ms=900" in caplog.text
+
+
+def test_the_sweep_runs_by_itself(play):
+    async def story(stage_):
+        client = await stage_.client()
+        timers = Timers(stage_.loop)
+        stop = stage_.broker.connections.start_sweeping(timers)
+        assert await client.is_closed()
+        stop()
+        assert len(timers) == 0
+        timers.close()
+
+    play(story, idle_ms_max=60)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"connections_max": 2}, "max.connections=2 is reached"),
+        ({"connections_per_ip_max": 2}, "max.connections.per.ip=2 is reached for 127.0.0.1"),
+        (
+            {"connections_per_ip_max": 0, "connections_per_ip_overrides": {"127.0.0.1": 2}},
+            "max.connections.per.ip=2",
+        ),
+    ],
+)
+def test_connections_over_a_limit_are_closed_and_a_place_becomes_free_again(play, caplog, limits, reason):
+    async def story(stage_):
+        first, second = await stage_.client(), await stage_.client()
+        first.send(echo(1, "x"))
+        second.send(echo(1, "x"))
+        await first.answer()
+        await second.answer()
+        third = await stage_.client()
+        assert await third.is_closed()
+        first.writer.close()
+        await stage_.until(lambda: len(stage_.broker.connections) == 1)
+        fourth = await stage_.client()
+        fourth.send(echo(1, "x"))
+        assert (await fourth.answer())[0] == 1
+
+    with caplog.at_level(logging.WARNING, "odradek"):
+        play(story, **limits)
+    assert reason in caplog.text
+
+
+def test_hanging_up_sends_what_is_ready(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(echo(1, "ready"), echo(2, "wait a"))
+        await stage_.until(lambda: "a" in stage_.broker.waiting)
+        stage_.broker.connections.close_all()
+        assert (await client.answer())[0] == 1
+        assert await client.is_closed()
+        assert stage_.broker.cancelled == ["a"]
+
+    play(story)

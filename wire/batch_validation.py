@@ -1,0 +1,217 @@
+"""What a broker checks of a client's v2 batch before it becomes a part of the log.
+
+Promises: the checks of Kafka's `LogValidator` with Kafka's error codes, split by what they cost.
+`validate_header` looks at the header alone, `validate_records` at every record inside, and
+`records_must_be_checked` says when a topic's promise needs the second: then, and only then, a compressed
+batch is decompressed. `validate_batch` is the three together. Nothing is changed in the batch.
+
+Stricter than Kafka, which would repair or store it: a batch that claims log append time, has a delete
+horizon, is transactional without a producer id, or whose records do not number themselves 0, 1, 2, ... is
+refused. Laxer: where no promise needs the records, a wrong max timestamp is stored as it came.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import (
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+    records_section,
+    scan_records,
+)
+
+__all__ = [
+    "BatchRules",
+    "InvalidRecords",
+    "records_must_be_checked",
+    "validate_batch",
+    "validate_header",
+    "validate_records",
+]
+
+UNLIMITED_MS = 2**63 - 1
+FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
+_LATEST_PRODUCE_VERSION = 13
+
+_COMPRESSION = 0x07
+_LOG_APPEND_TIME = 0x08
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_DELETE_HORIZON = 0x40
+_REFUSED = _LOG_APPEND_TIME | _CONTROL | _DELETE_HORIZON
+
+
+@dataclass(slots=True, frozen=True)
+class BatchRules:
+    """What a topic's settings ask of the records that enter it; the defaults are Kafka 4's."""
+
+    compacted: bool = False
+    """`cleanup.policy` has `compact`: every record needs a key."""
+    log_append_time: bool = False
+    """`message.timestamp.type=LogAppendTime`: the producer's timestamps do not matter."""
+    timestamp_before_max_ms: int = UNLIMITED_MS
+    """`message.timestamp.before.max.ms`"""
+    timestamp_after_max_ms: int = 3_600_000
+    """`message.timestamp.after.max.ms`"""
+
+
+DEFAULT_RULES = BatchRules()
+
+
+class InvalidRecords(KafkaError):
+    """A refusal that names records: `record_errors` has (index in the batch, what is wrong) pairs.
+
+    They become `record_errors` of a Produce answer from version 8 on.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+def validate_batch(
+    batch: Buffer,
+    header: BatchHeader,
+    rules: BatchRules,
+    now_ms: int,
+    *,
+    produce_version: int = _LATEST_PRODUCE_VERSION,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> int:
+    """Every check that the batch at the start of `batch` has to pass, save for that of `verify_crc`.
+
+    Returns the max timestamp that the batch should have: its own, or another where its records were looked
+    at and the header was wrong. As Kafka does, the caller then puts it right (`records.set_max_timestamp`):
+    some clients get it wrong. Under log append time the caller sets its own clock's anyway.
+    """
+    validate_header(header, produce_version=produce_version)
+    if records_must_be_checked(header, rules, now_ms):
+        return validate_records(batch, header, rules, now_ms, limit_bytes=limit_bytes)
+    return header.max_timestamp
+
+
+def validate_header(header: BatchHeader, *, produce_version: int = _LATEST_PRODUCE_VERSION) -> None:
+    """Refuse what no client may send: INVALID_RECORD, INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE."""
+    attributes = header.attributes
+    compression = attributes & _COMPRESSION
+    if compression >= Compression.ZSTD:
+        _check_compression(compression, produce_version)
+    if attributes & _REFUSED:
+        _refuse_attributes(attributes)
+    if header.base_offset != 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"the base offset of a produced batch is {header.base_offset}, but has to be 0",
+        )
+    count = header.record_count
+    if count <= 0 or count != header.last_offset_delta + 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"the batch claims {count} records and a last offset delta of {header.last_offset_delta}",
+        )
+    if header.producer_id != NO_PRODUCER_ID or attributes & _TRANSACTIONAL:
+        _check_producer(header)
+
+
+def _check_compression(compression: int, produce_version: int) -> None:
+    if compression > Compression.ZSTD:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {compression}")
+    if produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce version {produce_version} may not carry zstd; version 7 is the first that may",
+        )
+
+
+def _refuse_attributes(attributes: int) -> None:
+    if attributes & _CONTROL:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control records")
+    if attributes & _LOG_APPEND_TIME:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime"
+        )
+    raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not set a delete horizon")
+
+
+def _check_producer(header: BatchHeader) -> None:
+    if header.producer_id < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"a batch of a producer has the producer id {header.producer_id}"
+        )
+    if header.producer_epoch < 0 or header.base_sequence < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"a batch of producer {header.producer_id} has the epoch {header.producer_epoch} "
+            f"and the sequence {header.base_sequence}",
+        )
+
+
+def records_must_be_checked(header: BatchHeader, rules: BatchRules, now_ms: int) -> bool:
+    """Whether a promise of the topic can be kept only by looking at every record of this batch."""
+    if rules.compacted:
+        return True
+    if rules.log_append_time:
+        return False
+    return (
+        header.max_timestamp - now_ms > rules.timestamp_after_max_ms
+        or rules.timestamp_before_max_ms < now_ms  # the header does not know its least timestamp
+    )
+
+
+def validate_records(
+    batch: Buffer,
+    header: BatchHeader,
+    rules: BatchRules,
+    now_ms: int,
+    *,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> int:
+    """Check each record of the batch at the start of `batch`; returns the greatest timestamp among them.
+
+    Refuses with `InvalidRecords` what the rules forbid (INVALID_TIMESTAMP if any timestamp is out of range,
+    INVALID_RECORD otherwise), with INVALID_RECORD records that contradict the header or themselves, and as
+    `compression.decompress` does.
+    """
+    data = records_section(batch, header, limit_bytes)
+    table = scan_records(data, header.record_count, header.base_offset, header.base_timestamp)
+    first = header.base_offset
+    if list(table.offsets) != list(range(first, first + header.record_count)):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the records' offsets do not count up from 0")
+    check_rules(table.key_sizes, table.timestamps, rules, now_ms)
+    return max(table.timestamps)
+
+
+def check_rules(key_sizes: Sequence[int], timestamps: Sequence[int], rules: BatchRules, now_ms: int) -> None:
+    """Refuse with `InvalidRecords` what the rules forbid; a key size below zero is a missing key."""
+    errors: list[tuple[int, str]] = []
+    code = ErrorCode.INVALID_RECORD
+    if rules.compacted and min(key_sizes, default=0) < 0:
+        errors += [
+            (index, "a compacted topic takes no record without a key")
+            for index, size in enumerate(key_sizes)
+            if size < 0
+        ]
+    if not rules.log_append_time:
+        late = _out_of_range(timestamps, rules, now_ms)
+        if late:
+            code = ErrorCode.INVALID_TIMESTAMP
+            named = {index for index, _ in errors}
+            errors = sorted(errors + [error for error in late if error[0] not in named])
+    if errors:
+        raise InvalidRecords(code, f"{len(errors)} records are refused: {errors[0][1]}", errors)
+
+
+def _out_of_range(timestamps: Sequence[int], rules: BatchRules, now_ms: int) -> list[tuple[int, str]]:
+    least = now_ms - rules.timestamp_before_max_ms
+    most = now_ms + rules.timestamp_after_max_ms
+    if not timestamps or (least <= min(timestamps) and max(timestamps) <= most):
+        return []
+    return [
+        (index, f"the timestamp {timestamp} is not within {least} to {most}")
+        for index, timestamp in enumerate(timestamps)
+        if timestamp != NO_TIMESTAMP and not least <= timestamp <= most
+    ]

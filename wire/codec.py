@@ -1,0 +1,76 @@
+"""Bytes to messages and back, by code that is generated for one (class, version) on first use and then kept.
+
+The generated source is flat: one function, loops where the message has arrays, neighbouring fields of fixed
+width read or written by one precompiled `struct.Struct`. `source_of` shows it; tracebacks show its lines.
+
+What decoders promise: they raise `MalformedMessage` and nothing else, they never read past the buffer, and
+they never make a list before enough bytes are there for its shortest possible items.
+"""
+
+import linecache
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+from odradek.wire import _decoding, _encoding
+from odradek.wire.errors import MalformedMessage
+from odradek.wire.schema import Buffer, Versioned
+
+V = TypeVar("V", bound=Versioned)
+Decode = Callable[[Buffer, int], tuple[V, int]]
+Encode = Callable[[V, list[Any]], None]
+
+
+@cache
+def decoder(cls: type[V], version: int) -> Decode[V]:
+    """The function `decode(buffer, position) -> (message, end position)` for one version of `cls`."""
+    _check_version(cls, version)
+    source, names = _decoding.write(cls, version)
+    return _compiled("decode", source, names, cls, version)
+
+
+@cache
+def encoder(cls: type[V], version: int) -> Encode[V]:
+    """The function `encode(message, parts)` for one version of `cls`; it appends buffers to `parts`.
+
+    It raises ValueError for what this version cannot say: a value out of range, null where null is not
+    allowed, or a field that it lacks, is not ignorable, and differs from its default.
+    """
+    _check_version(cls, version)
+    source, names = _encoding.write(cls, version)
+    return _compiled("encode", source, names, cls, version)
+
+
+def source_of(direction: str, cls: type[Versioned], version: int) -> str:
+    """The generated source, for people: `direction` is "decode" or "encode"."""
+    return (_decoding if direction == "decode" else _encoding).write(cls, version)[0]
+
+
+def decode_message(cls: type[V], version: int, buffer: Buffer) -> V:
+    """The message that fills `buffer` from its first byte to its last."""
+    message, end = decoder(cls, version)(buffer, 0)
+    if end != len(buffer):
+        raise MalformedMessage(f"{len(buffer) - end} bytes follow {cls.__name__} version {version}")
+    return message
+
+
+def encode_message(message: Versioned, version: int) -> bytes:
+    """The bytes of a message, without header; storage slices among its records are not taken here."""
+    parts: list[Any] = []
+    encoder(type(message), version)(message, parts)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _check_version(cls: type[Versioned], version: int) -> None:
+    if version not in cls.versions:
+        raise ValueError(f"{cls.__name__} has versions {cls.versions[0]} to {cls.versions[-1]}")
+
+
+def _compiled(function: str, source: str, names: dict[str, Any], cls: type[Versioned], version: int) -> Any:
+    file_name = f"<{function} {cls.__name__} version {version}>"
+    # linecache gives tracebacks their lines; nothing else reads it.
+    linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
+    names["struct_error"] = struct.error
+    exec(compile(source, file_name, "exec"), names)
+    return names[function]

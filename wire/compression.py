@@ -1,0 +1,331 @@
+"""The four compressions of record batches, in every dialect that Kafka's clients send.
+
+Promises: what any Kafka client compressed is read; what is written here is what Java writes (gzip with no
+time stamp, snappy in Xerial framing, lz4 frames of independent blocks, zstd); no input, however small,
+makes `decompress` hold more than its `limit_bytes` (and a few codec blocks) in memory; the codec libraries
+are imported when they are first needed, so that a broker that never looks inside a batch never loads them.
+
+Sources: KIP-57 (lz4 header checksum), KIP-110 (zstd), KIP-390 (levels), the LZ4 frame format, the Xerial
+stream format as `org.xerial.snappy.SnappyOutputStream` writes it.
+"""
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from struct import Struct
+from types import ModuleType
+
+from odradek.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["DEFAULT_LIMIT_BYTES", "Compression", "compress", "compression_named", "decompress"]
+
+Buffer = bytes | bytearray | memoryview
+
+# Above `socket.request.max.bytes` (100 MB): whatever a client could have sent uncompressed is never refused.
+DEFAULT_LIMIT_BYTES = 128 << 20
+
+
+class Compression(IntEnum):
+    """The codec in the low three bits of a batch's attributes; 5 to 7 mean nothing."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compression_named(name: str) -> Compression:
+    """The codec that Kafka calls so ("none", "gzip", "snappy", "lz4", "zstd"); ValueError for another."""
+    for compression in Compression:
+        if compression.name.lower() == name:
+            return compression
+    raise ValueError(f"unknown compression {name!r}")
+
+
+def compress(compression: int, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:
+    """`data` as one compressed block, as Kafka's producer of the format `magic` would write it.
+
+    `level` is that of `compression.{gzip,lz4,zstd}.level`; None means Kafka's default. Snappy has none.
+    """
+    if compression == Compression.GZIP:
+        return _compress_gzip(data, level)
+    if compression == Compression.SNAPPY:
+        return _compress_snappy(data)
+    if compression == Compression.LZ4:
+        return _compress_lz4(data, level, broken_checksum=magic == 0)
+    if compression == Compression.ZSTD:
+        return _compress_zstd(data, level)
+    if compression == Compression.NONE:
+        return bytes(data)
+    raise ValueError(f"no compression has the number {compression}")
+
+
+def decompress(
+    compression: int, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES, *, magic: int = 2
+) -> bytes:
+    """What was compressed into `data`.
+
+    Refuses with CORRUPT_MESSAGE what is damaged or cut short, with MESSAGE_TOO_LARGE what would grow beyond
+    `limit_bytes`, and with UNSUPPORTED_COMPRESSION_TYPE a codec number that nobody has assigned. `magic` 0
+    tolerates the wrong lz4 header checksum that clients wrote before KIP-57.
+    """
+    decoder = _DECODERS.get(compression)
+    if decoder is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {compression}")
+    if compression == Compression.LZ4 and magic == 0:
+        data = _with_right_lz4_checksum(data)
+    return decoder(data, limit_bytes)
+
+
+def _corrupt(codec: str, why: object) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{codec} data is damaged: {why}")
+
+
+def _too_large(codec: str, limit_bytes: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE, f"{codec} data is larger than {limit_bytes} bytes when decompressed"
+    )
+
+
+def _as_it_is(data: Buffer, limit_bytes: int) -> bytes:
+    if len(data) > limit_bytes:
+        raise _too_large("uncompressed", limit_bytes)
+    return bytes(data)
+
+
+# gzip --------------------------------------------------------------------------------
+
+_GZIP_WINDOW_BITS = 31  # 15, and 16 for the gzip wrapper
+
+
+def _compress_gzip(data: Buffer, level: int | None) -> bytes:
+    compressor = zlib.compressobj(
+        zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, _GZIP_WINDOW_BITS
+    )
+    return compressor.compress(data) + compressor.flush()
+
+
+def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
+    members = []
+    room_bytes = limit_bytes
+    while True:
+        decompressor = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        try:
+            # One more than there is room for: 0 would mean "without a bound", and the excess shows itself.
+            member = decompressor.decompress(data, room_bytes + 1)
+        except zlib.error as error:
+            raise _corrupt("gzip", error) from None
+        if len(member) > room_bytes:
+            raise _too_large("gzip", limit_bytes)
+        if not decompressor.eof:
+            raise _corrupt("gzip", "it ends before its end mark")
+        members.append(member)
+        room_bytes -= len(member)
+        data = decompressor.unused_data
+        if not data:
+            return members[0] if len(members) == 1 else b"".join(members)
+
+
+# snappy --------------------------------------------------------------------------------
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = Struct(">8sii")
+_XERIAL_BLOCK_SIZE = Struct(">i")
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_SNAPPY_MOST_GROWTH = 22  # a copy of 64 bytes takes three bytes
+
+
+def _snappy() -> ModuleType:
+    import snappy
+
+    return snappy
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    snappy = _snappy()
+    parts = [_XERIAL_HEADER.pack(_XERIAL_MAGIC, 1, 1)]
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = snappy.compress(bytes(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += (_XERIAL_BLOCK_SIZE.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
+    """Xerial's framing when its header is there, one raw block otherwise (librdkafka, Go clients)."""
+    view = memoryview(data)
+    if len(view) < _XERIAL_HEADER.size or view[:8] != _XERIAL_MAGIC:
+        return _decompress_snappy_block(view, limit_bytes, limit_bytes)
+    blocks = []
+    room_bytes = limit_bytes
+    position = _XERIAL_HEADER.size
+    while position < len(view):
+        if len(view) - position < 4:
+            raise _corrupt("snappy", "a block size is cut short")
+        (size_bytes,) = _XERIAL_BLOCK_SIZE.unpack_from(view, position)
+        position += 4
+        if not 0 <= size_bytes <= len(view) - position:
+            raise _corrupt("snappy", f"a block of {size_bytes} bytes where {len(view) - position} are left")
+        block = _decompress_snappy_block(view[position : position + size_bytes], room_bytes, limit_bytes)
+        blocks.append(block)
+        room_bytes -= len(block)
+        position += size_bytes
+    return b"".join(blocks)
+
+
+def _decompress_snappy_block(block: memoryview, room_bytes: int, limit_bytes: int) -> bytes:
+    size_bytes = _announced_snappy_size(block)
+    if size_bytes > _SNAPPY_MOST_GROWTH * len(block):
+        raise _corrupt("snappy", f"{len(block)} bytes cannot hold the {size_bytes} that they announce")
+    if size_bytes > room_bytes:
+        raise _too_large("snappy", limit_bytes)
+    try:
+        return _snappy().uncompress(bytes(block))
+    except Exception as error:  # python-snappy's exception type depends on its version
+        raise _corrupt("snappy", error) from None
+
+
+def _announced_snappy_size(block: memoryview) -> int:
+    size_bytes = 0
+    for shift, byte in zip(range(0, 35, 7), block, strict=False):
+        size_bytes |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return size_bytes
+    raise _corrupt("snappy", "its announced size is no number")
+
+
+# lz4 --------------------------------------------------------------------------------
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_INDEPENDENT_BLOCKS = 0x20
+_LZ4_CONTENT_SIZE = 0x08
+_LZ4_DEFAULT_LEVEL = 9  # Kafka's, at which Java takes the fast compressor and not the thorough one
+_LZ4_FIRST_THOROUGH_LEVEL = 3
+
+
+def _compress_lz4(data: Buffer, level: int | None, *, broken_checksum: bool) -> bytes:
+    import lz4.frame
+
+    frame: bytes = lz4.frame.compress(
+        bytes(data),
+        compression_level=0 if level in (None, _LZ4_DEFAULT_LEVEL) else max(level, _LZ4_FIRST_THOROUGH_LEVEL),
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,  # Java reads no other
+        store_size=False,
+    )
+    return _with_lz4_checksum_over(frame, 0) if broken_checksum else frame
+
+
+def _decompress_lz4(data: Buffer, limit_bytes: int) -> bytes:
+    import lz4.frame
+
+    if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
+        raise _corrupt("lz4", "it is no frame")
+    if not data[4] & _LZ4_INDEPENDENT_BLOCKS:
+        raise _corrupt("lz4", "its blocks depend on each other, which Java's consumers cannot read")
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    pieces = []
+    room_bytes = limit_bytes
+    piece_bytes = max(64 * 1024, 4 * len(data))
+    try:
+        while not decompressor.eof and room_bytes >= 0:
+            # The library allocates what it is allowed to give: ask for growing pieces, not for all the room.
+            piece = decompressor.decompress(data, min(piece_bytes, room_bytes + 1))
+            if not piece and not decompressor.eof and decompressor.needs_input:
+                raise _corrupt("lz4", "it ends before its end mark")
+            pieces.append(piece)
+            room_bytes -= len(piece)
+            piece_bytes *= 2
+            data = b""
+    except RuntimeError as error:
+        raise _corrupt("lz4", error) from None
+    if room_bytes < 0:
+        raise _too_large("lz4", limit_bytes)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _with_right_lz4_checksum(frame: Buffer) -> Buffer:
+    """A frame of message format v0, whose writers summed the magic number too, as its specification wants."""
+    if len(frame) < 7 or bytes(frame[:4]) != _LZ4_MAGIC:
+        return frame
+    return _with_lz4_checksum_over(frame, 4)
+
+
+def _with_lz4_checksum_over(frame: Buffer, start: int) -> bytes:
+    end = 14 if frame[4] & _LZ4_CONTENT_SIZE else 6
+    patched = bytearray(frame)
+    if end < len(patched):
+        patched[end] = _xxh32_of_few(bytes(patched[start:end])) >> 8 & 0xFF
+    return bytes(patched)
+
+
+def _xxh32_of_few(data: bytes) -> int:
+    """XXH32 with seed 0 of fewer than 16 bytes, which is all that an lz4 frame header has."""
+    assert len(data) < 16
+    mask = 0xFFFFFFFF
+    hashed = 374761393 + len(data)
+    whole = len(data) & ~3
+    for start in range(0, whole, 4):
+        hashed = hashed + int.from_bytes(data[start : start + 4], "little") * 3266489917 & mask
+        hashed = (hashed << 17 | hashed >> 15) * 668265263 & mask
+    for byte in data[whole:]:
+        hashed = hashed + byte * 374761393 & mask
+        hashed = (hashed << 11 | hashed >> 21) * 2654435761 & mask
+    hashed = (hashed ^ hashed >> 15) * 2246822519 & mask
+    hashed = (hashed ^ hashed >> 13) * 3266489917 & mask
+    return hashed ^ hashed >> 16
+
+
+# zstd --------------------------------------------------------------------------------
+
+_ZSTD_DEFAULT_LEVEL = 3
+# A block of four bytes can stand for 128 KiB of one byte: no smaller piece of input can grow more than this.
+_ZSTD_MOST_GROWTH = 32 * 1024
+_ZSTD_LEAST_PIECE_BYTES = 64
+
+
+def _compress_zstd(data: Buffer, level: int | None) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL if level is None else level).compress(data)
+
+
+def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
+    """Frames one after the other, with or without their content size (Java's streams have none)."""
+    import zstandard
+
+    view = memoryview(data)
+    pieces: list[bytes] = []
+    room_bytes = limit_bytes
+    position = 0
+    frame = None
+    try:
+        while position < len(view):
+            if frame is None:
+                frame = zstandard.ZstdDecompressor().decompressobj()
+            # The library has no bound of its own, so it gets no more input than there is room for its output.
+            end = position + max(_ZSTD_LEAST_PIECE_BYTES, room_bytes // _ZSTD_MOST_GROWTH)
+            piece = frame.decompress(view[position:end])
+            pieces.append(piece)
+            room_bytes -= len(piece)
+            if room_bytes < 0:
+                raise _too_large("zstd", limit_bytes)
+            position = min(end, len(view))
+            if frame.eof:
+                position -= len(frame.unused_data)
+                frame = None
+    except zstandard.ZstdError as error:
+        raise _corrupt("zstd", error) from None
+    if frame is not None or not pieces:
+        raise _corrupt("zstd", "it ends before its end mark")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+_DECODERS: dict[int, Callable[[Buffer, int], bytes]] = {
+    Compression.NONE: _as_it_is,
+    Compression.GZIP: _decompress_gzip,
+    Compression.SNAPPY: _decompress_snappy,
+    Compression.LZ4: _decompress_lz4,
+    Compression.ZSTD: _decompress_zstd,
+}

@@ -1,0 +1,313 @@
+"""Message sets of the formats v0 and v1, as Produce 0 to 2 bring them and Fetch 0 to 3 want them.
+
+Promises: nothing of these formats is ever stored. `to_v2` checks a client's message set and converts it as
+Kafka 3.9 does on append; `to_legacy` converts stored batches as Kafka 3.9 does for an old consumer. What is
+damaged or contradicts itself is refused with a KafkaError and nothing else.
+
+A message is an offset 8, a size 4 (of what follows), CRC-32 4 (of what follows), magic 1, attributes 1, from
+v1 on a timestamp 8, then key and value, each behind its size of 4 bytes (-1: null). A compressed set is one
+wrapper message whose value holds the messages; its offset is that of the last of them. Inner offsets are
+absolute in v0, relative to the first message in v1.
+
+Stricter than Kafka, which would drop it in silence: a message that is cut short at the end of a set.
+Sources: KIP-31 (relative offsets), KIP-32 (timestamps), `LogValidator.java`,
+`AbstractLegacyRecordBatch.java`, `RecordsUtil.java`.
+"""
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from struct import error as struct_error
+from typing import NamedTuple
+from zlib import crc32
+
+from odradek.wire.batch_validation import DEFAULT_RULES, BatchRules, InvalidRecords, check_rules
+from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress, decompress
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import (
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+    Record,
+    build_batch,
+    iter_batches,
+    iter_records,
+)
+
+__all__ = ["LegacyMessage", "build_message", "is_legacy", "iter_messages", "to_legacy", "to_v2"]
+
+_MAGIC_POSITION = 16
+_OFFSET_AND_SIZE = Struct(">qi")
+_CRC = Struct(">I")
+_SIZE = Struct(">i")
+_HEAD = (Struct(">qiIbb"), Struct(">qiIbbq"))  # by magic
+_LEAST_BODY_BYTES = (14, 22)
+
+_COMPRESSION_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+
+
+class LegacyMessage(NamedTuple):
+    """One message of a set, perhaps a wrapper; `timestamp` is NO_TIMESTAMP in format v0."""
+
+    offset: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & _COMPRESSION_MASK
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        return self.magic > 0 and self.attributes & _LOG_APPEND_TIME != 0
+
+
+def is_legacy(buffer: Buffer) -> bool:
+    """Whether what `buffer` starts with is a message of format v0 or v1 (and not a batch, nor too short)."""
+    return len(buffer) > _MAGIC_POSITION and buffer[_MAGIC_POSITION] < MAGIC_V2
+
+
+# Reading --------------------------------------------------------------------------------------------
+
+
+def iter_messages(buffer: Buffer) -> Iterator[LegacyMessage]:
+    """The messages of a set, wrappers as they are; each is checked, and refused with CORRUPT_MESSAGE."""
+    view = memoryview(buffer)
+    position = 0
+    while position < len(view):
+        message, position = _read_message(view, position)
+        yield message
+
+
+def _read_message(view: memoryview, position: int) -> tuple[LegacyMessage, int]:
+    left = len(view) - position
+    if left <= _MAGIC_POSITION:
+        raise _corrupt(f"{left} bytes are no message")
+    offset, size_bytes = _OFFSET_AND_SIZE.unpack_from(view, position)
+    magic = view[position + _MAGIC_POSITION]
+    if magic >= MAGIC_V2:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"a message of magic {magic} among those of an old format")
+    if not _LEAST_BODY_BYTES[magic] <= size_bytes <= left - LOG_OVERHEAD_BYTES:
+        raise _corrupt(f"a message claims {size_bytes} bytes where {left - LOG_OVERHEAD_BYTES} are left")
+    end = position + LOG_OVERHEAD_BYTES + size_bytes
+    body = view[position + LOG_OVERHEAD_BYTES : end]
+    (stored,) = _CRC.unpack_from(body)
+    if crc32(body[_CRC.size :]) != stored:
+        raise _corrupt(f"a message's checksum is {stored:#010x}, that of its bytes {crc32(body[4:]):#010x}")
+    head = _HEAD[magic].unpack_from(view, position)
+    key, after_key = _read_bytes(view, position + _HEAD[magic].size, end)
+    value, after_value = _read_bytes(view, after_key, end)
+    if after_value != end:
+        raise _corrupt(f"a message has {end - after_value} bytes after its value")
+    return LegacyMessage(offset, magic, head[4], head[5] if magic else NO_TIMESTAMP, key, value), end
+
+
+def _read_bytes(view: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
+    try:
+        (size,) = _SIZE.unpack_from(view, position)
+    except struct_error:
+        raise _corrupt("a message ends within a size") from None
+    start = position + _SIZE.size
+    if size < 0:
+        return None, start
+    if start + size > end:
+        raise _corrupt(f"a key or value claims {size} bytes where {end - start} are left")
+    return bytes(view[start : start + size]), start + size
+
+
+def _corrupt(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, why)
+
+
+def _invalid(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, why)
+
+
+# To v2 ----------------------------------------------------------------------------------------------
+
+
+def to_v2(
+    buffer: Buffer,
+    *,
+    now_ms: int,
+    base_offset: int = 0,
+    rules: BatchRules = DEFAULT_RULES,
+    compression: int | None = None,
+    level: int | None = None,
+    leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> list[bytearray]:
+    """A client's message set, validated and converted: one v2 batch, or none for an empty set.
+
+    Offsets count up from `base_offset` in the order of the messages, whatever the client numbered them: old
+    clients number them wrong. The codec stays the client's unless `compression` names another. Messages of v0
+    have NO_TIMESTAMP, unless the rules ask for log append time.
+
+    Refuses with CORRUPT_MESSAGE, INVALID_RECORD (more than one wrapper, a wrapper in a wrapper, mixed
+    formats), `InvalidRecords` (as `batch_validation.check_rules`), MESSAGE_TOO_LARGE beyond `limit_bytes`,
+    and UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    messages = list(iter_messages(buffer))
+    if not messages:
+        return []
+    outer = messages[0]
+    if any(message.magic != outer.magic for message in messages):
+        raise _invalid("the messages of one set have different formats")
+    source = max(message.compression for message in messages)
+    if source != Compression.NONE:
+        if len(messages) > 1:
+            raise _invalid("a compressed message has others beside it")
+        messages = _unwrap(outer, limit_bytes)
+    _check_timestamp_type(outer, messages, rules)
+    key_sizes = [-1 if message.key is None else len(message.key) for message in messages]
+    check_rules(key_sizes, [message.timestamp for message in messages], rules, now_ms)
+    records = [
+        Record(base_offset + index, message.timestamp, message.key, message.value)
+        for index, message in enumerate(messages)
+    ]
+    batch = build_batch(
+        records,
+        base_offset=base_offset,
+        compression=source if compression is None else compression,
+        level=level,
+        leader_epoch=leader_epoch,
+        log_append_time_ms=now_ms if rules.log_append_time else None,
+    )
+    return [batch]
+
+
+def _unwrap(wrapper: LegacyMessage, limit_bytes: int) -> list[LegacyMessage]:
+    if wrapper.value is None:
+        raise _invalid("a compressed message has no value")
+    if wrapper.compression == Compression.ZSTD:
+        raise _invalid("messages of the old formats cannot be compressed with zstd")
+    inner = list(
+        iter_messages(decompress(wrapper.compression, wrapper.value, limit_bytes, magic=wrapper.magic))
+    )
+    if not inner:
+        raise _invalid("a compressed message holds no messages")
+    if any(message.compression != Compression.NONE for message in inner):
+        raise _invalid("a compressed message holds compressed messages")
+    strangers = [index for index, message in enumerate(inner) if message.magic != wrapper.magic]
+    if strangers:
+        why = f"the message's format is not that of its wrapper, {wrapper.magic}"
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, why, [(index, why) for index in strangers])
+    # Some versions of librdkafka leave the wrapper's offset at 0.
+    if wrapper.magic == 1 and 0 != wrapper.offset < inner[-1].offset:
+        raise _invalid(
+            f"the wrapper's offset {wrapper.offset} is below its last message's, {inner[-1].offset}"
+        )
+    if wrapper.uses_log_append_time:
+        inner = [message._replace(timestamp=wrapper.timestamp) for message in inner]
+    return inner
+
+
+def _check_timestamp_type(outer: LegacyMessage, messages: list[LegacyMessage], rules: BatchRules) -> None:
+    """LogAppendTime is the broker's to set; Kafka overlooks it only where CreateTime will replace it."""
+    if not outer.uses_log_append_time:
+        return
+    why = "a producer may not set the timestamp type to LogAppendTime"
+    errors = [
+        (index, why)
+        for index, message in enumerate(messages)
+        if rules.log_append_time or message.timestamp == NO_TIMESTAMP
+    ]
+    if errors:
+        raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, why, errors)
+
+
+# To v0 and v1 ---------------------------------------------------------------------------------------
+
+
+def to_legacy(
+    batches: Buffer, magic: int, first_offset: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> bytes:
+    """The v2 batches that follow each other in `batches`, as messages of the format `magic` (0 or 1).
+
+    Control batches and headers vanish, from v0 the timestamps too; offsets stay. A compressed batch becomes
+    one wrapper message. Of an uncompressed one the records below `first_offset` are left out, since old
+    librdkafka expects none such. Refuses with UNSUPPORTED_COMPRESSION_TYPE a batch compressed with zstd.
+    """
+    assert magic in (0, 1)
+    view = memoryview(batches)
+    converted = bytearray()
+    for position, header in iter_batches(view):
+        if header.is_control:
+            continue
+        if header.compression == Compression.ZSTD:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                "batches compressed with zstd cannot be converted to an old message format",
+            )
+        batch = view[position : position + header.size_bytes]
+        records = iter_records(batch, header, limit_bytes=limit_bytes)
+        if header.compression == Compression.NONE:
+            kept = (record for record in records if record.offset >= first_offset)
+            converted += _write_messages(kept, magic, _time_type(header))
+        else:
+            converted += _wrap(list(records), magic, header)
+    return bytes(converted)
+
+
+def _time_type(header: BatchHeader) -> int:
+    return _LOG_APPEND_TIME if header.uses_log_append_time else 0
+
+
+def _write_messages(records: Iterable[Record], magic: int, attributes: int, first: int = 0) -> bytearray:
+    messages = bytearray()
+    for record in records:
+        messages += build_message(
+            magic,
+            offset=record.offset - first,
+            timestamp=record.timestamp,
+            key=record.key,
+            value=record.value,
+            attributes=attributes,
+        )
+    return messages
+
+
+def _wrap(records: list[Record], magic: int, header: BatchHeader) -> bytes:
+    if not records:
+        return b""
+    first = records[0].offset if magic == 1 else 0
+    inner = _write_messages(records, magic, _time_type(header), first)
+    return build_message(
+        magic,
+        offset=records[-1].offset,
+        timestamp=max(record.timestamp for record in records),
+        key=None,
+        value=compress(header.compression, inner, magic=magic),
+        attributes=header.compression | _time_type(header),
+    )
+
+
+def build_message(
+    magic: int,
+    *,
+    offset: int = 0,
+    timestamp: int = NO_TIMESTAMP,
+    key: bytes | None,
+    value: bytes | None,
+    attributes: int = 0,
+) -> bytes:
+    """One message of format v0 or v1 with its checksum; v0 has neither timestamp nor timestamp type."""
+    body = _sized(key) + _sized(value)
+    if magic == 0:
+        attributes &= ~_LOG_APPEND_TIME
+        head = _HEAD[0].pack(offset, len(body) + 6, 0, magic, attributes)
+    else:
+        head = _HEAD[1].pack(offset, len(body) + 14, 0, magic, attributes, timestamp)
+    message = bytearray(head + body)
+    _CRC.pack_into(message, LOG_OVERHEAD_BYTES, crc32(memoryview(message)[_MAGIC_POSITION:]))
+    return bytes(message)
+
+
+def _sized(value: bytes | None) -> bytes:
+    return _SIZE.pack(-1) if value is None else _SIZE.pack(len(value)) + value

@@ -1,0 +1,26 @@
+"""SaslAuthenticate (API 36)."""
+
+from dataclasses import dataclass
+
+from odradek.wire.schema import (
+    ALL,
+    BYTES,
+    INT16,
+    INT64,
+    STRING,
+    Message,
+    on_wire,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class SaslAuthenticateRequest(Message, api_key=36, versions=(0, 2), flexible_since=2):
+    auth_bytes: bytes = on_wire(BYTES)
+
+
+@dataclass(slots=True, kw_only=True)
+class SaslAuthenticateResponse(Message, api_key=36, versions=(0, 2), flexible_since=2):
+    error_code: int = on_wire(INT16)
+    error_message: str | None = on_wire(STRING, nullable=ALL)
+    auth_bytes: bytes = on_wire(BYTES)
+    session_lifetime_ms: int = on_wire(INT64, since=1, ignorable=True)

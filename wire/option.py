@@ -1,0 +1,199 @@
+"""What one option is: its type, default, bounds and standing, and how its text is read and written.
+
+The syntax of values is that of Kafka's ConfigDef: surrounding blanks do not count, numbers are decimal and
+must fit their type, booleans are true or false in any case, lists are separated by commas. `parse` refuses
+with a ValueError whose text is one sentence that names the option.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "ACCEPTED",
+    "BOOLEAN",
+    "CLASS",
+    "CLUSTER_WIDE",
+    "DOUBLE",
+    "DOUBLE_MAX",
+    "HONOURED",
+    "INT",
+    "INT_MAX",
+    "LATER",
+    "LIST",
+    "LONG",
+    "LONG_MAX",
+    "PASSWORD",
+    "PER_BROKER",
+    "READ_ONLY",
+    "SHORT",
+    "STRING",
+    "Option",
+]
+
+# Kinds, by their numbers in DescribeConfigs answers (Kafka: DescribeConfigsResponse.ConfigType).
+BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(1, 10)
+KIND_NAMES = {
+    BOOLEAN: "boolean",
+    STRING: "string",
+    INT: "int",
+    SHORT: "short",
+    LONG: "long",
+    DOUBLE: "double",
+    LIST: "list",
+    CLASS: "class",
+    PASSWORD: "password",
+}
+
+# Standings: what becomes of an option here.
+HONOURED = "honoured"
+"""Does what Kafka says."""
+ACCEPTED = "accepted"
+"""Has no meaning here: taken, and named at start as having no effect."""
+LATER = "later"
+"""Known, but not built yet: refused when it differs from its default."""
+
+# Dynamic scopes: whether AlterConfigs may change it while the broker runs.
+READ_ONLY = "read-only"
+PER_BROKER = "per-broker"
+CLUSTER_WIDE = "cluster-wide"
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
+
+_WIDTHS = {SHORT: 16, INT: 32, LONG: 64}
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_COMMA = re.compile(r"\s*,\s*")
+
+
+@dataclass(slots=True, eq=False)
+class Option:
+    """One broker or topic option. Declared in `wire/option_list.py`, never changed afterwards."""
+
+    name: str
+    standing: str
+    kind: int
+    default: Any
+    """Kafka's default: a Python value, the text of a list, or None where there is none."""
+    doc: str
+    here: Any = None
+    """Our default where a single node cannot live with Kafka's."""
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    built: tuple[str, ...] = ()
+    """Of `choices`, those that are built so far; empty when all are."""
+    dynamic: str = READ_ONLY
+    synonyms: tuple[str, ...] = ()
+    """Broker options that give a topic option its default, the strongest first."""
+    internal: bool = False
+    """For Kafka's own tests: taken, but not told to clients."""
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value must never be told or logged."""
+        return self.kind == PASSWORD
+
+    @property
+    def default_value(self) -> Any:
+        """The value when nothing is set, as `parse` would give it."""
+        value = self.default if self.here is None else self.here
+        if self.kind == LIST and value is not None:
+            return _split(value)
+        return value
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as DescribeConfigs tells it."""
+        return self.text(self.default_value)
+
+    def parse(self, text: str) -> Any:
+        """The value of a text: bool, int, float, str, or tuple of str. ValueError: the text is no value."""
+        text = text.strip()
+        value = self._typed(text)
+        self._check(value, text)
+        return value
+
+    def text(self, value: Any) -> str | None:
+        """A value as Kafka writes it."""
+        if value is None:
+            return None
+        if self.kind == BOOLEAN:
+            return "true" if value else "false"
+        if self.kind == LIST:
+            return ",".join(value)
+        if self.kind == DOUBLE:
+            return _java_double(value)
+        return str(value)
+
+    def refusal_unless_built(self, value: Any) -> str | None:
+        """One sentence when the value asks for what is not built yet, else None."""
+        if self.standing == LATER and value != self.default_value:
+            told = self.default_text
+            keep = "leave it out" if told is None else f"leave it at {told or 'the empty default'}"
+            return f"{self.name} is known but not built yet: {keep}."
+        if self.built and value not in self.built:
+            return f"{self.name}={value} is not built yet: use {' or '.join(self.built)}."
+        return None
+
+    def _typed(self, text: str) -> Any:
+        if self.kind == BOOLEAN:
+            lowered = text.lower()
+            if lowered not in ("true", "false"):
+                raise ValueError(f"{self.name} must be true or false, not {text!r}.")
+            return lowered == "true"
+        if self.kind in _WIDTHS:
+            return self._integer(text)
+        if self.kind == DOUBLE:
+            try:
+                return float(text)
+            except ValueError:
+                raise ValueError(f"{self.name} must be a number, not {text!r}.") from None
+        if self.kind == LIST:
+            return _split(text)
+        return text
+
+    def _integer(self, text: str) -> int:
+        # int() alone would also take underscores and digits of other scripts, and text of any length.
+        if len(text) > 20 or not _INTEGER.fullmatch(text):
+            raise ValueError(f"{self.name} must be a whole number, not {text[:80]!r}.")
+        value = int(text)
+        bound = 1 << (_WIDTHS[self.kind] - 1)
+        if not -bound <= value < bound:
+            raise ValueError(f"{self.name} must fit a {KIND_NAMES[self.kind]}, and {text} does not.")
+        return value
+
+    def _check(self, value: Any, text: str) -> None:
+        if self.choices:
+            items = value if self.kind == LIST else (value,)
+            for item in items:
+                if item not in self.choices:
+                    raise ValueError(f"{self.name} must be of {', '.join(self.choices)}, not {item!r}.")
+        if self.kind == LIST and len(set(value)) != len(value):
+            raise ValueError(f"{self.name} names something twice: {text}.")
+        # Written so that a NaN is refused as well.
+        if self.low is not None and not value >= self.low:
+            raise ValueError(f"{self.name} must be at least {self.low}, not {text}.")
+        if self.high is not None and not value <= self.high:
+            raise ValueError(f"{self.name} must be at most {self.high}, not {text}.")
+
+
+def _split(text: str) -> tuple[str, ...]:
+    text = text.strip()
+    return tuple(_COMMA.split(text)) if text else ()
+
+
+def _java_double(value: float) -> str:
+    """A double as Java's Double.toString writes it: 0.5, 1.0, 1.0E7, 1.7976931348623157E308."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    digits, _, exponent = f"{value!r}".partition("e")
+    if not exponent:
+        digits, _, exponent = f"{value:.16e}".partition("e")
+        digits = digits.rstrip("0")
+    if digits.endswith("."):
+        digits += "0"
+    elif "." not in digits:
+        digits += ".0"
+    return f"{digits}E{int(exponent)}"

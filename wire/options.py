@@ -1,0 +1,303 @@
+"""Every broker and topic option: look-up, reading, effective values, and what DescribeConfigs tells.
+
+A broker option's value comes from four layers, the strongest first: set for this broker at run time, set for
+all brokers at run time, set at start (file, environment, command line), default. A topic option comes from
+the topic itself, else from its broker synonyms (`retention.ms` from `log.retention.ms`, `.minutes` or
+`.hours`). Sources: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynonyms and ConfigHelper,
+release 4.3.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from odradek.wire import option_list
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.option import (
+    ACCEPTED,
+    HONOURED,
+    LATER,
+    PASSWORD,
+    READ_ONLY,
+    STRING,
+    Option,
+)
+
+__all__ = [
+    "ACCEPTED",
+    "BROKER_OPTIONS",
+    "HONOURED",
+    "LATER",
+    "TOPIC_OPTIONS",
+    "BrokerLayers",
+    "ConfigEntry",
+    "ConfigSynonym",
+    "Option",
+    "broker_values",
+    "describe_all_brokers",
+    "describe_broker",
+    "describe_topic",
+    "nearest",
+    "parse_broker_configs",
+    "parse_topic_configs",
+    "topic_defaults",
+    "topic_values",
+]
+
+BROKER_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.BROKER}
+TOPIC_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.TOPIC}
+
+# Sources of a value, by their numbers in DescribeConfigs answers (Kafka:
+# DescribeConfigsResponse.ConfigSource).
+FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_START, FROM_DEFAULT = range(1, 6)
+
+# Broker options that say the same thing, the strongest first (Kafka:
+# DynamicBrokerConfig.brokerConfigSynonyms).
+_SAME = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_BROKER_SYNONYMS = {name: names for names in _SAME for name in names}
+# The scheduler's interval has a meaning of its own; it only stands in for the flush interval.
+del _BROKER_SYNONYMS["log.flush.scheduler.interval.ms"]
+
+_UNIT_MS = {"hours": 3_600_000, "minutes": 60_000}
+
+
+class BrokerLayers(NamedTuple):
+    """The texts that were set for a broker; an option that is in none of them has its default."""
+
+    broker: Mapping[str, str] = {}
+    """At run time, for this broker."""
+    all_brokers: Mapping[str, str] = {}
+    """At run time, for all brokers."""
+    start: Mapping[str, str] = {}
+    """At start: file, environment, command line."""
+
+
+class ConfigSynonym(NamedTuple):
+    name: str
+    value: str | None
+    source: int
+
+
+@dataclass(slots=True)
+class ConfigEntry:
+    """One option in a DescribeConfigs answer."""
+
+    name: str
+    value: str | None
+    """None when there is none, and always for a sensitive option."""
+    source: int
+    read_only: bool
+    sensitive: bool
+    synonyms: list[ConfigSynonym]
+    """Where the value could come from, the strongest first; only those that are set or have a default."""
+    kind: int
+    documentation: str
+
+
+def nearest(name: str, options: Mapping[str, Option] = BROKER_OPTIONS) -> str | None:
+    """The known option whose name is most like a misspelt one; None when nothing is near."""
+    found = get_close_matches(name, options, n=1, cutoff=0.75)
+    return found[0] if found else None
+
+
+# --- Reading ---
+
+
+def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
+    """The Python values of a topic's own settings, as CreateTopics and AlterConfigs bring them.
+
+    Refuses with KafkaError(INVALID_CONFIG): an unknown name, a text that is no value, a value that is not
+    built yet.
+    """
+    values = {name: _parse(name, text, TOPIC_OPTIONS, "topic") for name, text in configs.items()}
+    low, high = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms")
+    if high is not None and low > high:
+        raise _invalid(f"min.compaction.lag.ms ({low}) must not exceed max.compaction.lag.ms ({high}).")
+    return values
+
+
+def parse_broker_configs(configs: Mapping[str, str | None], *, for_all_brokers: bool) -> dict[str, Any]:
+    """The Python values of a broker's settings at run time; `for_all_brokers` when they are the cluster's.
+
+    Refuses with KafkaError: INVALID_REQUEST for an option that cannot change while the broker runs (or not
+    for all brokers at once), INVALID_CONFIG for what `parse_topic_configs` refuses.
+    """
+    values = {}
+    for name, text in configs.items():
+        values[name] = _parse(name, text, BROKER_OPTIONS, "broker")
+        scope = BROKER_OPTIONS[name].dynamic
+        if scope == READ_ONLY:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} cannot be changed while the broker runs.")
+        if for_all_brokers and scope == "per-broker":
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can be set for single brokers only.")
+    return values
+
+
+def _parse(name: str, text: str | None, options: Mapping[str, Option], what: str) -> Any:
+    option = options.get(name)
+    if option is None:
+        raise _invalid(f"Unknown {what} config name: {name}.")
+    if text is None:
+        raise _invalid(f"{name} has no value; delete the setting to get its default.")
+    try:
+        value = option.parse(text)
+    except ValueError as error:
+        raise _invalid(str(error)) from None
+    refusal = option.refusal_unless_built(value)
+    if refusal is not None:
+        raise _invalid(refusal)
+    return value
+
+
+def _invalid(sentence: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, sentence)
+
+
+# --- Effective values ---
+
+
+def broker_values(layers: BrokerLayers) -> dict[str, Any]:
+    """The value of every broker option. ValueError: a text is no value."""
+    values = {name: option.default_value for name, option in BROKER_OPTIONS.items()}
+    for layer in (layers.start, layers.all_brokers, layers.broker):
+        for name, text in layer.items():
+            option = BROKER_OPTIONS.get(name)
+            if option is not None:
+                values[name] = option.parse(text)
+    return values
+
+
+def topic_defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
+    """The value that each topic option has when the topic sets nothing, from `broker_values`."""
+    return {
+        name: _from_synonyms(option, broker) if option.synonyms else option.default_value
+        for name, option in TOPIC_OPTIONS.items()
+    }
+
+
+def topic_values(configs: Mapping[str, str | None], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of every topic option of one topic, from its own settings and `topic_defaults`."""
+    values = {**defaults, **parse_topic_configs(configs)}
+    if values["internal.segment.bytes"] is not None:
+        values["segment.bytes"] = values["internal.segment.bytes"]
+    low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if low > high:
+        raise _invalid(f"min.compaction.lag.ms ({low}) must not exceed max.compaction.lag.ms ({high}).")
+    return values
+
+
+def _from_synonyms(option: Option, broker: Mapping[str, Any]) -> Any:
+    for name in option.synonyms:
+        value = broker[name]
+        if value is None:
+            continue
+        unit = _UNIT_MS.get(name.rpartition(".")[2])
+        if unit is not None:
+            value *= unit
+        # Any negative retention time means for ever (Kafka: KafkaConfig.logRetentionTimeMillis).
+        return max(value, -1) if option.name == "retention.ms" else value
+    return option.default_value
+
+
+# --- DescribeConfigs ---
+
+
+def describe_topic(
+    configs: Mapping[str, str], layers: BrokerLayers, names: Iterable[str] | None = None
+) -> list[ConfigEntry]:
+    """What DescribeConfigs tells of a topic with these settings of its own; `names` None means every option.
+
+    Synonyms are always filled in; the handler leaves them out unless they were asked for.
+    """
+    values = {**topic_defaults(broker_values(layers)), **parse_topic_configs(configs)}
+    entries = []
+    for name in _wanted(names, TOPIC_OPTIONS):
+        option = TOPIC_OPTIONS[name]
+        value = option.text(values[name])
+        synonyms = _synonyms(option.synonyms[0], layers) if option.synonyms else []
+        if name in configs:
+            synonyms.insert(0, ConfigSynonym(name, value, FROM_TOPIC))
+        entries.append(_entry(option, value, synonyms, read_only=False))
+    return entries
+
+
+def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) -> list[ConfigEntry]:
+    """What DescribeConfigs tells of one broker. Unknown names set at start are told too, as sensitive."""
+    values = broker_values(layers)
+    entries = []
+    for name in _wanted(names, BROKER_OPTIONS):
+        option = BROKER_OPTIONS[name]
+        value = None if option.is_sensitive else option.text(values[name])
+        entries.append(_entry(option, value, _synonyms(name, layers), read_only=option.dynamic == READ_ONLY))
+    if names is None:
+        names = layers.start
+    for name in names:
+        if name in layers.start and name not in BROKER_OPTIONS:
+            entries.append(_unknown_entry(name))
+    return entries
+
+
+def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = None) -> list[ConfigEntry]:
+    """What DescribeConfigs tells of the broker named "": only what was set at run time for all brokers."""
+    only = BrokerLayers(all_brokers=layers.all_brokers)
+    wanted = layers.all_brokers if names is None else [name for name in names if name in layers.all_brokers]
+    entries = []
+    for name in _wanted(wanted, BROKER_OPTIONS):
+        option = BROKER_OPTIONS[name]
+        value = None if option.is_sensitive else option.text(option.parse(layers.all_brokers[name]))
+        synonyms = [synonym for synonym in _synonyms(name, only) if synonym.source == FROM_ALL_BROKERS]
+        entries.append(_entry(option, value, synonyms, read_only=option.dynamic == READ_ONLY))
+    return entries
+
+
+def _wanted(names: Iterable[str] | None, options: Mapping[str, Option]) -> list[str]:
+    if names is None:
+        return [name for name, option in options.items() if not option.internal]
+    return [name for name in dict.fromkeys(names) if name in options]
+
+
+def _entry(
+    option: Option, value: str | None, synonyms: list[ConfigSynonym], *, read_only: bool
+) -> ConfigEntry:
+    source = synonyms[0].source if synonyms else FROM_DEFAULT
+    return ConfigEntry(
+        option.name, value, source, read_only, option.is_sensitive, synonyms, option.kind, option.doc
+    )
+
+
+def _unknown_entry(name: str) -> ConfigEntry:
+    """An option that a plug-in of Kafka's might know: its value may be a secret (Kafka: maybeSensitive)."""
+    synonyms = [ConfigSynonym(name, None, FROM_START)]
+    return ConfigEntry(name, None, FROM_START, True, True, synonyms, STRING, "")
+
+
+def _synonyms(name: str, layers: BrokerLayers) -> list[ConfigSynonym]:
+    """Where a broker option's value could come from, by layer first and then by name, as Kafka lists it."""
+    names = _BROKER_SYNONYMS.get(name, (name,))
+    found = []
+    for layer, source in (
+        (layers.broker, FROM_BROKER),
+        (layers.all_brokers, FROM_ALL_BROKERS),
+        (layers.start, FROM_START),
+    ):
+        for synonym in names:
+            if synonym in layer:
+                option = BROKER_OPTIONS[synonym]
+                text = None if option.kind == PASSWORD else option.text(option.parse(layer[synonym]))
+                found.append(ConfigSynonym(synonym, text, source))
+    for synonym in names:
+        text = BROKER_OPTIONS[synonym].default_text
+        if text is not None:
+            found.append(ConfigSynonym(synonym, text, FROM_DEFAULT))
+    # Kafka drops what stands before the option's own name, so `log.retention.hours` alone leaves the list of
+    # `retention.ms` empty and its source "default". Tools print it; we say the same
+    # (ConfigHelper.configSynonyms).
+    while found and found[0].name != name:
+        del found[0]
+    return found

@@ -1,0 +1,204 @@
+"""How a message is declared: once, as a dataclass, for all of its versions.
+
+    @dataclass(slots=True, kw_only=True)
+    class FetchTopic(Struct):
+        topic: str = on_wire(STRING, until=12, ignorable=True)
+        topic_id: bytes = on_wire(UUID, since=13, ignorable=True)
+        partitions: list[FetchPartition] = on_wire(Array(FetchPartition))
+
+A declaration holds the facts of the protocol and nothing else; `wire/codec.py` turns them into code.
+In memory a message has every field always: one that a version lacks has its default after decoding.
+"""
+
+import base64
+import binascii
+import dataclasses
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+ALL = (0, None)
+"""For `nullable=`: null is allowed in every version that has the field."""
+
+ZERO_UUID = bytes(16)
+"""The id that stands for "none"."""
+
+Buffer = bytes | bytearray | memoryview
+"""What decoders read and hand out; a memoryview has one dimension of unsigned bytes."""
+
+Records = Any
+"""A `Buffer` after decoding; to encode, also any object with `len()`, which becomes a part of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A wire type without inner structure; `format` is its `struct` code, None where the width varies."""
+
+    name: str
+    format: str | None
+    size_min: int
+    default: Any
+
+
+BOOL = Primitive("bool", "?", 1, False)
+INT8 = Primitive("int8", "b", 1, 0)
+INT16 = Primitive("int16", "h", 2, 0)
+UINT16 = Primitive("uint16", "H", 2, 0)
+INT32 = Primitive("int32", "i", 4, 0)
+UINT32 = Primitive("uint32", "I", 4, 0)
+INT64 = Primitive("int64", "q", 8, 0)
+FLOAT64 = Primitive("float64", "d", 8, 0.0)
+UUID = Primitive("uuid", "16s", 16, ZERO_UUID)
+STRING = Primitive("string", None, 2, "")
+BYTES = Primitive("bytes", None, 4, b"")
+RECORDS = Primitive("records", None, 4, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A list of `item`, which is a primitive or a `Struct` class."""
+
+    item: "Primitive | type[Struct]"
+
+
+WireType = Primitive | Array | type["Struct"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldSpec:
+    """The facts of one field; `None` as an upper version means "and all later ones"."""
+
+    name: str
+    type: Any
+    since: int
+    until: int | None
+    nullable: tuple[int, int | None] | None
+    tag: int | None
+    tag_since: int | None
+    ignorable: bool
+    default: Any
+    """The default value; for arrays and structs a class or `list` that makes one."""
+
+    def exists_in(self, version: int) -> bool:
+        return _within((self.since, self.until), version)
+
+    def null_allowed_in(self, version: int) -> bool:
+        return self.nullable is not None and _within(self.nullable, version)
+
+    def is_tagged_in(self, version: int) -> bool:
+        return self.tag is not None and self.tag_since is not None and version >= self.tag_since
+
+    def make_default(self) -> Any:
+        return self.default() if isinstance(self.default, type) else self.default
+
+
+def on_wire(
+    wire_type: Any,
+    *,
+    since: int = 0,
+    until: int | None = None,
+    default: Any = dataclasses.MISSING,
+    nullable: tuple[int, int | None] | int | None = None,
+    tag: int | None = None,
+    tag_since: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    """Declare a field: its type, first and last version, and what Kafka's schemas call default and ignorable.
+
+    `nullable` is the first version in which null is allowed, or the pair of first and last. A field with a
+    `tag` is a tagged one from `tag_since` on, which is `since` unless said otherwise. A tagged struct that is
+    absent is None in memory, as most are, so that building an answer does not have to build empty structs.
+    An ignorable field may be set in versions that lack it and is left out there; any other is refused.
+    """
+    spec = {
+        "type": wire_type,
+        "since": since,
+        "until": until,
+        "nullable": (nullable, None) if isinstance(nullable, int) else nullable,
+        "tag": tag,
+        "tag_since": since if tag is not None and tag_since is None else tag_since,
+        "ignorable": ignorable,
+    }
+    if default is dataclasses.MISSING:
+        default = _implied_default(wire_type, tag)
+    # A class stands for "a new one each time": list for arrays, the struct itself for structs.
+    if isinstance(default, type):
+        return dataclasses.field(default_factory=default, metadata={"on_wire": spec})
+    return dataclasses.field(default=default, metadata={"on_wire": spec})
+
+
+class Struct:
+    """Base of everything that is declared; a struct inside a message has the message's versions."""
+
+    __slots__ = ()
+
+
+class Versioned(Struct):
+    """A struct that is written by itself, in one of `versions`, flexible from `flexible_since` on."""
+
+    __slots__ = ()
+    versions: ClassVar[range]
+    flexible_since: ClassVar[int | None]
+
+    def __init_subclass__(
+        cls, versions: tuple[int, int] | None = None, flexible_since: int | None = None, **arguments: Any
+    ) -> None:
+        super().__init_subclass__(**arguments)
+        # dataclass(slots=True) makes the class a second time, from its dict and without these arguments.
+        if versions is not None:
+            cls.versions = range(versions[0], versions[1] + 1)
+            cls.flexible_since = flexible_since
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        return cls.flexible_since is not None and version >= cls.flexible_since
+
+
+class Message(Versioned):
+    """A request or a response of the API `api_key`."""
+
+    __slots__ = ()
+    api_key: ClassVar[int]
+
+    def __init_subclass__(cls, api_key: int | None = None, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if api_key is not None:
+            cls.api_key = api_key
+
+
+@cache
+def fields_of(struct: type[Struct]) -> tuple[FieldSpec, ...]:
+    """The declared fields of a struct, in wire order."""
+    specs = []
+    for field in dataclasses.fields(struct):  # type: ignore[arg-type]
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory
+        specs.append(FieldSpec(name=field.name, default=default, **field.metadata["on_wire"]))
+    return tuple(specs)
+
+
+def uuid_to_text(uuid: bytes) -> str:
+    """The 22 characters (URL-safe base64 without padding) in which Kafka writes an id."""
+    return base64.urlsafe_b64encode(uuid)[:22].decode("ascii")
+
+
+def uuid_from_text(text: str) -> bytes:
+    """The 16 bytes of an id in Kafka's text form; ValueError if it is none."""
+    if len(text) != 22:
+        raise ValueError(f"an id has 22 characters, {text!r} has {len(text)}")
+    try:
+        return base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise ValueError(f"{text!r} is not an id: {error}") from None
+
+
+def _implied_default(wire_type: Any, tag: int | None) -> Any:
+    if isinstance(wire_type, Primitive):
+        return wire_type.default
+    if isinstance(wire_type, Array):
+        return list
+    return None if tag is not None else wire_type
+
+
+def _within(versions: tuple[int, int | None], version: int) -> bool:
+    first, last = versions
+    return first <= version and (last is None or version <= last)

@@ -2,7 +2,7 @@
 
 Each partition is asked in turn and refuses for itself; what was accepted is staged, and the answer waits
 for the commit at the end of the loop's turn. From version 3 on a partition brings exactly one batch of
-format v2, stored as it came; versions 0 to 2 may bring message sets of formats v0 and v1, which are converted.
+format v2, stored as it came; versions 0 to 2 may bring message sets of v0 and v1, which are converted.
 
 Not done yet: transactions. A request with a transactional id, or a transactional batch, is refused for each
 of its partitions with INVALID_REQUEST, at which producers stop at once; they do not get that far, since

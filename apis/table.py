@@ -68,9 +68,9 @@ def build_apis(
     topics = TopicCreation(machine, offsets_topic)
     settings = Settings(node_id, current_view, start_configs)
     api_versions = ApiVersions(current_view)
-    # Key, last version, handler. Versions begin at 0, as in Kafka 3.9, and end with Kafka 4.3's highest stable
-    # one. kafka-python tells the release from these, and librdkafka before 2.11 looks for single low versions
-    # (KAFKA-18659), so that a range is never narrowed without need.
+    # Key, last version, handler. Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of
+    # Kafka 4.3. kafka-python tells the release from these, and librdkafka before 2.11 looks for single low
+    # versions (KAFKA-18659), so that a range is never narrowed without need.
     rows: tuple[tuple[int, int, Handler], ...] = (
         (0, 13, Produce(leadership, turn)),
         (1, 18, Fetch(leadership, timers, FetchSessionCache(fetch_session_slots), fetch_max_bytes)),

@@ -1,8 +1,7 @@
 """ApiVersions (key 18, versions 0 to 4): what this broker serves, derived from the one list of APIs.
 
 A request of a version that is not known is answered in version 0 with error 35 and the one entry that helps
-the client choose again; the connection does that (`unsupported_version`), since nobody can read such a
-body.
+the client choose again; the connection does that, since nobody can read such a body.
 
 Source: ApiVersionsRequest, ApiVersionsResponse and KafkaApis.handleApiVersionsRequest of Kafka 4.3; KIP-511
 for the client's name, KAFKA-17492 for features that start at level 0.
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from odradek.apis.api import Api, RequestContext
     from odradek.coordinator.cluster import ClusterView
 
-API_KEY = 18
 FIRST_VERSION_WITH_CLIENT_NAME = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {}
@@ -73,11 +71,4 @@ class ApiVersions:
                 for name, level in sorted(view.features.items())
                 if level > 0
             ],
-        )
-
-    def unsupported_version(self) -> ApiVersionsResponse:
-        """For a version that is not served; written as version 0."""
-        return ApiVersionsResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=[served for served in self._served if served.api_key == API_KEY],
         )

@@ -27,7 +27,7 @@ class Pinning(Protocol):
 
 @dataclass
 class Case:
-    """One row of the table. `measure` gives one figure for one broker; higher is better unless `lower` says so."""
+    """One row of the table. `measure` gives one figure for one broker; higher is better unless `lower`."""
 
     name: str
     unit: str
@@ -124,7 +124,7 @@ class ListOffsetsCase(Case):
 
     connections: int = 1
     unit: str = "requests/s"
-    topic: str = "bench-list-offsets"
+    topic: str = field(default_factory=lambda: f"bench-list-{time.monotonic_ns()}")
 
     def prepare(self, broker: Running, work: pathlib.Path) -> None:
         with WireClient("127.0.0.1", broker.port) as client:
@@ -155,7 +155,7 @@ class FetchCase(Case):
     """Fetch of 1 MB batches over 4 connections: CPU seconds of the server for each gigabyte, or GB/s."""
 
     rate: bool = False
-    topic: str = "bench-fetch"
+    topic: str = field(default_factory=lambda: f"bench-fetch-{time.monotonic_ns()}")
     batches: int = 500
 
     def prepare(self, broker: Running, work: pathlib.Path) -> None:

@@ -1,4 +1,4 @@
-"""What a user of confluent-kafka sees: `confluent_load.py produce|consume BOOTSTRAP RECORD_BYTES` prints MB/s.
+"""What a user of confluent-kafka sees: `confluent_load.py produce|consume BOOTSTRAP BYTES` prints MB/s.
 
 Runs in a process of its own so that it can be pinned. Consumption reads what a production of the same
 size left behind; where nothing is there yet it is produced first, outside the measurement.

@@ -11,7 +11,7 @@ from odradek.wire.frames import request_frame
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from odradek.wire.records import build_batch
+from odradek.wire.records import Record, build_batch
 
 CLIENT_ID = "benchmark"
 TIMESTAMP_MS = 1_700_000_000_000
@@ -43,7 +43,7 @@ def batch_of(record_count: int, record_bytes: int) -> bytes:
     """A v2 batch with `record_count` records whose values have `record_bytes` random bytes each."""
     source = random.Random(record_count * 31 + record_bytes)
     value = source.randbytes(record_bytes)
-    return bytes(build_batch([(None, value, [], TIMESTAMP_MS)] * record_count))
+    return bytes(build_batch([Record(i, TIMESTAMP_MS, None, value) for i in range(record_count)]))
 
 
 def produce_frame(

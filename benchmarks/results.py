@@ -61,17 +61,16 @@ def plot(outcomes: list[Outcome]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + 6 * scale}" height="{height}" '
         'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>',
-        f'<text x="8" y="18">Odradek over Apache Kafka 4.3.1 (right of the line: Odradek is better)</text>',
+        '<text x="8" y="18">Odradek over Apache Kafka 4.3.1 (right of the line: Odradek is better)</text>',
     ]
     for index, outcome in enumerate(outcomes):
         better = 1 / outcome.ratio if outcome.lower else outcome.ratio
         y = top + index * row
+        length = min(better, 5.4) * scale
         color = "#b33" if outcome.met is False else "#386"
         parts.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(outcome.case)}</text>')
-        parts.append(
-            f'<rect x="{left}" y="{y + 3}" width="{min(better, 5.4) * scale:.0f}" height="14" fill="{color}"/>'
-        )
-        parts.append(f'<text x="{left + min(better, 5.4) * scale + 5:.0f}" y="{y + 14}">{better:.2f}x</text>')
+        parts.append(f'<rect x="{left}" y="{y + 3}" width="{length:.0f}" height="14" fill="{color}"/>')
+        parts.append(f'<text x="{left + length + 5:.0f}" y="{y + 14}">{better:.2f}x</text>')
     parts.append(
         f'<line x1="{left + scale}" x2="{left + scale}" y1="{top}" y2="{height}" stroke="black"/></svg>'
     )
@@ -84,9 +83,10 @@ def write(
     """Writes RESULTS.md and one results-NAME.svg for each table."""
     text = ["# Odradek beside Apache Kafka", ""]
     text.append(
-        f"Made by `make bench`: both brokers on one machine, {options.rounds} measurements of {options.seconds:g} s for each "
-        "case and broker, who goes first alternating, Kafka warmed until three figures in a row lie within 3 %. "
-        "Medians with the lowest and highest figure. Both brokers run throughout; the one not measured is idle."
+        f"Made by `make bench`: both brokers on one machine, {options.rounds} measurements of "
+        f"{options.seconds:g} s for each case and broker, who goes first alternating. Kafka is warm when"
+        " three figures in a row lie within 3 %. Medians with the lowest and highest figure. "
+        "Both brokers run throughout; the one not measured is idle."
     )
     text += ["", *(f"- {name}: {value}" for name, value in facts.items())]
     for name, outcomes in tables.items():

@@ -6,11 +6,12 @@ import socket
 import struct
 from typing import Any
 
+from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
-from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 
 class WireClient:
@@ -62,17 +63,26 @@ class WireClient:
         )
         for topic in response.topics:
             assert topic.error_code == 0, (topic.name, topic.error_code, topic.error_message)
-        self.wait_for_leaders(names)
+        self.wait_for_leaders(names, partitions)
         return {topic.name: topic.topic_id for topic in response.topics}
 
-    def wait_for_leaders(self, names: list[str]) -> None:
-        """Returns when every partition of the topics has a leader; Kafka creates them after it has answered."""
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+    def wait_for_leaders(self, names: list[str], partitions: int) -> None:
+        """Returns when every partition answers as its leader: Kafka creates topics after it has answered."""
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name=name,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(partitions)
+                    ],
+                )
+                for name in names
+            ],
         )
-        for _ in range(10_000):
-            topics = self.call(request, 12).topics
-            if all(t.error_code == 0 and all(p.error_code == 0 for p in t.partitions) for t in topics):
+        for _ in range(100_000):
+            topics = self.call(request, 5).topics
+            if all(p.error_code == 0 for topic in topics for p in topic.partitions):
                 return
         raise TimeoutError(f"no leaders for {names}")
 
@@ -84,6 +94,8 @@ class WireClient:
         ids: list[int] = []
         while len(ids) < count:
             response = self.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
+            if response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                continue  # Kafka has no block of ids yet
             assert response.error_code == 0, response.error_code
             if ids and response.producer_id != ids[-1] + 1:
                 ids.clear()

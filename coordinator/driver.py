@@ -1,8 +1,9 @@
 """Runs the group machines of this node: one for each partition of `__consumer_offsets` that it leads.
 
-A machine is loaded by replaying its log, a slice per turn of the event loop; until then its groups are answered
-COORDINATOR_LOAD_IN_PROGRESS. An append that fails undoes nothing by hand: whoever waited for it, or for
-anything after it, is refused, and the machine is loaded again. All timers of all machines share one heap.
+A machine is loaded by replaying its log, a slice per turn of the event loop; until then its groups are
+answered COORDINATOR_LOAD_IN_PROGRESS. An append that fails undoes nothing by hand: whoever waited for it, or
+for anything after it, is refused, and the machine is loaded again. So is one that tripped over a command. All
+timers of all machines share one heap.
 
 Nothing here is thread-safe, and nothing blocks longer than one slice of loading.
 """
@@ -11,11 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.commands import Command, ListGroups, ListGroupsReply, RemoveTopics
@@ -64,7 +65,7 @@ def coordinator_error(code: ErrorCode) -> ErrorCode:
 
 
 class _Partition:
-    """One partition of `__consumer_offsets` that this node leads: its log, its machine, who waits for the log."""
+    """One partition of `__consumer_offsets` that this node leads: its log, its machine, who waits for it."""
 
     __slots__ = (
         "failed",
@@ -148,8 +149,9 @@ class GroupCoordinator:
         for index in sorted(led.keys() - self._partitions.keys()):
             partition = self._partitions[index] = _Partition(index, led[index])
             self._loading.append(partition)
-        if self._load_timer is None:
-            self._load()
+        if self._load_timer is not None:
+            self._load_timer.cancel()
+        self._load()
 
     def remove_topics(self, names: Collection[str]) -> None:
         """Forget the offsets of topics that have been deleted."""
@@ -187,7 +189,15 @@ class GroupCoordinator:
         elif partition.machine is None:
             command.ticket(command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         else:
-            self._run(partition, partition.machine.handle(command, self._clock_ms()))
+            try:
+                effects = partition.machine.handle(command, self._clock_ms())
+            except Exception:
+                logger.exception("%s-%d: a command failed", OFFSETS_TOPIC, partition.index)
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
+                if command.ticket not in self._fail(partition, code):
+                    command.ticket(command.refused(code))
+            else:
+                self._run(partition, effects)
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> ListGroupsReply:
         """The groups of all machines of this node; COORDINATOR_LOAD_IN_PROGRESS while one is not ready."""
@@ -205,8 +215,8 @@ class GroupCoordinator:
     # Effects
 
     def _run(self, partition: _Partition, effects: list[Effect]) -> None:
-        """Carry out what a machine decided. Answers go last: who gets one may come with a command at once, which
-        must not overtake this one on its way to the log."""
+        """Carry out what a machine decided. Answers go last: who gets one may come with a command at once,
+        which must not overtake this one on its way to the log."""
         held = partition.held
         answers = None
         for effect in effects:
@@ -230,53 +240,65 @@ class GroupCoordinator:
 
     def _appended(self, partition: _Partition) -> Callable[[KafkaError | None], None]:
         def appended(error: KafkaError | None) -> None:
-            replies = partition.held.popleft()
-            if error is None and not partition.failed:
-                _deliver(replies)
+            held = partition.held
+            if self._partitions.get(partition.index) is not partition:
+                held.popleft()
+            elif partition.failed:
+                held.popleft()
+                if not held:
+                    partition.failed = False
+                    self._load_again(partition)
+            elif error is None:
+                _deliver(held.popleft())
             else:
-                self._append_failed(partition, replies, error)
+                logger.error("%s-%d: an append failed: %s", OFFSETS_TOPIC, partition.index, error)
+                self._fail(partition, coordinator_error(error.code), held.popleft())
 
         return appended
 
-    def _append_failed(self, partition: _Partition, replies: list[Reply], error: KafkaError | None) -> None:
-        """Refuse all that depends on the log, and load the machine again once nothing is under way."""
-        is_current = self._partitions.get(partition.index) is partition
-        if error is not None and not partition.failed and is_current:
-            logger.error("%s-%d: an append failed: %s", OFFSETS_TOPIC, partition.index, error)
-            code = coordinator_error(error.code)
-            partition.failed = True
-            refused = _refuse(replies, code)
-            for later in partition.held:
-                refused += _refuse(later, code)
-                later.clear()
-            self._drop_machine(partition, code, refused)
-        if partition.failed and is_current and not partition.held:
-            partition.failed = False
-            self._load_again(partition)
+    def _ring(self, partition: _Partition, key: Hashable) -> None:
+        if partition.machine is None:
+            return
+        try:
+            effects = partition.machine.expire(key, self._clock_ms())
+        except Exception:
+            logger.exception("%s-%d: a timer failed: %s", OFFSETS_TOPIC, partition.index, key)
+            self._fail(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            self._run(partition, effects)
 
-    def _drop_machine(self, partition: _Partition, code: ErrorCode, refused: list[Reply]) -> None:
+    # Failure
+
+    def _fail(self, partition: _Partition, code: ErrorCode, waiting: Sequence[Reply] = ()) -> list[Any]:
+        """Load the machine again, once nothing is on its way to the log. Returns the refused tickets."""
+        refused = self._drop_machine(partition, code, waiting)
+        if partition.held:
+            partition.failed = True
+        else:
+            self._load_again(partition)
+        return refused
+
+    def _drop_machine(
+        self, partition: _Partition, code: ErrorCode, waiting: Sequence[Reply] = ()
+    ) -> list[Any]:
+        """Refuse all that waits, for the log or in the machine. Returns their tickets."""
+        refused = _refuse(waiting, code)
+        for replies in partition.held:
+            refused += _refuse(replies, code)
+            replies.clear()
         machine, partition.machine = partition.machine, None
         partition.loading = partition.records = None
         partition.timers = {}
         if machine is not None:
-            for effect in machine.refuse_waiting(code):
-                if isinstance(effect, Reply):
-                    refused.append(effect)
+            refused += [effect for effect in machine.refuse_waiting(code) if isinstance(effect, Reply)]
         _deliver(refused)
+        return [reply.ticket for reply in refused]
 
     def _give_up(self, partition: _Partition) -> None:
         del self._partitions[partition.index]
         if partition in self._loading:
             self._loading.remove(partition)
-        refused: list[Reply] = []
-        for replies in partition.held:
-            refused += _refuse(replies, ErrorCode.NOT_COORDINATOR)
-            replies.clear()
-        self._drop_machine(partition, ErrorCode.NOT_COORDINATOR, refused)
-
-    def _ring(self, partition: _Partition, key: Hashable) -> None:
-        if partition.machine is not None:
-            self._run(partition, partition.machine.expire(key, self._clock_ms()))
+        self._drop_machine(partition, ErrorCode.NOT_COORDINATOR)
 
     # Loading
 
@@ -307,9 +329,9 @@ class GroupCoordinator:
             self._load_timer = self._call_later(delay_seconds, self._load)
 
     def _load_slice(self, partition: _Partition, budget: int) -> int:
-        """Replay up to `budget` records; if these were the last, the machine is ready. Returns what is left of it.
+        """Replay up to `budget` records; if these were the last, the machine is ready.
 
-        Raises KafkaError when the log is not there or cannot be read.
+        Returns what is left of the budget. Raises KafkaError when the log is not there or cannot be read.
         """
         machine = partition.loading
         if machine is None or partition.records is None:
@@ -346,8 +368,8 @@ class GroupCoordinator:
 class _TimerHeap:
     """Timers of many partitions behind one `call_later`.
 
-    An entry is (time, number, partition, key); it counts if `partition.timers[key]` is its number. Entries that
-    were replaced or cancelled stay until they surface, or until they outnumber the others.
+    An entry is (time, number, partition, key); it counts if `partition.timers[key]` is its number. Entries
+    that were replaced or cancelled stay until they surface, or until they outnumber the others.
     """
 
     def __init__(
@@ -414,7 +436,7 @@ def _deliver(replies: list[Reply]) -> None:
         reply.ticket(reply.value)
 
 
-def _refuse(replies: list[Reply], code: ErrorCode) -> list[Reply]:
+def _refuse(replies: Sequence[Reply], code: ErrorCode) -> list[Reply]:
     return [Reply(reply.ticket, reply.value.refused(code)) for reply in replies]
 
 

@@ -251,7 +251,7 @@ class Membership:
                 self._answer_sync_and_extend(
                     group, member, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS), now_ms, out
                 )
-        if group.pending_sync:
+        if group.pending_sync or group.state is GroupState.COMPLETING_REBALANCE:
             group.pending_sync.clear()
             out.append(CancelTimer(sync_key(group.group_id)))
         is_initial = group.state is GroupState.EMPTY
@@ -318,9 +318,10 @@ class Membership:
         if group is None or code is not NONE:
             return _refuse(command, code, out)
         member = group.members[command.member_id]
-        group.pending_sync.discard(command.member_id)
-        if not group.pending_sync:
-            out.append(CancelTimer(sync_key(group.group_id)))
+        if command.member_id in group.pending_sync:
+            group.pending_sync.remove(command.member_id)
+            if not group.pending_sync:
+                out.append(CancelTimer(sync_key(group.group_id)))
         if group.state is GroupState.STABLE:
             out.append(Reply(command.ticket, _sync_reply(group, member)))
             return

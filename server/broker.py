@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from odradek.server.connection import Routes
 from odradek.server.connections import ConnectionLimits, Connections
 from odradek.server.listeners import Listener, accept, bind_listener
-from odradek.server.timers import Timers, wall_clock_ms
+from odradek.server.timers import Timers, steady_clock_ms, wall_clock_ms
 from odradek.server.turn import LoopTurn
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -40,10 +40,6 @@ MAINTENANCE_INTERVAL_MS_MAX = 30_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
 FLUSH_WAIT_S = 1.0
 GOODBYE_WAIT_S = 0.5
-
-
-class StartError(Exception):
-    """The broker cannot start; the text is one sentence for the person who started it."""
 
 
 class BrokerServer:
@@ -75,9 +71,9 @@ class BrokerServer:
         return self.listeners[0].port
 
     @property
-    def addresses(self) -> list[str]:
-        """`host:port` of every listener."""
-        return [listener.text for listener in self.listeners]
+    def bound(self) -> list[tuple[str, str, int]]:
+        """Name, host and real port of every listener."""
+        return [(listener.name, listener.host, listener.port) for listener in self.listeners]
 
     @property
     def data_directories(self) -> tuple[str, ...]:
@@ -86,8 +82,8 @@ class BrokerServer:
     # Start
 
     async def start(self) -> None:
-        """Returns when every listener answers. Raises StartError, ConfigError or ListenError, each with one
-        sentence; `stop` cleans up after a failed start, too."""
+        """Returns when every listener answers. Raises ConfigError with one sentence for people; `stop` cleans
+        up after a failed start, too."""
         loop = asyncio.get_running_loop()
         self._turn = LoopTurn(loop)
         self._timers = Timers(loop)
@@ -114,6 +110,7 @@ class BrokerServer:
 
     def _open_data(self) -> None:
         from odradek.coordinator.cluster import ClusterMachine, TopicDefaults
+        from odradek.server.config import ConfigError
         from odradek.server.meta_properties import claim_directories
         from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
         from odradek.storage.disk import OsDisk
@@ -140,9 +137,9 @@ class BrokerServer:
         try:
             cut_bytes = store.open(self._now_ms())
         except DirectoryInUse as error:
-            raise StartError(f"log.dirs: {error} Stop it, or name another directory.") from error
+            raise ConfigError(f"log.dirs: {error} Stop it, or name another directory.") from error
         except (OSError, KafkaError) as error:
-            raise StartError(f"log.dirs: the data directories cannot be used: {error}") from error
+            raise ConfigError(f"log.dirs: the data directories cannot be used: {error}") from error
         for (topic, index), size_bytes in cut_bytes.items():
             logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)
         self._make_missing(self._machine.view)
@@ -176,7 +173,7 @@ class BrokerServer:
             node_id=self.node_id,
             settings=_group_settings(self.config),
             open_log=open_log,
-            clock_ms=self._now_ms,
+            clock_ms=steady_clock_ms(self._now_ms),
             call_later=loop.call_later,
             new_member_suffix=_new_member_suffix,
         )
@@ -184,15 +181,35 @@ class BrokerServer:
 
     def _build_apis(self) -> Mapping[int, Api]:
         from odradek.apis.table import build_apis
+        from odradek.apis.topic_creation import OFFSETS_TOPIC_CONFIGS
+        from odradek.coordinator.cluster import NewTopic
+        from odradek.coordinator.driver import OFFSETS_TOPIC
 
+        config = self.config
+        assert self._machine is not None
+        assert self._store is not None
+        assert self._coordinator is not None
+        assert self._turn is not None
+        assert self._timers is not None
+        offsets_topic = NewTopic(
+            OFFSETS_TOPIC,
+            partition_count=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs={**OFFSETS_TOPIC_CONFIGS, "segment.bytes": str(config.offsets_topic_segment_bytes)},
+        )
         return build_apis(
-            config=self.config,
             node_id=self.node_id,
             machine=self._machine,
             store=self._store,
             groups=self._coordinator,
             turn=self._turn,
             timers=self._timers,
+            start_configs=config.layers.start,
+            offsets_topic=offsets_topic,
+            auto_creates_topics=config.auto_create_topics_enable,
+            deletes_topics=config.delete_topic_enable,
+            fetch_max_bytes=config.fetch_max_bytes,
+            fetch_session_slots=config.max_incremental_fetch_session_cache_slots,
         )
 
     def _start_background(self) -> None:

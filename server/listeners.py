@@ -13,6 +13,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from odradek.server.config import ConfigError
 from odradek.server.connection import Connection
 from odradek.server.connections import Connections
 
@@ -20,7 +21,7 @@ BACKLOG = 1024
 FREE_PORT_ATTEMPTS_MAX = 32
 
 
-class ListenError(Exception):
+class ListenError(ConfigError):
     """An address cannot be bound; the text is one sentence for the person who started the broker."""
 
 
@@ -36,12 +37,6 @@ class Listener:
     host: str
     port: int
     advertised: tuple[str, int] | None = None
-
-    @property
-    def text(self) -> str:
-        """`host:port` as clients write it."""
-        host = self.host or "localhost"
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 def bind_listener(listener: Listener) -> list[socket.socket]:

@@ -1,11 +1,11 @@
 """Kafka's small text files: offset checkpoints, leader epochs, partition.metadata, the mark of a clean
 shutdown.
 
-`recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint` (one
-line each "topic partition offset") and `leader-epoch-checkpoint` ("epoch offset") open with a version
-line, 0, and a line with the number of entries. Written beside and renamed, so that a crash leaves the old
-file or the new one. A file that cannot be read is passed over: everything in them can be found again from
-the logs.
+`recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint`,
+`cleaner-offset-checkpoint` (one line each "topic partition offset") and `leader-epoch-checkpoint` ("epoch
+offset") open with a version line, 0, and a line with the number of entries. Written beside and renamed,
+so that a crash leaves the old file or the new one. A file that cannot be read is passed over: everything
+in them can be found again from the logs.
 """
 
 import base64
@@ -16,6 +16,7 @@ from odradek.storage.disk import Disk, read_file, replace_file
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
+FIRST_DIRTY = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

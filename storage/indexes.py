@@ -82,10 +82,10 @@ class OffsetIndex:
             return None
         return index
 
-    def save(self, disk: Disk, path: str) -> None:
-        """Bring the file up to date."""
-        if self.saved_count < len(self.offsets) or not disk.exists(path):
-            _save(disk, path, self.saved_count * OFFSET_ENTRY_BYTES, self.encode(self.saved_count))
+    def save(self, disk: Disk, path: str, *, sync: bool = False) -> None:
+        """Bring the file up to date, and with `sync` safe from a loss of power."""
+        if sync or self.saved_count < len(self.offsets) or not disk.exists(path):
+            _save(disk, path, self.saved_count * OFFSET_ENTRY_BYTES, self.encode(self.saved_count), sync)
             self.saved_count = len(self.offsets)
 
 
@@ -152,10 +152,10 @@ class TimeIndex:
             return None
         return index
 
-    def save(self, disk: Disk, path: str) -> None:
-        """Bring the file up to date."""
-        if self.saved_count < len(self.offsets) or not disk.exists(path):
-            _save(disk, path, self.saved_count * TIME_ENTRY_BYTES, self.encode(self.saved_count))
+    def save(self, disk: Disk, path: str, *, sync: bool = False) -> None:
+        """Bring the file up to date, and with `sync` safe from a loss of power."""
+        if sync or self.saved_count < len(self.offsets) or not disk.exists(path):
+            _save(disk, path, self.saved_count * TIME_ENTRY_BYTES, self.encode(self.saved_count), sync)
             self.saved_count = len(self.offsets)
 
 
@@ -163,12 +163,15 @@ def _ascends(values: array) -> bool:
     return all(map(int.__lt__, values[:-1], values[1:]))
 
 
-def _save(disk: Disk, path: str, position: int, data: bytes) -> None:
+def _save(disk: Disk, path: str, position: int, data: bytes, sync: bool) -> None:
     file = disk.open(path, create=True)
     try:
-        write_all(file, position, [data], len(data))
+        if data:
+            write_all(file, position, [data], len(data))
         # The file may be longer: Kafka makes its index files at full size, and what follows is not ours.
         if file.size() != position + len(data):
             file.truncate(position + len(data))
+        if sync:
+            file.sync()
     finally:
         file.close()

@@ -26,6 +26,7 @@ from odradek.storage.segment import (
     LOG,
     RELATIVE_OFFSET_MAX,
     SNAPSHOT,
+    SWAP,
     TIME_INDEX,
     FilePool,
     Segment,
@@ -99,6 +100,8 @@ class Log:
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
         self._directory_is_synced = recovery_point >= log_end_offset
+        # Whether a clean stop has something to write. After a recovery it has: indexes, a snapshot.
+        self._changed = recovery_point < log_end_offset
         self.directory_is_new = False
         # Where the batch with an offset begins, for those who read on where they stopped.
         self._hints: dict[int, tuple[Segment, int]] = {}
@@ -235,6 +238,7 @@ class Log:
             self._remember(self.log_end_offset, stage.segment, stage.segment.size_bytes)
         self._full_segments.clear()
         self._apply(stage)
+        self._changed = True
         self.log_end_offset = self.next_offset
         self.producers.commit()
         if self._pending_epochs:
@@ -357,10 +361,14 @@ class Log:
         recovery_point = self.recovery_point
         if end_offset <= recovery_point and self._directory_is_synced and not self.leader_epochs.dirty:
             return recovery_point
+        active = self.active
         for segment in self._segments_after(recovery_point):
             try:
                 with segment.pinned() as file:
                     file.sync()
+                if segment.base_offset < active.base_offset:
+                    # Nothing will rebuild the indexes of a sealed segment that the recovery point has passed.
+                    segment.save_indexes(sync=True)
             except FileNotFoundError:
                 if not segment.deleted:
                     raise
@@ -418,6 +426,7 @@ class Log:
         self._save_indexes_if_possible(old)
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
+        self._changed = True
         self._directory_is_synced = False
         self._stage = self._new_stage(segment)
 
@@ -453,6 +462,21 @@ class Log:
             segment.doom()
         return dropped
 
+    def replace_segments(self, old: list[Segment], cleaned: Segment) -> None:
+        """Let a compacted segment take the place of neighbours. After a crash it is all or nothing.
+
+        Once the cleaned log is called `.swap` a restart finishes the replacement; before, it takes the
+        old segments.
+        """
+        cleaned.change_suffix(SWAP)
+        for segment in old:
+            segment.doom()
+        cleaned.change_suffix("")
+        place = self.segments.index(old[0])
+        self.segments[place : place + len(old)] = [cleaned]
+        self.bases = [segment.base_offset for segment in self.segments]
+        self._hints.clear()
+
     def close(self) -> None:
         """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the
         producers.
@@ -460,11 +484,11 @@ class Log:
         self.rollback()
         if self._cut_wanted:
             self._cut()
-        self.flush()
-        self.active.seal()
-        for segment in self.segments:
-            segment.save_indexes()
-        self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
+        if self._changed:
+            self.flush()
+            self.active.seal()
+            self.active.save_indexes(sync=True)
+            self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
         if self.leader_epochs.dirty:
             self.save_leader_epochs()
         for segment in self.segments:

@@ -30,6 +30,7 @@ from odradek.storage.batches import (
     SEQUENCE_MAX,
     StoredBatch,
 )
+from odradek.storage.cleaner import CleanableSegment, Plan, plan_cleaning
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer
 from odradek.storage.log import Log
@@ -276,15 +277,6 @@ class Partition:
             known = log.producers.check(producer_id, producer_epoch, base_sequence, last_sequence)
             if known is not None:
                 return self._duplicate(known)
-            log.producers.stage(
-                producer_id,
-                producer_epoch,
-                base_sequence,
-                last_sequence,
-                first_offset,
-                last_offset,
-                max_timestamp,
-            )
         leader_epoch = self.leader_epoch
         log.stage(
             (_PREFIX_PACK(first_offset, length, leader_epoch), records[PREFIX_BYTES:]),
@@ -294,6 +286,17 @@ class Partition:
             leader_epoch,
             now_ms,
         )
+        if producer_id >= 0:
+            # After the log, which may have rolled: its snapshot is of what came before this batch.
+            log.producers.stage(
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                last_sequence,
+                first_offset,
+                last_offset,
+                max_timestamp,
+            )
         return Appended(
             first_offset,
             last_offset,
@@ -375,6 +378,15 @@ class Partition:
             if stamps:
                 batch, max_timestamp = with_append_time(batch, now_ms), now_ms
             last_offset = first_offset + header.last_offset_delta
+            prefix = _PREFIX_PACK(first_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
+            log.stage(
+                (prefix, batch[PREFIX_BYTES:]),
+                header.size_bytes,
+                last_offset,
+                max_timestamp,
+                leader_epoch,
+                now_ms,
+            )
             if header.producer_id >= 0 and not header.is_control:
                 log.producers.stage(
                     header.producer_id,
@@ -385,15 +397,6 @@ class Partition:
                     last_offset,
                     max_timestamp,
                 )
-            prefix = _PREFIX_PACK(first_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
-            log.stage(
-                (prefix, batch[PREFIX_BYTES:]),
-                header.size_bytes,
-                last_offset,
-                max_timestamp,
-                leader_epoch,
-                now_ms,
-            )
         return Appended(
             base_offset,
             log.next_offset - 1,
@@ -445,6 +448,7 @@ class Partition:
         try:
             self.log.flush()
         except OSError as error:
+            # Not `take_offline`: waking is for the thread that owns the partition.
             self._failure = f"Flushing {self.log.directory} failed: {error}. The broker has to be restarted."
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
 
@@ -505,6 +509,19 @@ class Partition:
             self._start_at(offset)
         return self.log_start_offset
 
+    def plan_cleaning(self, now_ms: int, first_dirty: int) -> Plan | None:
+        """Whether this log is due for compaction; `first_dirty` is how far it has been compacted."""
+        if not self.config.is_compacted or self._failure is not None:
+            return None
+        segments = [CleanableSegment(*facts) for facts in self.log.facts()[:-1]]
+        return plan_cleaning(
+            segments,
+            self.config,
+            first_dirty=first_dirty,
+            last_stable_offset=self.last_stable_offset,
+            now_ms=now_ms,
+        )
+
     def wants_flush(self, now_ms: int) -> bool:
         """Whether sealed segments are not on the disk yet, or records have waited for `flush.ms`."""
         log = self.log
@@ -521,6 +538,11 @@ class Partition:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         self._failure = f"{self.name} is closed."
         self.log.close()
+        self._wake()
+
+    def take_offline(self, reason: str) -> None:
+        """The files are not what we believe: answer KAFKA_STORAGE_ERROR to appends until the next start."""
+        self._failure = f"{reason} The broker has to be restarted."
         self._wake()
 
     def moved_to_deletion(self, directory: str) -> None:

@@ -70,16 +70,25 @@ def open_log(
         recovery_point = min(recovery_point, start)
     if not clean:
         cut_bytes = _recover(segments, config, epochs, recovery_point)
-    end_offset = _read_end(segments[-1], config)
+    end_offset = _read_end(segments[-1])
+    if end_offset is None:
+        # Its index, or the stop that claimed to be clean, was not what it seemed.
+        cut_bytes += _recover(segments, config, epochs, segments[-1].base_offset)
+        end_offset = _read_end(segments[-1])
+        assert end_offset is not None
+        clean = False
     if end_offset < log_start_offset:
         # The checkpoint is ahead of what survived: everything before it is deleted anyway, so begin there.
         for segment in segments:
             _remove(segment)
         segments = [Segment.create(pool, directory, log_start_offset, now_ms)]
         end_offset = log_start_offset
+        clean = False
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_end(end_offset)
     epochs.truncate_start(log_start_offset)
+    if not clean:
+        names = disk.list(directory)
     producers = _load_producers(disk, directory, names, segments, end_offset, now_ms)
     log = Log(
         pool,
@@ -146,25 +155,28 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
 
 def _recover(segments: list[Segment], config: LogConfig, epochs: LeaderEpochs, recovery_point: int) -> int:
     """Check everything after the recovery point; cut at the first unsound batch and drop what follows."""
-    cut_bytes = 0
     first = max(segment_holding([segment.base_offset for segment in segments], recovery_point), 0)
-    expected = 0
+    expected = segments[first].base_offset
     for place in range(first, len(segments)):
         segment = segments[place]
-        whole = segment.base_offset >= expected
-        valid_bytes = _check_segment(segment, config, epochs) if whole else 0
-        cut = segment.size_bytes - valid_bytes
-        if cut or not whole:
-            cut_bytes += cut + sum(later.size_bytes for later in segments[place + 1 :])
-            if valid_bytes == 0 and place > 0:
-                place -= 1
-            else:
-                _cut(segment, valid_bytes)
-            for later in segments[place + 1 :]:
-                _remove(later)
-            del segments[place + 1 :]
-            break
+        # A gap before a segment: the end of the one before never reached the disk. (Compaction
+        # makes gaps too,
+        # but only before the recovery point.)
+        valid_bytes = _check_segment(segment, config, epochs) if segment.base_offset == expected else 0
+        if valid_bytes < segment.size_bytes or segment.base_offset != expected:
+            return _cut_from(segments, place, valid_bytes)
         expected = _end_of(segment)
+    return 0
+
+
+def _cut_from(segments: list[Segment], place: int, valid_bytes: int) -> int:
+    """End the log in the segment at `place`; returns how many bytes that costs."""
+    cut_bytes = sum(segment.size_bytes for segment in segments[place:]) - valid_bytes
+    _cut(segments[place], valid_bytes)
+    keep = place + 1 if valid_bytes or place == 0 else place
+    for segment in segments[keep:]:
+        _remove(segment)
+    del segments[keep:]
     return cut_bytes
 
 
@@ -207,8 +219,11 @@ def _end_of(segment: Segment) -> int:
     return end_offset
 
 
-def _read_end(segment: Segment, config: LogConfig) -> int:
-    """The log's end; what the indexes do not know of the last segment is looked up on the way."""
+def _read_end(segment: Segment) -> int | None:
+    """The log's end, None when the last segment does not end with a whole batch.
+
+    What the indexes do not know of the segment is looked up on the way.
+    """
     if segment.size_bytes == 0:
         segment.reset_indexes()
         return segment.base_offset
@@ -221,9 +236,7 @@ def _read_end(segment: Segment, config: LogConfig) -> int:
             latest, latest_offset = batch.max_timestamp, batch.last_offset
     segment.max_timestamp_ms, segment.max_timestamp_offset = latest, latest_offset
     segment.bytes_since_index = position - start
-    if position < segment.size_bytes:
-        _cut(segment, position)
-    return end_offset
+    return end_offset if position == segment.size_bytes else None
 
 
 def _load_producers(

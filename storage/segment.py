@@ -196,6 +196,17 @@ class Segment:
         self.pool.forget(self)
         self.release()
 
+    def change_suffix(self, suffix: str) -> None:
+        """Rename the files, the log last: it is what a restart goes by. Then make the names survive."""
+        disk = self.pool.disk
+        self.close()
+        for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG):
+            source = self.path(kind)
+            if disk.exists(source):
+                disk.rename(source, f"{self.directory}/{self.base_offset:020d}{kind}{suffix}")
+        self.suffix = suffix
+        disk.sync_directory(self.directory)
+
     def doom(self) -> None:
         """Rename the files out of the log's sight. They can still be read until `remove`."""
         disk = self.pool.disk
@@ -245,12 +256,22 @@ class Segment:
             times = TimeIndex.decode(self.base_offset, read_file(disk, self.path(TIME_INDEX)))
         except FileNotFoundError:
             offsets = times = None
-        if offsets is None or times is None:
+        if offsets is None or times is None or not self._fits(offsets):
             self.rebuild_indexes()
             return
         self._offset_index, self._time_index = offsets, times
         if self.max_timestamp_ms is None:
             self.max_timestamp_ms, self.max_timestamp_offset = times.last()
+
+    def _fits(self, offsets: OffsetIndex) -> bool:
+        """Whether the last entry points to the batch that it says: another file's, or a torn one, would
+        not.
+        """
+        if not len(offsets):
+            return True
+        for batch in scan(self.read, offsets.positions[-1], self.size_bytes, window_bytes=HEADER_BYTES):
+            return batch.last_offset == offsets.offsets[-1] + self.base_offset
+        return False
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> None:
         """Make the indexes anew from the batches."""
@@ -286,12 +307,12 @@ class Segment:
         if self.max_timestamp_ms is not None:
             self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
 
-    def save_indexes(self) -> None:
+    def save_indexes(self, *, sync: bool = False) -> None:
         """Write what is new in the indexes; nothing to do when they are not loaded."""
         if self._offset_index is not None:
-            self._offset_index.save(self.pool.disk, self.path(INDEX))
+            self._offset_index.save(self.pool.disk, self.path(INDEX), sync=sync)
         if self._time_index is not None:
-            self._time_index.save(self.pool.disk, self.path(TIME_INDEX))
+            self._time_index.save(self.pool.disk, self.path(TIME_INDEX), sync=sync)
 
     def latest_timestamp(self) -> tuple[int, int]:
         """The latest timestamp and the last offset of the first batch that has it; (-1, ...) when none

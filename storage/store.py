@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from odradek.storage import checkpoints
+from odradek.storage.cleaner import STEP_BYTES, Cleaning
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Disk, Lock
 from odradek.storage.partition import ZERO_UUID, Partition
@@ -81,6 +82,8 @@ class LogStore:
         self._recovery_points: dict[Key, int] = {}
         self._log_starts: dict[Key, int] = {}
         self._high_watermarks: dict[Key, int] = {}
+        self._first_dirty: dict[Key, int] = {}
+        self._cleaning: tuple[Key, Cleaning] | None = None
         self._written: dict[str, dict[Key, int]] = {}
         self._last_checkpoint_ms = 0
         # (due, path of a directory) and (due, segment): removed once nobody can be reading them.
@@ -118,6 +121,7 @@ class LogStore:
         self._recovery_points |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.RECOVERY_POINTS}")
         self._log_starts |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.LOG_STARTS}")
         self._high_watermarks |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.HIGH_WATERMARKS}")
+        self._first_dirty |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.FIRST_DIRTY}")
         for name in disk.list(directory):
             if name.endswith(DELETE_SUFFIX):
                 self._remove_directory(f"{directory}/{name}")
@@ -167,6 +171,9 @@ class LogStore:
         """
         self._now_ms = now_ms
         clean = True
+        if self._cleaning is not None:
+            self._cleaning[1].abandon()
+            self._cleaning = None
         for partition in list(self.loaded()):
             try:
                 partition.close()
@@ -230,7 +237,7 @@ class LogStore:
         )
         key = (topic, index)
         # What an earlier topic of this name left in the checkpoints is not about this one.
-        for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
+        for offsets in self._offsets():
             offsets.pop(key, None)
         log = open_log(
             self.pool,
@@ -255,6 +262,9 @@ class LogStore:
         path = f"{partition.log.directory}/{checkpoints.PARTITION_METADATA}"
         checkpoints.write_partition_metadata(self.disk, path, topic_id)
         partition.topic_id = topic_id
+
+    def _offsets(self) -> tuple[dict[Key, int], ...]:
+        return self._recovery_points, self._log_starts, self._high_watermarks, self._first_dirty
 
     def _emptiest_directory(self) -> str:
         counts = dict.fromkeys(self.directories, 0)
@@ -334,7 +344,7 @@ class LogStore:
         if place.partition is not None:
             delay_ms = place.partition.config.file_delete_delay_ms
             place.partition.moved_to_deletion(doomed)
-        for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
+        for offsets in self._offsets():
             offsets.pop(key, None)
         self._doomed_directories.append((self._now_ms + delay_ms, doomed))
 
@@ -380,6 +390,75 @@ class LogStore:
                 self.get(*key)
             except KafkaError:
                 continue
+
+    def clean(self, now_ms: int, budget_bytes: int = STEP_BYTES) -> bool:
+        """One bounded step of compaction; True while there is more to do.
+
+        For a step in a worker thread use `next_cleaning`, `Cleaning.step` and `finish_cleaning` instead.
+        """
+        if self._cleaning is None:
+            cleaning = self.next_cleaning(now_ms)
+            if cleaning is None:
+                return False
+        _, cleaning = self._cleaning
+        try:
+            if cleaning.step(budget_bytes):
+                self.finish_cleaning(now_ms)
+        except (OSError, KafkaError):
+            # No room, or a damaged batch: the log is as it was, and the next round tries again.
+            cleaning.abandon()
+            self._cleaning = None
+            return False
+        return True
+
+    def next_cleaning(self, now_ms: int) -> Cleaning | None:
+        """Begin a round over the partition that needs it most; None when none does. One round at a time."""
+        assert self._cleaning is None
+        self._now_ms = now_ms
+        plans = []
+        for partition in self.loaded():
+            key = (partition.topic, partition.index)
+            plan = partition.plan_cleaning(now_ms, self._first_dirty.get(key, 0))
+            if plan is not None:
+                plans.append((plan.dirty_ratio, key, partition, plan))
+        for _, key, partition, plan in sorted(plans, key=lambda one: one[0], reverse=True):
+            try:
+                self._vouch_for(key, partition, plan.end_offset)
+            except (OSError, KafkaError):
+                continue
+            cleaning = Cleaning(partition.log, plan, now_ms=now_ms)
+            self._cleaning = (key, cleaning)
+            return cleaning
+        return None
+
+    def _vouch_for(self, key: Key, partition: Partition, end_offset: int) -> None:
+        """Recovery takes gaps after the recovery point for losses: move it behind what is going to have
+        some.
+        """
+        if partition.log.recovery_point < end_offset:
+            partition.flush()
+        path = f"{self._places[key].directory}/{checkpoints.RECOVERY_POINTS}"
+        if self._written.get(path, {}).get(key, 0) < end_offset:
+            self._write_checkpoints()
+
+    def finish_cleaning(self, now_ms: int) -> None:
+        """Put in place what the current round has cleaned, in the thread that owns the store."""
+        assert self._cleaning is not None
+        key, cleaning = self._cleaning
+        self._cleaning = None
+        partition = self._places[key].partition if key in self._places else None
+        if partition is None or partition.log is not cleaning.log:
+            cleaning.abandon()
+            return
+        try:
+            replaced = cleaning.finish()
+        except OSError as error:
+            cleaning.abandon()
+            partition.take_offline(f"Replacing segments of {partition.name} failed: {error}.")
+            return
+        self._first_dirty[key] = cleaning.first_dirty
+        delay_ms = cleaning.log.config.file_delete_delay_ms
+        self._doomed_segments += [(now_ms + delay_ms, segment) for segment in replaced]
 
     def flush_due(self, now_ms: int) -> list[Partition]:
         """The partitions that want a `flush` soon: sealed segments not on the disk yet, or `flush.ms` is
@@ -428,6 +507,7 @@ class LogStore:
                 (checkpoints.RECOVERY_POINTS, self._recovery_points),
                 (checkpoints.HIGH_WATERMARKS, self._high_watermarks),
                 (checkpoints.LOG_STARTS, self._log_starts),
+                (checkpoints.FIRST_DIRTY, self._first_dirty),
             ):
                 self._write_checkpoint(f"{directory}/{name}", directory, offsets)
 

@@ -1,0 +1,247 @@
+"""Compaction: what stays, what goes, when, and that a crash in the middle of it changes nothing for
+readers.
+"""
+
+import pytest
+from memory_disk import MemoryDisk, PowerLost
+
+from odradek.storage.cleaner import CleanableSegment, Cleaning, Plan, plan_cleaning
+from odradek.storage.config import LogConfig
+from odradek.storage.partition import Partition
+from odradek.storage.store import LogStore
+from odradek.wire.compression import Compression
+from odradek.wire.records import BatchHeader, Record, build_batch, iter_batches, iter_records
+
+NOW_MS = 1_700_000_000_000
+DAY_MS = 86_400_000
+COMPACTED = LogConfig(
+    cleanup_policy=frozenset({"compact"}),
+    segment_bytes=600,
+    index_interval_bytes=100,
+    min_cleanable_dirty_ratio=0.01,
+)
+
+
+def open_store(disk: MemoryDisk) -> LogStore:
+    store = LogStore(disk, ["data"], config_for=lambda topic: COMPACTED, new_id=lambda: "id")
+    store.open(NOW_MS)
+    return store
+
+
+@pytest.fixture
+def store():
+    return open_store(MemoryDisk())
+
+
+@pytest.fixture
+def partition(store):
+    return store.create("t", 0, bytes(16), COMPACTED)
+
+
+def append(partition: Partition, *pairs: tuple[bytes, bytes | None], **kwargs) -> None:
+    records = [Record(place, NOW_MS + place, key, value) for place, (key, value) in enumerate(pairs)]
+    partition.append(build_batch(records, **kwargs), now_ms=NOW_MS)
+    partition.commit()
+
+
+def seal(partition: Partition) -> None:
+    """Let what is there be compacted."""
+    partition.log.roll(NOW_MS)
+
+
+def clean(store: LogStore, now_ms: int = NOW_MS) -> None:
+    while store.clean(now_ms, budget_bytes=100):
+        pass
+
+
+def batches_of(partition: Partition) -> list[tuple[BatchHeader, list[Record]]]:
+    found = []
+    offset = partition.log_start_offset
+    while offset < partition.log_end_offset:
+        data = memoryview(partition.read(offset, max_bytes=300).records.tobytes())
+        if not data:
+            break
+        for position, header in iter_batches(data):
+            found.append((header, list(iter_records(data[position:]))))
+            offset = header.last_offset + 1
+    return found
+
+
+def records_of(partition: Partition) -> list[tuple[int, bytes, bytes | None]]:
+    return [(one.offset, one.key, one.value) for _, records in batches_of(partition) for one in records]
+
+
+def test_of_every_key_the_latest_record_stays_at_its_offset(store, partition):
+    for number in range(60):
+        append(partition, (b"key%d" % (number % 7), b"value %d" % number))
+    seal(partition)
+    clean(store)
+    assert records_of(partition) == [
+        (number, b"key%d" % (number % 7), b"value %d" % number) for number in range(53, 60)
+    ]
+    assert partition.log_end_offset == 60
+
+
+def test_the_active_segment_is_left_alone(store, partition):
+    for number in range(5):
+        append(partition, (b"key", b"%d" % number))
+    clean(store)
+    assert len(records_of(partition)) == 5
+
+
+def test_a_batch_that_keeps_its_records_is_copied_as_the_same_bytes(store, partition):
+    append(partition, (b"a", b"1"), (b"b", b"2"), compression=Compression.LZ4)
+    before = partition.read(0, max_bytes=1000).records.tobytes()
+    append(partition, (b"c", b"old"))
+    append(partition, (b"c", b"new"))
+    seal(partition)
+    clean(store)
+    assert partition.read(0, max_bytes=len(before)).records.tobytes() == before
+    assert [key for _, key, _ in records_of(partition)] == [b"a", b"b", b"c"]
+
+
+def test_a_batch_that_loses_records_keeps_its_offsets_and_compression(store, partition):
+    append(partition, (b"a", b"1"), (b"b", b"2"), (b"c", b"3"), compression=Compression.ZSTD)
+    append(partition, (b"c", b"4"), (b"a", b"5"))
+    seal(partition)
+    clean(store)
+    (first, _), (second, _) = batches_of(partition)
+    assert (first.base_offset, first.last_offset, first.record_count) == (0, 2, 1)
+    assert first.compression == Compression.ZSTD
+    assert (second.base_offset, second.last_offset) == (3, 4)
+
+
+def test_a_tombstone_goes_after_delete_retention_and_not_before(store, partition):
+    append(partition, (b"a", b"1"))
+    append(partition, (b"a", None))
+    append(partition, (b"b", b"2"))
+    seal(partition)
+    clean(store)
+    assert records_of(partition) == [(1, b"a", None), (2, b"b", b"2")]
+    assert batches_of(partition)[0][0].delete_horizon_ms == NOW_MS + DAY_MS
+
+    append(partition, (b"c", b"3"))
+    seal(partition)
+    clean(store, NOW_MS + DAY_MS - 1)
+    assert (1, b"a", None) in records_of(partition)
+    append(partition, (b"d", b"3"))
+    seal(partition)
+    clean(store, NOW_MS + DAY_MS)
+    assert [offset for offset, _, _ in records_of(partition)] == [2, 3, 4]
+
+
+def test_the_last_batch_of_a_producer_stays_without_its_records(store, partition):
+    append(partition, (b"a", b"1"), producer_id=9, producer_epoch=2, base_sequence=0)
+    append(partition, (b"a", b"2"), producer_id=9, producer_epoch=2, base_sequence=1)
+    append(partition, (b"a", b"3"))
+    append(partition, (b"b", b"4"))
+    seal(partition)
+    clean(store)
+    headers = [header for header, _ in batches_of(partition)]
+    assert [(one.base_offset, one.record_count) for one in headers] == [(1, 0), (2, 1), (3, 1)]
+    assert (headers[0].producer_id, headers[0].producer_epoch, headers[0].last_sequence) == (9, 2, 1)
+    store.close(NOW_MS)
+    for name in [name for name in store.disk.files if name.endswith(".snapshot")]:
+        store.disk.remove(name)
+    again = open_store(store.disk).get("t", 0)
+    assert again.log.producers.producers[9].last_sequence == 1
+
+
+def test_a_key_too_many_for_the_map_is_left_to_the_next_round(store, partition):
+    for round_number in range(2):
+        for number in range(20):
+            append(partition, (b"key%d" % number, b"%d" % round_number))
+    seal(partition)
+    segments = partition.log.segments
+    first_dirty = 0
+    for _ in range(10):
+        plan = Plan(first_dirty, segments[-1].base_offset, 1.0)
+        cleaning = Cleaning(partition.log, plan, now_ms=NOW_MS, map_entries_max=7)
+        while not cleaning.step(1000):
+            pass
+        cleaning.finish()
+        assert cleaning.first_dirty > first_dirty
+        first_dirty = cleaning.first_dirty
+        if first_dirty == 40:
+            break
+    assert records_of(partition) == [(20 + number, b"key%d" % number, b"1") for number in range(20)]
+
+
+def test_long_keys_are_told_apart(store, partition):
+    keys = [b"k" * length for length in (15, 16, 17, 500)]
+    for key in keys:
+        append(partition, (key, b"old"))
+        append(partition, (key, b"new"))
+    seal(partition)
+    clean(store)
+    assert records_of(partition) == [(2 * place + 1, key, b"new") for place, key in enumerate(keys)]
+
+
+def test_a_read_that_began_before_the_cleaning_goes_on_after_it(store, partition):
+    for number in range(10):
+        append(partition, (b"key", b"%d" % number))
+    seal(partition)
+    waiting = partition.read(0, max_bytes=200).records
+    size = len(waiting)
+    clean(store)
+    assert len(waiting.tobytes()) == size
+
+
+def test_what_is_too_young_or_clean_enough_is_not_due():
+    segments = [
+        CleanableSegment(0, 10, 900, NOW_MS - 5000),
+        CleanableSegment(10, 20, 100, NOW_MS - 4000),
+        CleanableSegment(20, 30, 100, NOW_MS),
+    ]
+
+    def planned(first_dirty: int, **settings) -> tuple[int, int] | None:
+        plan = plan_cleaning(
+            segments, LogConfig(**settings), first_dirty=first_dirty, last_stable_offset=30, now_ms=NOW_MS
+        )
+        return plan and (plan.first_dirty, plan.end_offset)
+
+    assert planned(0) == (0, 30)
+    assert planned(10) is None
+    assert planned(10, min_cleanable_dirty_ratio=0.1) == (10, 30)
+    assert planned(10, min_cleanable_dirty_ratio=0.05, min_compaction_lag_ms=1000) == (10, 20)
+    assert planned(10, max_compaction_lag_ms=3000) == (10, 30)
+    assert planned(30, min_cleanable_dirty_ratio=0.0) is None
+
+
+def history(disk: MemoryDisk, sent: list[tuple[bytes, bytes | None]], flushed: list[int]) -> LogStore:
+    """Compact three times over, with a flush before each."""
+    store = open_store(disk)
+    partition = store.create("t", 0, bytes(16), COMPACTED)
+    for number in range(60):
+        pair = (b"key%d" % (number * number % 7), None if number % 11 == 3 else b"value %d" % number)
+        sent.append(pair)
+        append(partition, pair)
+        if number % 20 == 19:
+            partition.flush()
+            flushed[0] = partition.log_end_offset
+            clean(store, NOW_MS)
+            store.maintain(NOW_MS + number * 60_000)
+    return store
+
+
+def test_a_power_loss_at_every_operation_of_compaction_leaves_every_key_its_latest_value():
+    disk = MemoryDisk()
+    history(disk, [], [0])
+    for operation in range(1, disk.operations + 1):
+        sent: list[tuple[bytes, bytes | None]] = []
+        flushed = [0]
+        disk = MemoryDisk()
+        disk.lose_power_at = operation
+        with pytest.raises(PowerLost):
+            history(disk, sent, flushed)
+        store = open_store(disk.lose_power(operation))
+        partition = store.get("t", 0)
+        if partition is None:
+            assert flushed[0] == 0
+            continue
+        end_offset = partition.log_end_offset
+        assert end_offset >= flushed[0]
+        found = records_of(partition)
+        assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
+        assert all(sent[offset] == (key, value) for offset, key, value in found)
+        assert {key: value for _, key, value in found} == dict(sent[:end_offset])

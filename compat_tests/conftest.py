@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests import reference
-from compat_tests.brokers import ApacheBroker, OdradekBroker, TestBroker
+pytest.register_assert_rewrite("compat_tests.stories")
+
+from compat_tests import reference  # noqa: E402
+from compat_tests.brokers import ApacheBroker, OdradekBroker, TestBroker  # noqa: E402
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

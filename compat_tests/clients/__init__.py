@@ -46,6 +46,9 @@ class Record:
 class Member(abc.ABC):
     """A consumer in a group: polls in a thread of its own, commits what it got after each poll."""
 
+    rebalancing: tuple[type[BaseException], ...] = ()
+    """What the library raises when a commit comes in the middle of a rebalance."""
+
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.assigned: frozenset[int] = frozenset()
@@ -72,15 +75,24 @@ class Member(abc.ABC):
     def _run(self) -> None:
         try:
             self.open()
-            while not self._leaving.is_set():
+            commit_pending = False
+            while commit_pending or not self._leaving.is_set():
                 records = self.poll()
                 self.records.extend(records)
                 self.assigned = self.assignment()
-                if records:
-                    self.commit()
+                if records or commit_pending:
+                    commit_pending = not self.try_commit()
             self.close()
         except BaseException as failure:
             self._failure = failure
+
+    def try_commit(self) -> bool:
+        """Whether the commit got through; in the middle of a rebalance the broker rightly refuses it."""
+        try:
+            self.commit()
+        except self.rebalancing:
+            return False
+        return True
 
     @abc.abstractmethod
     def open(self) -> None: ...
@@ -103,6 +115,8 @@ class Client(abc.ABC):
     """One library against one broker. `close` ends what it holds open."""
 
     codecs: Sequence[str] = ("none", "gzip", "snappy", "lz4", "zstd")
+
+    sends_null_headers = True
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

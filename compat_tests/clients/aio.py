@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import CommitFailedError
 
 from compat_tests.clients import DEADLINE_SECONDS, POLL_SECONDS, Client, Member, Message, Record
 
@@ -42,6 +43,8 @@ def _records(batches: Mapping[TopicPartition, Iterable[Any]]) -> list[Record]:
 
 
 class AiokafkaMember(Member):
+    rebalancing = (CommitFailedError,)
+
     def __init__(self, thread: LoopThread, bootstrap: str, group: str, topic: str) -> None:
         super().__init__()
         self._loop = thread

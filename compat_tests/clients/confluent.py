@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.clients import DEADLINE_SECONDS, POLL_SECONDS, Client, Member, Message, Record
+from compat_tests.clients import DEADLINE_SECONDS, POLL_SECONDS, Client, Member, Message, Record, wait_until
 
 PASSING = {
     KafkaError._TRANSPORT,
@@ -18,6 +18,13 @@ PASSING = {
     KafkaError._TIMED_OUT,
 }
 """What librdkafka reports while a broker is away; it goes on by itself."""
+
+REBALANCING = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError._NO_OFFSET,
+}
 
 
 def _record(message: Any) -> Record:
@@ -64,6 +71,15 @@ class ConfluentMember(Member):
     def assignment(self) -> frozenset[int]:
         return frozenset(partition.partition for partition in self._consumer.assignment())
 
+    def try_commit(self) -> bool:
+        try:
+            self.commit()
+        except KafkaException as failure:
+            if failure.args[0].code() not in REBALANCING:
+                raise
+            return False
+        return True
+
     def commit(self) -> None:
         self._consumer.commit(asynchronous=False)
 
@@ -75,6 +91,12 @@ class ConfluentClient(Client):
     def create_topic(self, topic: str, partitions: int) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(DEADLINE_SECONDS)
+        # produce() fails at once for a partition that the metadata does not show yet.
+        wait_until(lambda: self._partitions(admin, topic) == partitions, "the topic is visible")
+
+    @staticmethod
+    def _partitions(admin: AdminClient, topic: str) -> int:
+        return len(admin.list_topics(topic, timeout=DEADLINE_SECONDS).topics[topic].partitions)
 
     def produce(self, topic: str, messages: Sequence[Message], codec: str = "none") -> list[tuple[int, int]]:
         producer = Producer(

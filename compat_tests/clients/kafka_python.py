@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import CommitFailedError
 from kafka.structs import OffsetAndMetadata
 
 from compat_tests.clients import DEADLINE_SECONDS, POLL_SECONDS, Client, Member, Message, Record
@@ -25,6 +26,8 @@ def _offset(offset: int) -> OffsetAndMetadata:
 
 
 class KafkaPythonMember(Member):
+    rebalancing = (CommitFailedError,)
+
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         super().__init__()
         self._arguments = (bootstrap, group, topic)
@@ -54,6 +57,8 @@ class KafkaPythonMember(Member):
 
 
 class KafkaPythonClient(Client):
+    sends_null_headers = False  # its producer takes bytes only
+
     def create_topic(self, topic: str, partitions: int) -> None:
         with KafkaAdminClient(bootstrap_servers=self.bootstrap) as admin:
             admin.create_topics(

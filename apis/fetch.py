@@ -1,18 +1,20 @@
 """Fetch (key 1, versions 0 to 18): record batches out of partitions, as long polls and in sessions.
 
-One read path: an attempt reads every partition of the plan within the byte budget. Is it enough (or an error, or
-too late), it is the answer; else the request watches its partitions and runs the same attempt again when one of
-them moves or the deadline comes. Records leave as slices of the log, never copied here; only versions 0 to 3 get
-them converted to the formats v0 and v1 that they know.
+One read path: an attempt reads every partition of the plan within the byte budget. Is it enough (or an
+error, or too late), it is the answer; else the request watches its partitions and runs the same attempt
+again when one of them moves or the deadline comes. Records leave as slices of the log, never copied here;
+only versions 0 to 3 get them converted to the formats v0 and v1 that they know.
 
-Sizes are KIP-74's: the first partition that has anything gets at least one whole batch, whatever the limits, from
-version 3 on. Sessions are KIP-227's, see `fetch_sessions.py`. From version 13 on topics have ids instead of names.
+Sizes are KIP-74's: the first partition that has anything gets at least one whole batch, whatever the
+limits, from version 3 on. Sessions are KIP-227's, see `fetch_sessions.py`. From version 13 on topics have
+ids instead of names.
 
-Not done yet: followers (a request with a replica id is refused with NOT_LEADER_OR_FOLLOWER, since no replica is
-assigned elsewhere), reading from the nearest replica (the preferred one is always -1, the leader), snapshots.
+Not done yet: followers (a request with a replica id is refused with NOT_LEADER_OR_FOLLOWER, since no
+replica is assigned elsewhere), reading from the nearest replica (the preferred one is always -1, the
+leader), snapshots.
 
-Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages and readFromLog of Kafka 4.3, KafkaApis of 3.9
-for versions 0 to 3.
+Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages and readFromLog of Kafka 4.3, KafkaApis
+of 3.9 for versions 0 to 3.
 """
 
 from __future__ import annotations
@@ -111,7 +113,13 @@ class Fetch:
             partitions = session.partitions if session else requested_partitions(request, uses_topic_ids)
         # A copy: the session may change (an aborted request, the next one pipelined) while this one waits.
         return FetchPlan(
-            self._leadership, request, context, list(partitions.values()), session, is_incremental, self._max_bytes
+            self._leadership,
+            request,
+            context,
+            list(partitions.values()),
+            session,
+            is_incremental,
+            self._max_bytes,
         )
 
 
@@ -195,7 +203,9 @@ class FetchPlan:
             return None
         return self._answer(answers)
 
-    def _read(self, partition: FetchedPartition, left_bytes: int, one_batch: bool) -> tuple[PartitionData, Partition]:
+    def _read(
+        self, partition: FetchedPartition, left_bytes: int, one_batch: bool
+    ) -> tuple[PartitionData, Partition]:
         """One partition's share; refuses as ReplicaManager.readFromLog does."""
         led = self._leadership.lead(self._name_of(partition), partition.index)
         if partition.current_leader_epoch >= 0:
@@ -320,8 +330,9 @@ class FetchPlan:
 class PendingFetch(Waiting):
     """A plan that waits: for one of its partitions to move, or for its deadline.
 
-    Nothing runs between the attempt that found too little and the registration here, so no wake-up is lost. A
-    wake-up comes from within a commit; the attempt runs after it, once, when all of that turn's commits are done.
+    Nothing runs between the attempt that found too little and the registration here, so no wake-up is lost.
+    A wake-up comes from within a commit; the attempt runs after it, once, when all of that turn's commits
+    are done.
     """
 
     __slots__ = ("_deadline", "_plan", "_request", "_retry_timer", "_timers", "_version", "_wake", "_watched")
@@ -412,7 +423,10 @@ def _failure(request: FetchRequest, version: int) -> FetchResponse:
                 topic=topic.topic,
                 partitions=[
                     PartitionData(
-                        partition_index=asked.partition, error_code=code, high_watermark=-1, records=_NO_RECORDS
+                        partition_index=asked.partition,
+                        error_code=code,
+                        high_watermark=-1,
+                        records=_NO_RECORDS,
                     )
                     for asked in topic.partitions
                 ],

@@ -1,12 +1,13 @@
 """Incremental fetch sessions (KIP-227): what a client fetches, remembered between its requests.
 
-A client that fetches a thousand partitions names them once; later requests carry only what changed and answers
-only what is new. The cache keeps a bounded number of sessions (`max.incremental.fetch.session.cache.slots`) and
-gives a slot away by Kafka's rules: a session unused for two minutes goes first; else a session that has had its
-slot for two minutes goes when the newcomer has more partitions. Replicas, once they fetch, come before consumers.
+A client that fetches a thousand partitions names them once; later requests carry only what changed and
+answers only what is new. The cache keeps a bounded number of sessions
+(`max.incremental.fetch.session.cache.slots`) and gives a slot away by Kafka's rules: a session unused for
+two minutes goes first; else a session that has had its slot for two minutes goes when the newcomer has more
+partitions. Replicas, once they fetch, come before consumers.
 
-Facts from Kafka's FetchSession/FetchSessionCacheShard and FetchManager; session ids are random, so that a client
-of a restarted broker does not meet somebody else's session.
+Facts from Kafka's FetchSession/FetchSessionCacheShard and FetchManager; session ids are random, so that a
+client of a restarted broker does not meet somebody else's session.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTION_MS = 120_000
-"""How long a session keeps its slot against a bigger one, and how long it may be idle (FetchSession.scala)."""
+"""How long a session keeps its slot against a bigger one, and how long it may be idle (FetchSession.scala).
+"""
 MAX_PARTITIONS_PER_SESSION = 100_000
 """A session that would grow past this is not kept: its client fetches without one, or starts anew."""
 

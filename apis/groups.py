@@ -1,13 +1,17 @@
-"""Classic consumer groups: FindCoordinator (key 10, versions 0 to 6), JoinGroup (11, 0-9), Heartbeat (12, 0-4),
-LeaveGroup (13, 0-5), SyncGroup (14, 0-5), DescribeGroups (15, 0-6), ListGroups (16, 0-5), DeleteGroups (42, 0-2).
+"""Classic consumer groups: FindCoordinator (key 10, versions 0 to 6), JoinGroup (11, 0-9), Heartbeat (12,
+0-4), LeaveGroup (13, 0-5), SyncGroup (14, 0-5), DescribeGroups (15, 0-6), ListGroups (16, 0-5),
+DeleteGroups (42, 0-2).
 
-A request becomes a command for the group's coordinator and the coordinator's answer becomes the response; what a
-group may do is decided there. A member's connection may close at any time: that alone changes nothing.
+A request becomes a command for the group's coordinator and the coordinator's answer becomes the response;
+what a group may do is decided there. A member's connection may close at any time: that alone changes
+nothing.
 
-Not done yet: coordinators of transactions and share groups. FindCoordinator answers them with INVALID_REQUEST, at
-which clients stop at once; consumer groups of KIP-848 have APIs of their own, which are not in the table.
+Not done yet: coordinators of transactions and share groups. FindCoordinator answers them with
+INVALID_REQUEST, at which clients stop at once; consumer groups of KIP-848 have APIs of their own, which are
+not in the table.
 
-Source: KafkaApis and GroupCoordinatorService of Kafka 4.3, and its response classes for what old versions see.
+Source: KafkaApis and GroupCoordinatorService of Kafka 4.3, and its response classes for what old versions
+see.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from odradek.apis import operations
 from odradek.apis.addresses import address_of
 from odradek.apis.api import Waiting
 from odradek.coordinator import commands
-from odradek.coordinator.driver import OFFSETS_TOPIC
+from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError, error_message
 from odradek.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -124,9 +128,7 @@ class FindCoordinator:
                 if is_too_much
                 else self._find(request.key_type, key, connection)
             )
-            coordinators.append(
-                Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code)
-            )
+            coordinators.append(Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code))
         return FindCoordinatorResponse(coordinators=coordinators)
 
     def _find(
@@ -302,9 +304,7 @@ class DescribeGroups:
 
     def __call__(self, request: DescribeGroupsRequest, context: RequestContext) -> Waiting:
         version = context.api_version
-        wants_operations = (
-            version >= FIRST_VERSION_WITH_OPERATIONS and request.include_authorized_operations
-        )
+        wants_operations = version >= FIRST_VERSION_WITH_OPERATIONS and request.include_authorized_operations
         gathering = Gathering(
             len(request.groups),
             lambda replies: DescribeGroupsResponse(
@@ -316,9 +316,7 @@ class DescribeGroups:
         return gathering.waiting
 
 
-def _described(
-    reply: commands.GroupDescription, version: int, wants_operations: bool
-) -> DescribedGroup:
+def _described(reply: commands.GroupDescription, version: int, wants_operations: bool) -> DescribedGroup:
     group = DescribedGroup(
         error_code=reply.error_code,
         group_id=reply.group_id,

@@ -1,4 +1,5 @@
-"""Which partitions this node leads: the one place where handlers turn a topic's name into a partition to work on.
+"""Which partitions this node leads: the one place where handlers turn a topic's name into a partition to
+work on.
 
 Every answer comes from the newest `ClusterView`; nothing here assumes that the node leads everything that it
 knows of. Refusals are Kafka's: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
@@ -73,7 +74,9 @@ class Leadership:
 
 
 def check_leader_epoch(led: LedPartition, current_leader_epoch: int) -> None:
-    """Refuses a client whose idea of the leader epoch is older or newer than ours (KIP-320); -1 asks nothing."""
+    """Refuses a client whose idea of the leader epoch is older or newer than ours (KIP-320); -1 asks
+    nothing.
+    """
     if current_leader_epoch >= 0 and current_leader_epoch != led.leader_epoch:
         if current_leader_epoch < led.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -93,7 +96,9 @@ class LeaderHint(NamedTuple):
 def leader_hint(
     leadership: Leadership, topic: str | None, index: int, connection: ConnectionInfo
 ) -> LeaderHint | None:
-    """The leader of a partition as the view has it; None when there is none or it has not the client's listener."""
+    """The leader of a partition as the view has it; None when there is none or it has not the client's
+    listener.
+    """
     view = leadership.view
     partition = None if topic is None else view.partition(topic, index)
     broker = None if partition is None else view.brokers.get(partition.leader)

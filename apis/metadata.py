@@ -1,12 +1,14 @@
-"""Metadata (key 3, versions 0 to 13), DescribeCluster (60, 0 to 2), DescribeTopicPartitions (75, 0): who leads what.
+"""Metadata (key 3, versions 0 to 13), DescribeCluster (60, 0-2), DescribeTopicPartitions (75, 0): who leads.
 
-All three answer from one `ClusterView`. A topic that a client may create by asking for it (`auto.create.topics.enable`
-and the request's own flag) exists when the answer leaves, so that no client has to ask twice.
+All three answer from one `ClusterView`. A topic that a client may create by asking for it
+(`auto.create.topics.enable` and the request's own flag) exists when the answer leaves, so that no client
+has to ask twice.
 
-Not done yet: fenced brokers and controller endpoints (there are none), eligible leader replicas (always empty).
+Not done yet: fenced brokers and controller endpoints (there are none), eligible leader replicas (always
+empty).
 
-Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache, AuthHelper.computeDescribeClusterResponse and
-DescribeTopicPartitionsRequestHandler of Kafka 4.3.
+Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache, AuthHelper.computeDescribeClusterResponse
+and DescribeTopicPartitionsRequestHandler of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -69,15 +71,15 @@ class Metadata:
 
     def __call__(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
         version = context.api_version
-        wants_all = request.topics is None or (version < FIRST_VERSION_WITH_NULL_FOR_ALL and not request.topics)
+        wants_all = request.topics is None or (
+            version < FIRST_VERSION_WITH_NULL_FOR_ALL and not request.topics
+        )
         asked = [] if wants_all else request.topics
         if not _is_sound(asked, version):
             return _refusal_of_request(asked)
         alive = {
             broker.node_id: (broker, host, port)
-            for broker, host, port in reachable_brokers(
-                self._topics.view, context.connection, self._node_id
-            )
+            for broker, host, port in reachable_brokers(self._topics.view, context.connection, self._node_id)
         }
         wants_operations = (
             version >= FIRST_VERSION_WITH_OPERATIONS and request.include_topic_authorized_operations
@@ -145,7 +147,9 @@ class Metadata:
             partitions=self._partitions(topic, context, alive),
         )
 
-    def _partitions(self, topic: TopicView, context: RequestContext, alive) -> list[MetadataResponsePartition]:
+    def _partitions(
+        self, topic: TopicView, context: RequestContext, alive
+    ) -> list[MetadataResponsePartition]:
         version = context.api_version
         if version == 0:
             return [_partition_for_version_0(partition, alive) for partition in topic.partitions]
@@ -230,9 +234,7 @@ def _partition_for_version_0(partition: PartitionView, alive) -> MetadataRespons
     replicas = [replica for replica in partition.replicas if replica in alive]
     isr = [replica for replica in partition.isr if replica in alive]
     leader, code = _leader(partition, alive, alive, has_listener_error=False)
-    if code is ErrorCode.NONE and (
-        len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)
-    ):
+    if code is ErrorCode.NONE and (len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)):
         code = ErrorCode.REPLICA_NOT_AVAILABLE
     return MetadataResponsePartition(
         error_code=code,
@@ -298,8 +300,7 @@ class DescribeTopicPartitions:
             first_partition = cursor.partition_index
             names = {name for name in names if name >= cursor.topic_name}
         alive = {
-            broker.node_id
-            for broker, _, _ in reachable_brokers(view, context.connection, self._node_id)
+            broker.node_id for broker, _, _ in reachable_brokers(view, context.connection, self._node_id)
         }
         left = max(1, min(request.response_partition_limit, MAX_PARTITIONS_PER_DESCRIPTION))
         response = DescribeTopicPartitionsResponse(topics=[])

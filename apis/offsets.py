@@ -1,9 +1,11 @@
 """Committed offsets: OffsetCommit (key 8, versions 0 to 10), OffsetFetch (9, 0 to 10), OffsetDelete (47, 0).
 
-Version 0 of the first two meant ZooKeeper once; here its commits are ordinary ones. From version 10 on topics have
-ids instead of names. Which partitions exist is asked here, all the rest of the group's coordinator.
+Version 0 of the first two meant ZooKeeper once; here its commits are ordinary ones. From version 10 on
+topics have ids instead of names. Which partitions exist is asked here, all the rest of the group's
+coordinator.
 
-Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest and handleOffsetDeleteRequest of Kafka 4.3.
+Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest and handleOffsetDeleteRequest of Kafka
+4.3.
 """
 
 from __future__ import annotations
@@ -114,9 +116,7 @@ def _to_commit(name: str, asked) -> commands.OffsetToCommit:
     )
 
 
-def _resolve(
-    view: ClusterView, name: str, topic_id: bytes, version: int
-) -> tuple[str | None, ErrorCode]:
+def _resolve(view: ClusterView, name: str, topic_id: bytes, version: int) -> tuple[str | None, ErrorCode]:
     """The name of an existing topic, or None with the code that says that there is none."""
     if version >= FIRST_VERSION_WITH_IDS:
         return view.topic_names.get(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
@@ -170,7 +170,9 @@ class OffsetFetch:
         return waiting
 
     def _wanted(self, group: OffsetFetchRequestGroup, version: int) -> list[tuple[str, int]] | None:
-        """What the group's coordinator is asked for: everything, or the partitions of topics that have a name."""
+        """What the group's coordinator is asked for: everything, or the partitions of topics that have a
+        name.
+        """
         if group.topics is None:
             return None
         names = self._leadership.view.topic_names
@@ -203,7 +205,9 @@ class OffsetFetch:
             if version >= FIRST_VERSION_WITH_IDS:
                 name = view.topic_names.get(wanted.topic_id)
             if name is None:
-                offsets = [_nothing("", index, ErrorCode.UNKNOWN_TOPIC_ID) for index in wanted.partition_indexes]
+                offsets = [
+                    _nothing("", index, ErrorCode.UNKNOWN_TOPIC_ID) for index in wanted.partition_indexes
+                ]
             else:
                 known = {one.partition: one for one in by_topic.get(name, ())}
                 offsets = [

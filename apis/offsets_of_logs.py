@@ -1,7 +1,8 @@
 """ListOffsets (key 2, versions 0 to 11) and OffsetForLeaderEpoch (23, 0 to 4): where a log begins and ends.
 
-Special timestamps: -1 latest, -2 earliest, -3 of the newest timestamp, -4 earliest local, -5 latest tiered, -6
-earliest pending upload. There is no tiered storage, so -4 is -2, and -5 and -6 find what Kafka finds without it.
+Special timestamps: -1 latest, -2 earliest, -3 of the newest timestamp, -4 earliest local, -5 latest tiered,
+-6 earliest pending upload. There is no tiered storage, so -4 is -2, and -5 and -6 find what Kafka finds
+without it.
 
 Not done yet: DeleteRecords (it needs a log start that moves; a later issue), followers that ask.
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from odradek.apis.leadership import LedPartition, Leadership, check_leader_epoch
+from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch
 from odradek.storage.partition import READ_COMMITTED
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.list_offsets import (
@@ -141,7 +142,9 @@ def _find(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, int, 
 
 
 def _epoch_at_start(led: LedPartition) -> int:
-    """The leader epoch of the first record; of an empty log the present one, which its next record will have."""
+    """The leader epoch of the first record; of an empty log the present one, which its next record will
+    have.
+    """
     log = led.log
     if log.log_start_offset == log.log_end_offset:
         return led.leader_epoch
@@ -149,7 +152,9 @@ def _epoch_at_start(led: LedPartition) -> int:
 
 
 def _segment_offsets_before(led: LedPartition, timestamp: int) -> list[int]:
-    """Where segments that are older than `timestamp` begin, newest first; the readable end counts as the newest."""
+    """Where segments that are older than `timestamp` begin, newest first; the readable end counts as the
+    newest.
+    """
     log = led.log
     starts = [(segment.base_offset, segment.latest_timestamp()[0]) for segment in log.log.segments]
     if timestamp == EARLIEST:

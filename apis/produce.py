@@ -1,15 +1,16 @@
 """Produce (key 0, versions 0 to 13): record batches into partitions.
 
-Each partition is asked in turn and refuses for itself; what was accepted is staged, and the answer waits for the
-commit at the end of the loop's turn. From version 3 on a partition brings exactly one batch of format v2, stored
-as it came; versions 0 to 2 may bring message sets of format v0 and v1, which are converted.
+Each partition is asked in turn and refuses for itself; what was accepted is staged, and the answer waits
+for the commit at the end of the loop's turn. From version 3 on a partition brings exactly one batch of
+format v2, stored as it came; versions 0 to 2 may bring message sets of v0 and v1, which are converted.
 
-Not done yet: transactions. A request with a transactional id, or a transactional batch, is refused for each of its
-partitions with INVALID_REQUEST, at which producers stop at once; they do not get that far, since InitProducerId
-refuses transactional ids already. Followers do not exist yet, so acks=all waits for this node only;
-`min.insync.replicas` is checked against the ISR that the cluster's view has.
+Not done yet: transactions. A request with a transactional id, or a transactional batch, is refused for each
+of its partitions with INVALID_REQUEST, at which producers stop at once; they do not get that far, since
+InitProducerId refuses transactional ids already. Followers do not exist yet, so acks=all waits for this
+node only; `min.insync.replicas` is checked against the ISR that the cluster's view has.
 
-Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.validateRecords of Kafka 4.3.
+Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.validateRecords of
+Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from odradek.apis.api import Waiting
 from odradek.apis.leadership import Leadership, add_endpoint, leader_hint
 from odradek.coordinator.topics import INTERNAL_TOPICS
-from odradek.wire import legacy_records
+from odradek.wire.batch_validation import InvalidRecords
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -55,8 +56,20 @@ _SMALLEST_BATCH_BYTES = 61
 _SIZE_FIELDS_BYTES = 12
 _SMALLEST_LEGACY_BYTES = 17
 _SMALLEST_LEGACY_BODY_BYTES = 14
-_BAD_RECORDS = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
-"""The refusals whose reason Kafka tells the client (RecordValidationException)."""
+_SAYS_LOG_START = frozenset(
+    {
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    }
+)
+"""The refusals of a log that carry its first offset all the same (ReplicaManager.appendRecordsToLeader)."""
+
+
+class _NotOneBatch(KafkaError):
+    """What came is not one v2 batch; found out before any log was asked."""
 
 
 class ProduceAnswer(Waiting):
@@ -124,7 +137,9 @@ class Produce:
         answer = ProduceAnswer(response)
         append = self._append
         add = self._turn.add
-        whole_refusal = _refusal_of_request(request) if acks not in _ACKS or request.transactional_id else None
+        whole_refusal = None
+        if acks not in _ACKS or request.transactional_id is not None:
+            whole_refusal = _refusal_of_request(request)
         last_error: KafkaError | None = None
         for topic_data in request.topic_data:
             partitions: list[PartitionProduceResponse] = []
@@ -175,13 +190,13 @@ class Produce:
         if version >= FIRST_VERSION_OF_V2_ONLY:
             _check_single_v2_batch(records, version)
         elif records is None:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records.")
+            raise _NotOneBatch(ErrorCode.INVALID_RECORD)
         if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         log = led.log
         if acks == -1 and len(led.view.isr) < log.config.min_insync_replicas:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        if version < FIRST_VERSION_OF_V2_ONLY and legacy_records.is_legacy(records):
+        if version < FIRST_VERSION_OF_V2_ONLY:
             return log, log.append(records, now_ms=now_ms, magic_limit=1 if version == 2 else 0)
         return log, log.append(records, now_ms=now_ms)
 
@@ -198,19 +213,22 @@ class Produce:
     ) -> None:
         """Fills in a refusal with all that Kafka tells beside its code."""
         _refuse(partition, error)
-        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.api_version >= FIRST_VERSION_WITH_LEADER:
+        code = error.code
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.api_version >= FIRST_VERSION_WITH_LEADER:
             hint = leader_hint(self._leadership, name, partition.index, context.connection)
             if hint is not None:
                 partition.current_leader = LeaderIdAndEpoch(
                     leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
                 )
                 add_endpoint(response.node_endpoints, NodeEndpoint, hint)
-        elif error.code in _BAD_RECORDS:
+        if isinstance(error, InvalidRecords):
             partition.error_message = error.message
             partition.record_errors = [
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-                for index, message in getattr(error, "record_errors", ())
+                for index, message in error.record_errors
             ]
+        if code in _SAYS_LOG_START and not isinstance(error, _NotOneBatch):
+            partition.log_start_offset = self._leadership.lead(name, partition.index).log.log_start_offset
 
 
 def _refuse(partition: PartitionProduceResponse, error: KafkaError) -> None:
@@ -227,7 +245,7 @@ def _refusal_of_request(request: ProduceRequest) -> KafkaError:
 
 
 def _check_single_v2_batch(records, version: int) -> None:
-    """From version 3 on a partition brings one batch of format v2; zstd and transactions have their own limits.
+    """From version 3 on a partition brings one batch of format v2; zstd and transactions have limits.
 
     The common case is one look at three header fields; what they do not explain is looked at again.
     """
@@ -252,7 +270,7 @@ def _refuse_batches(records, size: int) -> None:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
         if batch_size + _SIZE_FIELDS_BYTES <= size:
             if magic < 2:
-                raise KafkaError(ErrorCode.INVALID_RECORD)
+                raise _NotOneBatch(ErrorCode.INVALID_RECORD)
             if batch_size + _SIZE_FIELDS_BYTES < _SMALLEST_BATCH_BYTES:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
-    raise KafkaError(ErrorCode.INVALID_RECORD)
+    raise _NotOneBatch(ErrorCode.INVALID_RECORD)

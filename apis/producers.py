@@ -1,8 +1,11 @@
-"""InitProducerId (key 22, versions 0 to 5) and DescribeProducers (61, 0): producer ids for idempotent producers.
+"""InitProducerId (key 22, versions 0 to 5): producer ids for idempotent
+producers.
 
-Not done yet: transactions. A request with a transactional id gets INVALID_REQUEST, at which clients stop at once.
+Not done yet: transactions. A request with a transactional id gets INVALID_REQUEST, at which clients stop at
+once.
 
-Source: TransactionCoordinator.handleInitProducerId (null transactional id) of Kafka 4.3; blocks of ids as in KIP-730.
+Source: TransactionCoordinator.handleInitProducerId (null transactional id) of Kafka 4.3; blocks of ids as
+in KIP-730.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.apis.leadership import Leadership
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -41,7 +43,9 @@ class InitProducerId:
         self._producer_ids = producer_ids
 
     def __call__(self, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-        if request.transactional_id is not None or (request.producer_id == -1) != (request.producer_epoch == -1):
+        if request.transactional_id is not None or (request.producer_id == -1) != (
+            request.producer_epoch == -1
+        ):
             return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
         try:
             # An idempotent producer that asks again (KIP-360) gets a new id, as in Kafka.

@@ -1,7 +1,7 @@
 """Topics that come to be because somebody needs them: auto-created ones and `__consumer_offsets`.
 
-Creation is synchronous: the machine writes to the metadata store, publishes the new view, and the server makes the
-logs before `create_topics` returns; the caller answers from the view that there is then.
+Creation is synchronous: the machine writes to the metadata store, publishes the new view, and the server
+makes the logs before `create_topics` returns; the caller answers from the view that there is then.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.cluster import NewTopic
-from odradek.coordinator.driver import OFFSETS_TOPIC
+from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -62,6 +62,6 @@ class TopicCreation:
         return refusals
 
     def have_offsets_topic(self) -> None:
-        """Makes sure that `__consumer_offsets` exists; refuses with COORDINATOR_NOT_AVAILABLE if it cannot."""
+        """Makes sure that `__consumer_offsets` exists; else refuses with COORDINATOR_NOT_AVAILABLE."""
         if OFFSETS_TOPIC not in self.view.topics and self.create_missing([OFFSETS_TOPIC]):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -1,10 +1,10 @@
 """ApiVersions (key 18, versions 0 to 4): what this broker serves, derived from the one list of APIs.
 
-A request of a version that is not known is answered in version 0 with error 35 and the one entry that helps the
-client choose again; the connection does that (`unsupported_version`), since nobody can read such a body.
+A request of a version that is not known is answered in version 0 with error 35 and the one entry that helps
+the client choose again; the connection does that, since nobody can read such a body.
 
-Source: ApiVersionsRequest, ApiVersionsResponse and KafkaApis.handleApiVersionsRequest of Kafka 4.3; KIP-511 for the
-client's name, KAFKA-17492 for features that start at level 0.
+Source: ApiVersionsRequest, ApiVersionsResponse and KafkaApis.handleApiVersionsRequest of Kafka 4.3; KIP-511
+for the client's name, KAFKA-17492 for features that start at level 0.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from odradek.wire.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from odradek.apis.api import Api, RequestContext
+    from odradek.apis.api import RequestContext
     from odradek.coordinator.cluster import ClusterView
 
-API_KEY = 18
 FIRST_VERSION_WITH_CLIENT_NAME = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {}
-"""(lowest, highest) level by feature. A feature enters when what it promises is built: `group.version` with the
-consumer groups of KIP-848, `transaction.version` with transactions."""
+"""(lowest, highest) level by feature. A feature enters when what it promises is built: `group.version` with
+the consumer groups of KIP-848, `transaction.version` with transactions."""
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -43,11 +42,11 @@ class ApiVersions:
         self._current_view = current_view
         self._served: list[ApiVersion] = []
 
-    def describe(self, apis: Iterable[tuple[int, Api]]) -> None:
-        """Takes over what is served: (key, Api) pairs."""
+    def describe(self, served: Iterable[tuple[int, range]]) -> None:
+        """Takes over what is served: pairs of key and versions."""
         self._served = [
-            ApiVersion(api_key=key, min_version=api.versions[0], max_version=api.versions[-1])
-            for key, api in sorted(apis)
+            ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
+            for key, versions in sorted(served, key=lambda pair: pair[0])
         ]
 
     def __call__(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
@@ -72,11 +71,4 @@ class ApiVersions:
                 for name, level in sorted(view.features.items())
                 if level > 0
             ],
-        )
-
-    def unsupported_version(self) -> ApiVersionsResponse:
-        """For a version that is not served; written as version 0."""
-        return ApiVersionsResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=[served for served in self._served if served.api_key == API_KEY],
         )

@@ -38,7 +38,7 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
-file.delete.delay.ms=100
+log.segment.delete.delay.ms=100
 """
 
 
@@ -145,7 +145,7 @@ def odradek(
     name = "odradek-flush" if flush else "odradek"
     port = free_port()
     data = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=work))
-    settings = ["group.initial.rebalance.delay.ms=0", "file.delete.delay.ms=100"]
+    settings = ["group.initial.rebalance.delay.ms=0", "log.segment.delete.delay.ms=100"]
     if flush:
         settings.append("log.flush.interval.messages=1")
     command = [

@@ -1,8 +1,9 @@
 """Runs the group machines of this node: one for each partition of `__consumer_offsets` that it leads.
 
-A machine is loaded by replaying its log, a slice per turn of the event loop; until then its groups are answered
-COORDINATOR_LOAD_IN_PROGRESS. An append that fails undoes nothing by hand: whoever waited for it, or for
-anything after it, is refused, and the machine is loaded again. All timers of all machines share one heap.
+A machine is loaded by replaying its log, a slice per turn of the event loop; until then its groups are
+answered COORDINATOR_LOAD_IN_PROGRESS. An append that fails undoes nothing by hand: whoever waited for it, or
+for anything after it, is refused, and the machine is loaded again. So is one that tripped over a command. All
+timers of all machines share one heap.
 
 Nothing here is thread-safe, and nothing blocks longer than one slice of loading.
 """
@@ -11,27 +12,27 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.commands import Command, ListGroups, ListGroupsReply, RemoveTopics
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
-from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.group_machine import GroupMachine, TimerKey
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.partitioner import partition_for
 from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 
 __all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "TimerHandle", "coordinator_error"]
 
-OFFSETS_TOPIC = "__consumer_offsets"
 RECORDS_PER_TURN = 2_000
 """How much of a log is loaded before others have their turn: about 10 ms."""
-RETRY_LOAD_AFTER_SECONDS = 1.0
+RETRY_LOAD_AFTER_SECONDS = 5.0
 STALE_TIMERS_KEPT = 1_000
 
 logger = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ def coordinator_error(code: ErrorCode) -> ErrorCode:
 
 
 class _Partition:
-    """One partition of `__consumer_offsets` that this node leads: its log, its machine, who waits for the log."""
+    """One partition of `__consumer_offsets` that this node leads: its log, its machine, who waits for it."""
 
     __slots__ = (
         "failed",
@@ -95,7 +96,7 @@ class _Partition:
         """An append failed: load again when the last one under way is through."""
         self.removed_topics: set[str] = set()
         """Deleted while loading."""
-        self.timers: dict[Hashable, int] = {}
+        self.timers: dict[TimerKey, int] = {}
         """Which entry of the heap counts, by timer key."""
 
 
@@ -148,8 +149,9 @@ class GroupCoordinator:
         for index in sorted(led.keys() - self._partitions.keys()):
             partition = self._partitions[index] = _Partition(index, led[index])
             self._loading.append(partition)
-        if self._load_timer is None:
-            self._load()
+        if self._load_timer is not None:
+            self._load_timer.cancel()
+        self._load()
 
     def remove_topics(self, names: Collection[str]) -> None:
         """Forget the offsets of topics that have been deleted."""
@@ -187,7 +189,15 @@ class GroupCoordinator:
         elif partition.machine is None:
             command.ticket(command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         else:
-            self._run(partition, partition.machine.handle(command, self._clock_ms()))
+            try:
+                effects = partition.machine.handle(command, self._clock_ms())
+            except Exception:
+                logger.exception("%s-%d: a command failed", OFFSETS_TOPIC, partition.index)
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
+                if command.ticket not in self._fail(partition, code):
+                    command.ticket(command.refused(code))
+            else:
+                self._run(partition, effects)
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> ListGroupsReply:
         """The groups of all machines of this node; COORDINATOR_LOAD_IN_PROGRESS while one is not ready."""
@@ -205,78 +215,85 @@ class GroupCoordinator:
     # Effects
 
     def _run(self, partition: _Partition, effects: list[Effect]) -> None:
-        """Carry out what a machine decided. Answers go last: who gets one may come with a command at once, which
-        must not overtake this one on its way to the log."""
+        """Carry out what a machine decided. Answers go last: who gets one may come with a command at once,
+        which must not overtake this one on its way to the log."""
         held = partition.held
-        answers = None
+        answers: list[Reply] = []
         for effect in effects:
-            kind = effect.__class__
-            if kind is Reply:
-                if held:
-                    held[-1].append(effect)
-                elif answers is None:
-                    answers = [effect]
-                else:
-                    answers.append(effect)
-            elif kind is SetTimer:
+            if isinstance(effect, Reply):
+                (held[-1] if held else answers).append(effect)
+            elif isinstance(effect, SetTimer):
                 self._timers.set(partition, effect.key, effect.at_ms)
-            elif kind is Append:
+            elif isinstance(effect, Append):
+                assert partition.log is not None
                 held.append([])
                 partition.log.append(effect.records, self._appended(partition))
             else:
                 partition.timers.pop(effect.key, None)
-        if answers is not None:
-            _deliver(answers)
+        for answer in answers:
+            answer.ticket(answer.value)
 
     def _appended(self, partition: _Partition) -> Callable[[KafkaError | None], None]:
         def appended(error: KafkaError | None) -> None:
-            replies = partition.held.popleft()
-            if error is None and not partition.failed:
-                _deliver(replies)
+            held = partition.held
+            if self._partitions.get(partition.index) is not partition:
+                held.popleft()
+            elif partition.failed:
+                held.popleft()
+                if not held:
+                    partition.failed = False
+                    self._load_again(partition)
+            elif error is None:
+                _deliver(held.popleft())
             else:
-                self._append_failed(partition, replies, error)
+                logger.error("%s-%d: an append failed: %s", OFFSETS_TOPIC, partition.index, error)
+                self._fail(partition, coordinator_error(error.code), held.popleft())
 
         return appended
 
-    def _append_failed(self, partition: _Partition, replies: list[Reply], error: KafkaError | None) -> None:
-        """Refuse all that depends on the log, and load the machine again once nothing is under way."""
-        is_current = self._partitions.get(partition.index) is partition
-        if error is not None and not partition.failed and is_current:
-            logger.error("%s-%d: an append failed: %s", OFFSETS_TOPIC, partition.index, error)
-            code = coordinator_error(error.code)
-            partition.failed = True
-            refused = _refuse(replies, code)
-            for later in partition.held:
-                refused += _refuse(later, code)
-                later.clear()
-            self._drop_machine(partition, code, refused)
-        if partition.failed and is_current and not partition.held:
-            partition.failed = False
-            self._load_again(partition)
+    def _ring(self, partition: _Partition, key: TimerKey) -> None:
+        if partition.machine is None:
+            return
+        try:
+            effects = partition.machine.expire(key, self._clock_ms())
+        except Exception:
+            logger.exception("%s-%d: a timer failed: %s", OFFSETS_TOPIC, partition.index, key)
+            self._fail(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            self._run(partition, effects)
 
-    def _drop_machine(self, partition: _Partition, code: ErrorCode, refused: list[Reply]) -> None:
+    # Failure
+
+    def _fail(self, partition: _Partition, code: ErrorCode, waiting: Sequence[Reply] = ()) -> list[Any]:
+        """Load the machine again, once nothing is on its way to the log. Returns the refused tickets."""
+        refused = self._drop_machine(partition, code, waiting)
+        if partition.held:
+            partition.failed = True
+        else:
+            self._load_again(partition)
+        return refused
+
+    def _drop_machine(
+        self, partition: _Partition, code: ErrorCode, waiting: Sequence[Reply] = ()
+    ) -> list[Any]:
+        """Refuse all that waits, for the log or in the machine. Returns their tickets."""
+        refused = _refuse(waiting, code)
+        for replies in partition.held:
+            refused += _refuse(replies, code)
+            replies.clear()
         machine, partition.machine = partition.machine, None
         partition.loading = partition.records = None
         partition.timers = {}
         if machine is not None:
-            for effect in machine.refuse_waiting(code):
-                if isinstance(effect, Reply):
-                    refused.append(effect)
+            refused += [effect for effect in machine.refuse_waiting(code) if isinstance(effect, Reply)]
         _deliver(refused)
+        return [reply.ticket for reply in refused]
 
     def _give_up(self, partition: _Partition) -> None:
         del self._partitions[partition.index]
         if partition in self._loading:
             self._loading.remove(partition)
-        refused: list[Reply] = []
-        for replies in partition.held:
-            refused += _refuse(replies, ErrorCode.NOT_COORDINATOR)
-            replies.clear()
-        self._drop_machine(partition, ErrorCode.NOT_COORDINATOR, refused)
-
-    def _ring(self, partition: _Partition, key: Hashable) -> None:
-        if partition.machine is not None:
-            self._run(partition, partition.machine.expire(key, self._clock_ms()))
+        self._drop_machine(partition, ErrorCode.NOT_COORDINATOR)
 
     # Loading
 
@@ -307,9 +324,9 @@ class GroupCoordinator:
             self._load_timer = self._call_later(delay_seconds, self._load)
 
     def _load_slice(self, partition: _Partition, budget: int) -> int:
-        """Replay up to `budget` records; if these were the last, the machine is ready. Returns what is left of it.
+        """Replay up to `budget` records; if these were the last, the machine is ready.
 
-        Raises KafkaError when the log is not there or cannot be read.
+        Returns what is left of the budget. Raises KafkaError when the log is not there or cannot be read.
         """
         machine = partition.loading
         if machine is None or partition.records is None:
@@ -346,26 +363,26 @@ class GroupCoordinator:
 class _TimerHeap:
     """Timers of many partitions behind one `call_later`.
 
-    An entry is (time, number, partition, key); it counts if `partition.timers[key]` is its number. Entries that
-    were replaced or cancelled stay until they surface, or until they outnumber the others.
+    An entry is (time, number, partition, key); it counts if `partition.timers[key]` is its number. Entries
+    that were replaced or cancelled stay until they surface, or until they outnumber the others.
     """
 
     def __init__(
         self,
         clock_ms: Callable[[], int],
         call_later: CallLater,
-        ring: Callable[[_Partition, Hashable], None],
+        ring: Callable[[_Partition, TimerKey], None],
     ) -> None:
         self._clock_ms = clock_ms
         self._call_later = call_later
         self._ring = ring
-        self._heap: list[tuple[int, int, _Partition, Hashable]] = []
+        self._heap: list[tuple[int, int, _Partition, TimerKey]] = []
         self._number = 0
         self._tidy_at = STALE_TIMERS_KEPT
         self._handle: TimerHandle | None = None
         self._wakes_at_ms = 0
 
-    def set(self, partition: _Partition, key: Hashable, at_ms: int) -> None:
+    def set(self, partition: _Partition, key: TimerKey, at_ms: int) -> None:
         self._number += 1
         partition.timers[key] = self._number
         heappush(self._heap, (at_ms, self._number, partition, key))
@@ -414,7 +431,7 @@ def _deliver(replies: list[Reply]) -> None:
         reply.ticket(reply.value)
 
 
-def _refuse(replies: list[Reply], code: ErrorCode) -> list[Reply]:
+def _refuse(replies: Sequence[Reply], code: ErrorCode) -> list[Reply]:
     return [Reply(reply.ticket, reply.value.refused(code)) for reply in replies]
 
 

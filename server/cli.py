@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from odradek import __version__
 
 if TYPE_CHECKING:
+    from odradek.server.broker import BrokerServer
     from odradek.server.config import BrokerConfig
 
 __all__ = ["main"]
@@ -109,12 +110,30 @@ def _add_serve_arguments(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("properties", nargs="?", metavar="server.properties", help="file with Kafka's options")
     serve.add_argument(
         "--listen", metavar="HOST:PORT", help="where to listen (default localhost:9092; port 0: a free one)"
-    ) serve.add_argument("--data-dir", metavar="DIR", help="where the data is (default ./data; option
-    log.dirs)") serve.add_argument( "--advertise", metavar="HOST:PORT", help="the address to tell clients
-    (default: the one at which each arrived)", ) serve.add_argument( "--set", action="append", default=[],
-    dest="sets", metavar="NAME=VALUE", help="set one option; may be given many times", ) serve.add_argument(
-    "--log-level", default="info", type=str.lower, choices=("debug", "info", "warning", "error"), help="which
-    events go to stderr, a line each (default info)", )
+    )
+    serve.add_argument(
+        "--data-dir", metavar="DIR", help="where the data is (default ./data, or option log.dirs)"
+    )
+    serve.add_argument(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="the address to tell clients (default: the one at which each arrived)",
+    )
+    serve.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="sets",
+        metavar="NAME=VALUE",
+        help="set one option; may be given many times",
+    )
+    serve.add_argument(
+        "--log-level",
+        default="info",
+        type=str.lower,
+        choices=("debug", "info", "warning", "error"),
+        help="which events go to stderr, a line each (default info)",
+    )
 
 
 def _version_line() -> str:
@@ -146,27 +165,24 @@ def _serve(options: argparse.Namespace) -> int:
         )
         _log_to_stderr(options.log_level)
         _log_settings(config)
-        _raise_open_file_limit()
         # Everything heavy comes with this import; a wrong option has been told by now.
         from odradek.server.main_loop import run
 
-        return run(config, on_ready=lambda server: _tell_ready(config, server))
+        return run(config, on_ready=_tell_ready)
     except ConfigError as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
 
 
-def _tell_ready(config: "BrokerConfig", server: Any) -> None:
-    """One line that people read and scripts wait for."""
-    ports = {name: port for name, _, port in server.bound}
+def _tell_ready(server: "BrokerServer") -> None:
+    """One line that people read and scripts wait for; addresses with their real ports."""
     addresses = []
-    for listener in config.listeners:
-        host = listener.host or "0.0.0.0"
-        host = f"[{host}]" if ":" in host else host
-        addresses.append(f"{host}:{ports[listener.name]}")
+    for _, host, port in server.bound:
+        host = host or "0.0.0.0"
+        addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     print(
         f"odradek {__version__} ready on {', '.join(addresses)} "
-        f"(node {server.node_id}, cluster {server.cluster_id}, data {','.join(config.data_directories)})",
+        f"(node {server.node_id}, cluster {server.cluster_id}, data {','.join(server.data_directories)})",
         flush=True,
     )
 
@@ -177,7 +193,7 @@ def _log_to_stderr(level: str) -> None:
     class OneLine(logging.Formatter):
         """An event is one line; the traceback of a failure is there with --log-level debug."""
 
-        def formatException(self, ei: Any) -> str:  # noqa: N802 (the name is logging's)
+        def formatException(self, ei: Any) -> str:
             if level == "debug":
                 return super().formatException(ei)
             return f"  {ei[0].__name__}: {ei[1]}"
@@ -201,20 +217,6 @@ def _log_settings(config: "BrokerConfig") -> None:
         logger.warning("%s", warning)
     if config.without_effect:
         logger.info("these options have no effect here: %s", ", ".join(config.without_effect))
-
-
-def _raise_open_file_limit() -> None:
-    """Segments and connections each hold a file; the soft limit of most shells is 1024."""
-    try:
-        import resource
-    except ImportError:
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (ValueError, OSError):
-            pass
 
 
 # --- dump ---

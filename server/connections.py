@@ -105,3 +105,8 @@ class Connections:
         """Says goodbye: what is ready is sent, what waits is closed."""
         for connection in list(self._open):
             connection.hang_up()
+
+    def abort_all(self) -> None:
+        """Closes those that do not take their last answers."""
+        for connection in list(self._open):
+            connection.abort(None)

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from odradek.server.config import ConfigError
 from odradek.server.connection import Connection
 from odradek.server.connections import Connections
 
@@ -20,7 +21,7 @@ BACKLOG = 1024
 FREE_PORT_ATTEMPTS_MAX = 32
 
 
-class ListenError(Exception):
+class ListenError(ConfigError):
     """An address cannot be bound; the text is one sentence for the person who started the broker."""
 
 
@@ -29,7 +30,7 @@ class Listener:
     """One of `listeners`: `host` may be empty for every interface, `port` 0 for a free one.
 
     `advertised` is what clients of this listener are told; None: the address at which each arrived.
-    After `open_listener` `port` is the real one.
+    After `bind_listener` `port` is the real one.
     """
 
     name: str
@@ -37,24 +38,26 @@ class Listener:
     port: int
     advertised: tuple[str, int] | None = None
 
-    @property
-    def text(self) -> str:
-        """`host:port` as clients write it."""
-        host = self.host or "localhost"
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
+def bind_listener(listener: Listener) -> list[socket.socket]:
+    """Binds all addresses of the listener, whose port is then the real one; raises ListenError.
 
-async def open_listener(listener: Listener, connections: Connections) -> list[asyncio.Server]:
-    """Binds all addresses of the listener and starts to accept; raises ListenError."""
-    loop = asyncio.get_running_loop()
+    Clients may connect already; they are served once `accept` runs.
+    """
     sockets = bind_all(listener.host, listener.port, listener.name)
     listener.port = sockets[0].getsockname()[1]
-    servers = []
-    for bound in sockets:
-        servers.append(
-            await loop.create_server(lambda: Connection(connections, listener), sock=bound, backlog=BACKLOG)
-        )
-    return servers
+    return sockets
+
+
+async def accept(
+    listener: Listener, sockets: Sequence[socket.socket], connections: Connections
+) -> list[asyncio.Server]:
+    """Serves what connects to the listener's sockets from now on."""
+    loop = asyncio.get_running_loop()
+    return [
+        await loop.create_server(lambda: Connection(connections, listener), sock=bound, backlog=BACKLOG)
+        for bound in sockets
+    ]
 
 
 def bind_all(host: str, port: int, name: str) -> list[socket.socket]:

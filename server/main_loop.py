@@ -1,7 +1,7 @@
 """The broker as a process: the event loop, the signals, the parent's lifeline, the exit status.
 
 `run` is what `odradek serve` calls. It returns 0 after a clean stop; what a person has to hear at start is
-raised as `StartError`, a `ConfigError` or a `ListenError`, whose text is one sentence.
+raised as a `ConfigError`, whose text is one sentence.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -38,22 +37,11 @@ def run(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] | None = 
 
     `on_ready(server)` is called once, when every listener is open.
     """
-    raise_open_files_limit()
     loop = new_event_loop()
     try:
         return loop.run_until_complete(_serve(config, on_ready))
     finally:
         loop.close()
-
-
-def raise_open_files_limit() -> None:
-    """Every connection and every segment is an open file: take what we are allowed to."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError) as error:
-            logger.info("the limit of open files stays at %d: %s", soft, error)
 
 
 async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] | None) -> int:

@@ -27,18 +27,24 @@ def parse_properties(data: bytes) -> dict[str, str]:
 
 def _logical_lines(text: str) -> list[str]:
     """Lines without comments and leading blanks, continued ones joined."""
+    naturals = _LINE_END.split(text)
+    if not naturals[-1]:
+        del naturals[-1]
     lines: list[str] = []
     joined: str | None = None
-    for natural in _LINE_END.split(text):
+    for natural in naturals:
         line = natural.lstrip(_BLANKS)
-        if joined is None and (not line or line[0] in "#!"):
+        # A continuation of nothing is a line of its own, so this holds for an empty `joined` as well.
+        if not joined and (not line or line[0] in "#!"):
+            joined = None
             continue
-        joined = line if joined is None else joined + line
-        if line and _ends_open(line):
+        joined = (joined or "") + line
+        if _ends_open(line):
             joined = joined[:-1]
         else:
             lines.append(joined)
             joined = None
+    # The file ends in a backslash: Java makes an entry of it even when nothing stands before.
     if joined is not None:
         lines.append(joined)
     return lines

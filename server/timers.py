@@ -21,6 +21,12 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def steady_clock_ms(now_ms: Callable[[], int]) -> Callable[[], int]:
+    """What `now_ms` says now, and from then on without jumps: sessions of groups are measured with it."""
+    ahead_ns = now_ms() * 1_000_000 - time.monotonic_ns()
+    return lambda: (time.monotonic_ns() + ahead_ns) // 1_000_000
+
+
 class Timer:
     """One pending call; `cancel` is cheap and harmless at any time."""
 

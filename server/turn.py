@@ -89,6 +89,12 @@ class LoopTurn:
             for sender in touched:
                 sender.send_ready()
 
+    def flush_in_background(self, partition: Committable) -> None:
+        """Flushes with nobody waiting for it; joins a flush that is to come anyway."""
+        self._gathering.setdefault(partition, [])
+        if partition not in self._flushing:
+            self._start_flush(partition)
+
     @property
     def is_flushing(self) -> bool:
         """True while answers wait for the disk."""

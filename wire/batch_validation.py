@@ -7,21 +7,23 @@ batch is decompressed. `validate_batch` is the three together. Nothing is change
 
 Stricter than Kafka, which would repair or store it: a batch that claims log append time, has a delete
 horizon, is transactional without a producer id, or whose records do not number themselves 0, 1, 2, ... is
-refused. Laxer: where no promise needs the records, a wrong max timestamp is stored as it came.
+refused. A codec number without a meaning gets UNSUPPORTED_COMPRESSION_TYPE, where Kafka fails with
+UNKNOWN_SERVER_ERROR. Laxer: where no promise needs the records, a wrong max timestamp is stored as it came.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression
+from odradek.wire._records_python import LATEST_PRODUCE_VERSION
+from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
-    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHeader,
     Buffer,
     records_section,
     scan_records,
+    validate_header,
 )
 
 __all__ = [
@@ -34,15 +36,6 @@ __all__ = [
 ]
 
 UNLIMITED_MS = 2**63 - 1
-FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
-_LATEST_PRODUCE_VERSION = 13
-
-_COMPRESSION = 0x07
-_LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
-_DELETE_HORIZON = 0x40
-_REFUSED = _LOG_APPEND_TIME | _CONTROL | _DELETE_HORIZON
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,7 +72,7 @@ def validate_batch(
     rules: BatchRules,
     now_ms: int,
     *,
-    produce_version: int = _LATEST_PRODUCE_VERSION,
+    produce_version: int = LATEST_PRODUCE_VERSION,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> int:
     """Every check that the batch at the start of `batch` has to pass, save for that of `verify_crc`.
@@ -92,62 +85,6 @@ def validate_batch(
     if records_must_be_checked(header, rules, now_ms):
         return validate_records(batch, header, rules, now_ms, limit_bytes=limit_bytes)
     return header.max_timestamp
-
-
-def validate_header(header: BatchHeader, *, produce_version: int = _LATEST_PRODUCE_VERSION) -> None:
-    """Refuse what no client may send: INVALID_RECORD, INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE."""
-    attributes = header.attributes
-    compression = attributes & _COMPRESSION
-    if compression >= Compression.ZSTD:
-        _check_compression(compression, produce_version)
-    if attributes & _REFUSED:
-        _refuse_attributes(attributes)
-    if header.base_offset != 0:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"the base offset of a produced batch is {header.base_offset}, but has to be 0",
-        )
-    count = header.record_count
-    if count <= 0 or count != header.last_offset_delta + 1:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"the batch claims {count} records and a last offset delta of {header.last_offset_delta}",
-        )
-    if header.producer_id != NO_PRODUCER_ID or attributes & _TRANSACTIONAL:
-        _check_producer(header)
-
-
-def _check_compression(compression: int, produce_version: int) -> None:
-    if compression > Compression.ZSTD:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {compression}")
-    if produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce version {produce_version} may not carry zstd; version 7 is the first that may",
-        )
-
-
-def _refuse_attributes(attributes: int) -> None:
-    if attributes & _CONTROL:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control records")
-    if attributes & _LOG_APPEND_TIME:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime"
-        )
-    raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not set a delete horizon")
-
-
-def _check_producer(header: BatchHeader) -> None:
-    if header.producer_id < 0:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"a batch of a producer has the producer id {header.producer_id}"
-        )
-    if header.producer_epoch < 0 or header.base_sequence < 0:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"a batch of producer {header.producer_id} has the epoch {header.producer_epoch} "
-            f"and the sequence {header.base_sequence}",
-        )
 
 
 def records_must_be_checked(header: BatchHeader, rules: BatchRules, now_ms: int) -> bool:
@@ -186,7 +123,10 @@ def validate_records(
 
 
 def check_rules(key_sizes: Sequence[int], timestamps: Sequence[int], rules: BatchRules, now_ms: int) -> None:
-    """Refuse with `InvalidRecords` what the rules forbid; a key size below zero is a missing key."""
+    """Refuse with `InvalidRecords` what the rules forbid; a key size below zero is a missing key.
+
+    A record is named once, for its key before its timestamp. INVALID_TIMESTAMP outweighs INVALID_RECORD.
+    """
     errors: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
     if rules.compacted and min(key_sizes, default=0) < 0:
@@ -196,11 +136,11 @@ def check_rules(key_sizes: Sequence[int], timestamps: Sequence[int], rules: Batc
             if size < 0
         ]
     if not rules.log_append_time:
-        late = _out_of_range(timestamps, rules, now_ms)
+        named = {index for index, _ in errors}
+        late = [error for error in _out_of_range(timestamps, rules, now_ms) if error[0] not in named]
         if late:
             code = ErrorCode.INVALID_TIMESTAMP
-            named = {index for index, _ in errors}
-            errors = sorted(errors + [error for error in late if error[0] not in named])
+            errors = sorted(errors + late)
     if errors:
         raise InvalidRecords(code, f"{len(errors)} records are refused: {errors[0][1]}", errors)
 

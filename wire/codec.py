@@ -3,14 +3,13 @@
 The generated source is flat: one function, loops where the message has arrays, neighbouring fields of fixed
 width read or written by one precompiled `struct.Struct`. `source_of` shows it; tracebacks show its lines.
 
-What decoders promise: they raise `MalformedMessage` and nothing else, they never read past the buffer, and
-they never make a list before enough bytes are there for its shortest possible items.
+What decoders promise: they raise `MalformedMessage` and nothing else, they never read past the buffer, they
+make no list before enough bytes are there for its shortest possible items, and no more than a million items.
 """
 
 import linecache
 import struct
 from collections.abc import Callable
-from functools import cache
 from typing import Any, TypeVar
 
 from odradek.wire import _decoding, _encoding
@@ -21,25 +20,32 @@ V = TypeVar("V", bound=Versioned)
 Decode = Callable[[Buffer, int], tuple[V, int]]
 Encode = Callable[[V, list[Any]], None]
 
+_decoders: dict[tuple[type[Versioned], int], Callable[..., Any]] = {}
+_encoders: dict[tuple[type[Versioned], int], Callable[..., Any]] = {}
 
-@cache
+
 def decoder(cls: type[V], version: int) -> Decode[V]:
     """The function `decode(buffer, position) -> (message, end position)` for one version of `cls`."""
-    _check_version(cls, version)
-    source, names = _decoding.write(cls, version)
-    return _compiled("decode", source, names, cls, version)
+    found = _decoders.get((cls, version))
+    if found is None:
+        _check_version(cls, version)
+        source, names = _decoding.write(cls, version)
+        found = _decoders[cls, version] = _compiled("decode", source, names, cls, version)
+    return found
 
 
-@cache
 def encoder(cls: type[V], version: int) -> Encode[V]:
     """The function `encode(message, parts)` for one version of `cls`; it appends buffers to `parts`.
 
     It raises ValueError for what this version cannot say: a value out of range, null where null is not
     allowed, or a field that it lacks, is not ignorable, and differs from its default.
     """
-    _check_version(cls, version)
-    source, names = _encoding.write(cls, version)
-    return _compiled("encode", source, names, cls, version)
+    found = _encoders.get((cls, version))
+    if found is None:
+        _check_version(cls, version)
+        source, names = _encoding.write(cls, version)
+        found = _encoders[cls, version] = _compiled("encode", source, names, cls, version)
+    return found
 
 
 def source_of(direction: str, cls: type[Versioned], version: int) -> str:

@@ -7,6 +7,7 @@ with a ValueError whose text is one sentence that names the option.
 
 import re
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 __all__ = [
@@ -64,6 +65,7 @@ DOUBLE_MAX = 1.7976931348623157e308
 
 _WIDTHS = {SHORT: 16, INT: 32, LONG: 64}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _COMMA = re.compile(r"\s*,\s*")
 
 
@@ -146,10 +148,9 @@ class Option:
         if self.kind in _WIDTHS:
             return self._integer(text)
         if self.kind == DOUBLE:
-            try:
-                return float(text)
-            except ValueError:
-                raise ValueError(f"{self.name} must be a number, not {text!r}.") from None
+            if not _DECIMAL.fullmatch(text):
+                raise ValueError(f"{self.name} must be a number, not {text[:80]!r}.")
+            return float(text)
         if self.kind == LIST:
             return _split(text)
         return text
@@ -188,12 +189,9 @@ def _java_double(value: float) -> str:
     """A double as Java's Double.toString writes it: 0.5, 1.0, 1.0E7, 1.7976931348623157E308."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
-    digits, _, exponent = f"{value!r}".partition("e")
-    if not exponent:
-        digits, _, exponent = f"{value:.16e}".partition("e")
-        digits = digits.rstrip("0")
-    if digits.endswith("."):
-        digits += "0"
-    elif "." not in digits:
-        digits += ".0"
-    return f"{digits}E{int(exponent)}"
+    if not isfinite(value):
+        return {"inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), "NaN")
+    # The fewest digits that give this value back, but at least one after the point.
+    text = next(text for text in (f"{value:.{digits}e}" for digits in range(1, 18)) if float(text) == value)
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa}E{int(exponent)}"

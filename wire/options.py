@@ -27,6 +27,11 @@ from odradek.wire.option import (
 __all__ = [
     "ACCEPTED",
     "BROKER_OPTIONS",
+    "FROM_ALL_BROKERS",
+    "FROM_BROKER",
+    "FROM_DEFAULT",
+    "FROM_START",
+    "FROM_TOPIC",
     "HONOURED",
     "LATER",
     "TOPIC_OPTIONS",
@@ -47,6 +52,8 @@ __all__ = [
 
 BROKER_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.BROKER}
 TOPIC_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.TOPIC}
+
+_BROKER_DEFAULTS = {name: option.default_value for name, option in BROKER_OPTIONS.items()}
 
 # Sources of a value, by their numbers in DescribeConfigs answers (Kafka:
 # DescribeConfigsResponse.ConfigSource).
@@ -164,7 +171,7 @@ def _invalid(sentence: str) -> KafkaError:
 
 def broker_values(layers: BrokerLayers) -> dict[str, Any]:
     """The value of every broker option. ValueError: a text is no value."""
-    values = {name: option.default_value for name, option in BROKER_OPTIONS.items()}
+    values = dict(_BROKER_DEFAULTS)
     for layer in (layers.start, layers.all_brokers, layers.broker):
         for name, text in layer.items():
             option = BROKER_OPTIONS.get(name)

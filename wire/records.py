@@ -13,19 +13,38 @@ A batch is a header of 61 bytes and the records, which alone are compressed:
 Sources: KIP-98 (format v2), KIP-534 (delete horizon), `DefaultRecordBatch.java` and `DefaultRecord.java`.
 """
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from odradek.wire._records_python import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_SIZE_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL,
+    Buffer,
+    Record,
+    RecordTable,
+    add_to_sequence,
+    invalid_record,
+    validate_header,
+)
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
+    "COMPILED",
     "CONTROL_ABORT",
     "CONTROL_COMMIT",
     "HEADER_SIZE_BYTES",
@@ -47,31 +66,46 @@ __all__ = [
     "iter_records",
     "patch_batch",
     "read_batch_header",
+    "read_client_batch",
     "read_end_txn_marker",
     "records_section",
     "scan_records",
     "set_log_append_time",
     "set_max_timestamp",
+    "validate_header",
     "verify_crc",
 ]
 
-Buffer = bytes | bytearray | memoryview
+try:
+    from odradek.wire._records import (
+        BatchHeader,
+        read_batch_header,
+        read_client_batch,
+        read_records,
+        scan_records,
+        verify_crc,
+    )
 
-MAGIC_V2 = 2
-HEADER_SIZE_BYTES = 61
-LOG_OVERHEAD_BYTES = 12
-"""Base offset and length, which the length field does not count."""
+    COMPILED = True
+except ImportError:  # an install without a C compiler
+    from odradek.wire._records_python import (
+        BatchHeader,
+        read_batch_header,
+        read_client_batch,
+        read_records,
+        scan_records,
+        verify_crc,
+    )
+
+    COMPILED = False
+"""Whether the compiled twin of the hot parts is in use."""
+
 NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
 CONTROL_ABORT = 0
 CONTROL_COMMIT = 1
 
-_HEADER = Struct(">qiibIhiqqqhii")
-_ATTRIBUTES_POSITION = 21  # the checksum covers everything from here on
-_OFFSET_AND_LENGTH = Struct(">qi")
 _CRC = Struct(">I")
 _CRC_POSITION = 17
 _ATTRIBUTES = Struct(">h")
@@ -81,129 +115,8 @@ _LEADER_EPOCH = Struct(">i")
 _LEADER_EPOCH_POSITION = 12
 _BASE_OFFSET = Struct(">q")
 
-_COMPRESSION_MASK = 0x07
-_LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
-_DELETE_HORIZON = 0x40
-
-_MOST_SEQUENCE = 2**31 - 1
-
-
-@dataclass(slots=True)
-class BatchHeader:
-    """The first 61 bytes of a batch; `size_bytes` is that of the whole batch, 12 leading bytes included."""
-
-    base_offset: int
-    size_bytes: int
-    leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
-
-    @property
-    def compression(self) -> int:
-        """A `Compression`, or 5 to 7, which no client writes and `validate_header` refuses."""
-        return self.attributes & _COMPRESSION_MASK
-
-    @property
-    def is_transactional(self) -> bool:
-        return self.attributes & _TRANSACTIONAL != 0
-
-    @property
-    def is_control(self) -> bool:
-        return self.attributes & _CONTROL != 0
-
-    @property
-    def uses_log_append_time(self) -> bool:
-        """Whether every record's timestamp is `max_timestamp`, whatever its own delta says."""
-        return self.attributes & _LOG_APPEND_TIME != 0
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop this batch's tombstones (KIP-534); it is kept as the base timestamp."""
-        return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
-
-    @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def last_sequence(self) -> int:
-        """The sequence of the last record, or NO_SEQUENCE; after 2**31 - 1 comes 0."""
-        if self.base_sequence == NO_SEQUENCE:
-            return NO_SEQUENCE
-        return add_to_sequence(self.base_sequence, self.last_offset_delta)
-
-
-class Record(NamedTuple):
-    """One record with its absolute offset and its timestamp in milliseconds (NO_TIMESTAMP: it has none).
-
-    `headers` are pairs of name and value in their order; a name may repeat, a value may be None. A name that
-    is no UTF-8 keeps its bytes as surrogate escapes, so that rebuilding a batch changes nothing.
-    """
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]] = ()
-
-
-def add_to_sequence(sequence: int, increment: int) -> int:
-    """`sequence + increment` as producers count: after 2**31 - 1 comes 0."""
-    return (sequence + increment) & _MOST_SEQUENCE
-
 
 # Reading --------------------------------------------------------------------------------
-
-
-def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`; the 61 bytes suffice, the rest of the batch need not be in `buffer`.
-
-    Refuses with CORRUPT_MESSAGE what is too short, has another magic than 2, or a size below its own header.
-    """
-    header: BatchHeader = _new(BatchHeader)
-    try:
-        (
-            header.base_offset,
-            length,
-            header.leader_epoch,
-            header.magic,
-            header.crc,
-            header.attributes,
-            header.last_offset_delta,
-            header.base_timestamp,
-            header.max_timestamp,
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            header.record_count,
-        ) = _unpack_header(buffer, position)
-    except struct_error:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"no room for a batch header at byte {position} of {len(buffer)}"
-        ) from None
-    header.size_bytes = length + LOG_OVERHEAD_BYTES
-    if header.magic != MAGIC_V2:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch has magic {header.magic}, which is not 2")
-    if header.size_bytes < HEADER_SIZE_BYTES:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"the batch claims {header.size_bytes} bytes, less than its header of {HEADER_SIZE_BYTES}",
-        )
-    return header
-
-
-_new = object.__new__
-_unpack_header = _HEADER.unpack_from
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
@@ -225,22 +138,6 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         position = following
 
 
-def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Refuse with CORRUPT_MESSAGE a batch whose CRC-32C does not fit its bytes, or that is not all there."""
-    end = position + header.size_bytes
-    if end > len(buffer):
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"the batch claims {header.size_bytes} bytes where {len(buffer) - position} are left",
-        )
-    computed = crc32c(memoryview(buffer)[position + _ATTRIBUTES_POSITION : end])
-    if computed != header.crc:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"the batch's checksum is {header.crc:#010x}, that of its bytes {computed:#010x}",
-        )
-
-
 def iter_records(
     batch: Buffer, header: BatchHeader | None = None, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Iterator[Record]:
@@ -255,8 +152,7 @@ def iter_records(
     if header.record_count == 0:
         return iter(())  # compaction leaves such batches: nothing but a header
     data = records_section(batch, header, limit_bytes)
-    table = scan_records(data, header.record_count, header.base_offset, header.base_timestamp)
-    return _as_records(header, data, table)
+    return iter(read_records(data, header))
 
 
 def records_section(batch: Buffer, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
@@ -267,153 +163,10 @@ def records_section(batch: Buffer, header: BatchHeader, limit_bytes: int = DEFAU
             f"the batch claims {header.size_bytes} bytes where {len(batch)} are left",
         )
     section = memoryview(batch)[HEADER_SIZE_BYTES : header.size_bytes]
-    compression = header.attributes & _COMPRESSION_MASK
+    compression = header.attributes & COMPRESSION_MASK
     if compression == Compression.NONE:
         return bytes(section)
     return decompress(compression, section, limit_bytes)
-
-
-def _as_records(header: BatchHeader, data: bytes, table: "RecordTable") -> Iterator[Record]:
-    append_time = header.max_timestamp if header.uses_log_append_time else None
-    for offset, timestamp, key_at, key_size, value_at, value_size, headers_at in zip(*table, strict=True):
-        yield Record(
-            offset,
-            timestamp if append_time is None else append_time,
-            None if key_size < 0 else data[key_at : key_at + key_size],
-            None if value_size < 0 else data[value_at : value_at + value_size],
-            () if headers_at < 0 else _read_headers(data, headers_at)[0],
-        )
-
-
-class RecordTable(NamedTuple):
-    """Where the records of one batch are: seven columns of 64-bit numbers, a row for each record.
-
-    Offsets and timestamps are absolute, a timestamp is the record's own even under log append time. Positions
-    count from the start of the (decompressed) records section; a size of -1 is null, and a header position of
-    -1 says that the record has no headers.
-    """
-
-    offsets: array
-    timestamps: array
-    key_positions: array
-    key_sizes: array
-    value_positions: array
-    value_sizes: array
-    header_positions: array
-
-
-def scan_records(data: bytes, record_count: int, base_offset: int, base_timestamp: int) -> RecordTable:
-    """The table of the `record_count` records that `data` has to consist of, or INVALID_RECORD.
-
-    Every number and length is checked, headers included: what this lets pass, any client can read.
-    """
-    # A record has at least seven bytes: a lying count must not make us reserve memory for it.
-    if not 0 <= record_count <= len(data) // _LEAST_RECORD_BYTES:
-        raise _invalid_record(f"{len(data)} bytes cannot hold {record_count} records")
-    table = RecordTable(*(array("q", bytes(8 * record_count)) for _ in range(7)))
-    position = 0
-    try:
-        for row in range(record_count):
-            position = _scan_record(data, position, row, table, base_offset, base_timestamp)
-    except OverflowError:
-        raise _invalid_record("an offset or timestamp does not fit into 64 bits") from None
-    except IndexError:
-        raise _invalid_record("the last record is cut short") from None
-    if position != len(data):
-        raise _invalid_record(f"{len(data) - position} bytes follow the last of {record_count} records")
-    return table
-
-
-_LEAST_RECORD_BYTES = 7
-
-
-def _invalid_record(why: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, why)
-
-
-def _scan_record(
-    data: bytes, position: int, row: int, table: RecordTable, base_offset: int, base_timestamp: int
-) -> int:
-    """Fill in one row and return the position behind the record; IndexError where `data` ends too early.
-
-    A number of one byte, the usual case, is decoded on the spot: this runs for every record.
-    """
-    size = data[position]
-    position += 1
-    if size >= 0x80:
-        size, position = _read_long_varint(data, position, size, 35)
-    end = position + ((size >> 1) ^ -(size & 1))
-    if end > len(data):
-        raise _invalid_record(f"a record ends {end - len(data)} bytes after its batch")
-    delta = data[position + 1]  # the attributes before it mean nothing in format v2
-    position += 2
-    if delta >= 0x80:
-        delta, position = _read_long_varint(data, position, delta, 70)
-    table.timestamps[row] = base_timestamp + ((delta >> 1) ^ -(delta & 1))
-    delta = data[position]
-    position += 1
-    if delta >= 0x80:
-        delta, position = _read_long_varint(data, position, delta, 35)
-    table.offsets[row] = base_offset + ((delta >> 1) ^ -(delta & 1))
-    table.key_sizes[row], table.key_positions[row], position = _scan_bytes(data, position)
-    table.value_sizes[row], table.value_positions[row], position = _scan_bytes(data, position)
-    table.header_positions[row] = position
-    if data[position] == 0:
-        table.header_positions[row] = -1
-        position += 1
-    else:
-        position = _read_headers(data, position)[1]
-    if position != end:
-        raise _invalid_record(f"a record's parts end {position - end} bytes after the end it states")
-    return end
-
-
-def _scan_bytes(data: bytes, position: int) -> tuple[int, int, int]:
-    """Size (-1: null), start and end of the bytes whose size is written at `position`."""
-    size = data[position]
-    position += 1
-    if size >= 0x80:
-        size, position = _read_long_varint(data, position, size, 35)
-    if size & 1:  # every negative size is null to Java, not just -1
-        return -1, position, position
-    return size >> 1, position, position + (size >> 1)
-
-
-def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    size, start, end = _scan_bytes(data, position)
-    return None if size < 0 else data[start:end], end
-
-
-def _read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count = data[position]
-    position += 1
-    if count >= 0x80:
-        count, position = _read_long_varint(data, position, count, 35)
-    if count & 1 or count >> 1 > len(data) - position:
-        raise _invalid_record("a record has an impossible number of headers")
-    headers = []
-    for _ in range(count >> 1):
-        name, position = _read_bytes(data, position)
-        if name is None:
-            raise _invalid_record("a record header has no name")
-        value, position = _read_bytes(data, position)
-        headers.append((name.decode("utf-8", "surrogateescape"), value))
-    return tuple(headers), position
-
-
-def _read_long_varint(data: bytes, position: int, first: int, bits: int) -> tuple[int, int]:
-    """The raw (not yet unzigzagged) number whose first byte, just before `position`, was `first`.
-
-    `bits` is 35 for a number of 32 bits and 70 for one of 64; what exceeds those is cut off, as in Java.
-    """
-    value = first & 0x7F
-    for shift in range(7, bits, 7):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & (0xFFFFFFFF if bits == 35 else 0xFFFFFFFFFFFFFFFF), position
-    raise _invalid_record(f"a number is longer than {bits // 7} bytes")
 
 
 # Building --------------------------------------------------------------------------------
@@ -436,41 +189,42 @@ def build_batch(
     last_offset_delta: int | None = None,
     max_timestamp: int | None = None,
 ) -> bytearray:
-    """One batch of `records` (`Record`s, offsets absolute and ascending), checksum included.
+    """One batch of `records` (`Record`s or such tuples) with absolute, ascending offsets; checksum included.
 
     `base_offset` is by default that of the first record. `last_offset_delta` and `max_timestamp` are by
     default those of the records; compaction gives the original's, so that offsets and sequences stay as they
     were even in a batch that has lost its last records, or all of them. With `log_append_time_ms` all records
     have that timestamp. ValueError where the records and the arguments contradict each other.
     """
-    records = [record if type(record) is Record else Record(*record) for record in records]
+    rows = [record if type(record) is Record else Record(*record) for record in records]
     if base_offset is None:
-        base_offset = records[0].offset if records else 0
+        base_offset = rows[0].offset if rows else 0
     if delete_horizon_ms is not None:
         base_timestamp = delete_horizon_ms
-    elif records:
-        base_timestamp = records[0].timestamp
+    elif rows:
+        base_timestamp = rows[0].timestamp
     else:
         base_timestamp = NO_TIMESTAMP if max_timestamp is None else max_timestamp
     if last_offset_delta is None:
-        last_offset_delta = records[-1].offset - base_offset if records else 0
+        last_offset_delta = rows[-1].offset - base_offset if rows else 0
     if log_append_time_ms is not None:
         max_timestamp = log_append_time_ms
     elif max_timestamp is None:
-        max_timestamp = max([record.timestamp for record in records], default=NO_TIMESTAMP)
-    section = _write_records(records, base_offset, base_timestamp, last_offset_delta)
+        max_timestamp = max([record.timestamp for record in rows], default=NO_TIMESTAMP)
+    section = _write_records(rows, base_offset, base_timestamp, last_offset_delta)
     attributes = (
         compression
-        | (_LOG_APPEND_TIME if log_append_time_ms is not None else 0)
-        | (_TRANSACTIONAL if transactional else 0)
-        | (_CONTROL if control else 0)
-        | (_DELETE_HORIZON if delete_horizon_ms is not None else 0)
+        | (LOG_APPEND_TIME if log_append_time_ms is not None else 0)
+        | (TRANSACTIONAL if transactional else 0)
+        | (CONTROL if control else 0)
+        | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
     )
-    if compression != Compression.NONE and records:
-        section = compress(compression, section, level)
     batch = bytearray(HEADER_SIZE_BYTES)
-    batch += section
-    _HEADER.pack_into(
+    if compression != Compression.NONE and rows:
+        batch += compress(compression, section, level)
+    else:
+        batch += section
+    HEADER.pack_into(
         batch,
         0,
         base_offset,
@@ -485,7 +239,7 @@ def build_batch(
         producer_id,
         producer_epoch,
         base_sequence,
-        len(records),
+        len(rows),
     )
     _seal(batch, 0, len(batch))
     return batch
@@ -532,7 +286,7 @@ def _append_varint(out: bytearray, value: int) -> None:
 
 
 def _seal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
-    with memoryview(buffer)[position + _ATTRIBUTES_POSITION : position + size_bytes] as covered:
+    with memoryview(buffer)[position + ATTRIBUTES_POSITION : position + size_bytes] as covered:
         _CRC.pack_into(buffer, position + _CRC_POSITION, crc32c(covered))
 
 
@@ -557,8 +311,8 @@ def set_log_append_time(
     No record is touched: the type bit makes `timestamp_ms` the timestamp of all of them. The checksum and
     `header` are brought up to date.
     """
-    header.attributes |= _LOG_APPEND_TIME
-    _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_POSITION, header.attributes)
+    header.attributes |= LOG_APPEND_TIME
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, header.attributes)
     set_max_timestamp(buffer, position, header, timestamp_ms)
 
 
@@ -617,12 +371,12 @@ def read_end_txn_marker(record: Record) -> EndTransactionMarker | None:
     try:
         version, kind = _CONTROL_KEY.unpack_from(record.key or b"")
         if version < 0:
-            raise _invalid_record(f"a control record's key has the version {version}")
+            raise invalid_record(f"a control record's key has the version {version}")
         if kind not in (CONTROL_ABORT, CONTROL_COMMIT):
             return None
         version, coordinator_epoch = _END_TXN_VALUE.unpack_from(record.value or b"")
     except struct_error:
-        raise _invalid_record("a control record is cut short") from None
+        raise invalid_record("a control record is cut short") from None
     if version < 0:
-        raise _invalid_record(f"an end marker has the version {version}")
+        raise invalid_record(f"an end marker has the version {version}")
     return EndTransactionMarker(kind == CONTROL_COMMIT, coordinator_epoch)

@@ -12,7 +12,7 @@ from odradek.apis.api import Api, Waiting
 from odradek.server import connection as connection_module
 from odradek.server.connection import BUFFER_BYTES, Routes
 from odradek.server.connections import ConnectionLimits, Connections
-from odradek.server.listeners import Listener, open_listener
+from odradek.server.listeners import Listener, accept, bind_listener
 from odradek.server.timers import Timers, wall_clock_ms
 from odradek.server.turn import LoopTurn
 from odradek.wire.errors import MalformedMessage
@@ -158,7 +158,8 @@ class Stage:
         self.clients, self.servers = [], []
 
     async def open(self):
-        self.servers = await open_listener(self.listener, self.broker.connections)
+        sockets = bind_listener(self.listener)
+        self.servers = await accept(self.listener, sockets, self.broker.connections)
 
     async def client(self):
         client = Client(*await asyncio.open_connection("127.0.0.1", self.listener.port))

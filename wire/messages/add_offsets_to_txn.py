@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (API 25)."""
+"""AddOffsetsToTxn: make the offsets of a group part of a transaction."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,18 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class AddOffsetsToTxnRequest(Message, api_key=25, versions=(0, 4), flexible_since=3):
     transactional_id: str = on_wire(STRING)
+    """Transactional id of the producer."""
     producer_id: int = on_wire(INT64)
+    """Id of the producer."""
     producer_epoch: int = on_wire(INT16)
+    """Epoch of the producer."""
     group_id: str = on_wire(STRING)
+    """Id of the group."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AddOffsetsToTxnResponse(Message, api_key=25, versions=(0, 4), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""

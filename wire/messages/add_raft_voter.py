@@ -1,4 +1,4 @@
-"""AddRaftVoter (API 80)."""
+"""AddRaftVoter: make a node a voter of the metadata quorum."""
 
 from dataclasses import dataclass
 
@@ -20,22 +20,34 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class Listener(Struct):
     name: str = on_wire(STRING)
+    """Name of the listener."""
     host: str = on_wire(STRING)
+    """Host name or address."""
     port: int = on_wire(UINT16)
+    """Port number."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AddRaftVoterRequest(Message, api_key=80, versions=(0, 1), flexible_since=0):
     cluster_id: str | None = on_wire(STRING, nullable=ALL)
+    """Id of the cluster."""
     timeout_ms: int = on_wire(INT32)
+    """How long the broker may take."""
     voter_id: int = on_wire(INT32)
+    """Id of the voter."""
     voter_directory_id: bytes = on_wire(UUID)
+    """Id of the voter's log directory."""
     listeners: list[Listener] = on_wire(Array(Listener))
+    """Where the node can be reached."""
     ack_when_committed: bool = on_wire(BOOL, since=1, default=True)
+    """Whether to answer only once the new set of voters is committed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AddRaftVoterResponse(Message, api_key=80, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL, ignorable=True)
+    """More about the error, null if there is none."""

@@ -1,4 +1,4 @@
-"""AlterConfigs (API 33)."""
+"""AlterConfigs: replace all settings of a resource at once."""
 
 from dataclasses import dataclass
 
@@ -19,31 +19,44 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class AlterableConfig(Struct):
     name: str = on_wire(STRING)
+    """Name of the setting."""
     value: str | None = on_wire(STRING, nullable=ALL)
+    """New value as text, null for the default."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResource(Struct):
     resource_type: int = on_wire(INT8)
+    """Type of the resource, by Kafka's number."""
     resource_name: str = on_wire(STRING)
+    """Name of the resource."""
     configs: list[AlterableConfig] = on_wire(Array(AlterableConfig))
+    """All settings that the resource shall have; what is left out goes back to its default."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsRequest(Message, api_key=33, versions=(0, 2), flexible_since=2):
     resources: list[AlterConfigsResource] = on_wire(Array(AlterConfigsResource))
+    """The resources."""
     validate_only: bool = on_wire(BOOL)
+    """Whether to check only, and change nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResourceResponse(Struct):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
     resource_type: int = on_wire(INT8)
+    """Type of the resource, by Kafka's number."""
     resource_name: str = on_wire(STRING)
+    """Name of the resource."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResponse(Message, api_key=33, versions=(0, 2), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     responses: list[AlterConfigsResourceResponse] = on_wire(Array(AlterConfigsResourceResponse))
+    """One answer for each topic."""

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (API 91)."""
+"""AlterShareGroupOffsets: set where a share group stands (KIP-932)."""
 
 from dataclasses import dataclass
 
@@ -19,42 +19,58 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class AlterShareGroupOffsetsRequestPartition(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     start_offset: int = on_wire(INT64)
+    """First offset that is not yet done with."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterShareGroupOffsetsRequestTopic(Struct):
     topic_name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[AlterShareGroupOffsetsRequestPartition] = on_wire(
         Array(AlterShareGroupOffsetsRequestPartition)
     )
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterShareGroupOffsetsRequest(Message, api_key=91, versions=(0, 0), flexible_since=0):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     topics: list[AlterShareGroupOffsetsRequestTopic] = on_wire(Array(AlterShareGroupOffsetsRequestTopic))
+    """The topics."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterShareGroupOffsetsResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """More about the error, null if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterShareGroupOffsetsResponseTopic(Struct):
     topic_name: str = on_wire(STRING)
+    """Name of the topic."""
     topic_id: bytes = on_wire(UUID)
+    """Id of the topic, zero if not known."""
     partitions: list[AlterShareGroupOffsetsResponsePartition] = on_wire(
         Array(AlterShareGroupOffsetsResponsePartition)
     )
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterShareGroupOffsetsResponse(Message, api_key=91, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """More about the error, null if there is none."""
     responses: list[AlterShareGroupOffsetsResponseTopic] = on_wire(Array(AlterShareGroupOffsetsResponseTopic))
+    """One answer for each topic."""

@@ -1,4 +1,8 @@
-"""consumer_protocol (API consumer_protocol)."""
+"""What consumers put inside of JoinGroup and SyncGroup, when the group is of type "consumer".
+
+A classic group's coordinator passes these bytes on unread; describing a group and expiring its offsets
+need to know the topics in them. All versions are without compact forms and tags.
+"""
 
 import struct
 from dataclasses import dataclass
@@ -24,28 +28,39 @@ V = TypeVar("V", bound=Versioned)
 @dataclass(slots=True, kw_only=True)
 class TopicPartition(Struct):
     topic: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerProtocolSubscription(Versioned, versions=(0, 3)):
     topics: list[str] = on_wire(Array(STRING))
+    """Names of the subscribed topics."""
     user_data: bytes | None = on_wire(BYTES, default=None, nullable=ALL)
+    """Whatever the assignment strategy adds."""
     owned_partitions: list[TopicPartition] = on_wire(Array(TopicPartition), since=1, ignorable=True)
+    """Partitions that the member had before the rebalance."""
     generation_id: int = on_wire(INT32, since=2, default=-1, ignorable=True)
+    """Generation in which the member had them, -1 if not known."""
     rack_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL, ignorable=True)
+    """Rack of the consumer, null if it has none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AssignedTopicPartitions(Struct):
     topic: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerProtocolAssignment(Versioned, versions=(0, 3)):
     assigned_partitions: list[AssignedTopicPartitions] = on_wire(Array(AssignedTopicPartitions))
+    """Partitions of the member, by topic."""
     user_data: bytes | None = on_wire(BYTES, default=None, nullable=ALL)
+    """Whatever the assignment strategy adds."""
 
 
 def encode(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int) -> bytes:

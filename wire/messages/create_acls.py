@@ -1,4 +1,4 @@
-"""CreateAcls (API 30)."""
+"""CreateAcls: add access control bindings."""
 
 from dataclasses import dataclass
 
@@ -18,26 +18,38 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class AclCreation(Struct):
     resource_type: int = on_wire(INT8)
+    """Type of the resource, by Kafka's number."""
     resource_name: str = on_wire(STRING)
+    """Name of the resource."""
     resource_pattern_type: int = on_wire(INT8, since=1, default=3)
+    """How the resource name is meant: 3 literally, 4 as a prefix."""
     principal: str = on_wire(STRING)
+    """Such as User:alice."""
     host: str = on_wire(STRING)
+    """Host name or address."""
     operation: int = on_wire(INT8)
+    """Operation of the binding, by Kafka's number."""
     permission_type: int = on_wire(INT8)
+    """2 deny, 3 allow; in filters 1 for both."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CreateAclsRequest(Message, api_key=30, versions=(0, 3), flexible_since=2):
     creations: list[AclCreation] = on_wire(Array(AclCreation))
+    """Bindings to create."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AclCreationResult(Struct):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CreateAclsResponse(Message, api_key=30, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     results: list[AclCreationResult] = on_wire(Array(AclCreationResult))
+    """One answer for each item of the request."""

@@ -1,4 +1,4 @@
-"""DeleteAcls (API 31)."""
+"""DeleteAcls: remove the access control bindings that match filters."""
 
 from dataclasses import dataclass
 
@@ -18,40 +18,62 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class DeleteAclsFilter(Struct):
     resource_type_filter: int = on_wire(INT8)
+    """Only bindings for this type of resource, 1 for any."""
     resource_name_filter: str | None = on_wire(STRING, nullable=ALL)
+    """Only bindings for this name, null for any."""
     pattern_type_filter: int = on_wire(INT8, since=1, default=3)
+    """Only bindings with this kind of name: 1 any, 2 all that match the name, 3 literal, 4 prefix."""
     principal_filter: str | None = on_wire(STRING, nullable=ALL)
+    """Only bindings of this principal, null for any."""
     host_filter: str | None = on_wire(STRING, nullable=ALL)
+    """Only bindings for this host, null for any."""
     operation: int = on_wire(INT8)
+    """Operation of the binding, by Kafka's number."""
     permission_type: int = on_wire(INT8)
+    """2 deny, 3 allow; in filters 1 for both."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteAclsRequest(Message, api_key=31, versions=(0, 3), flexible_since=2):
     filters: list[DeleteAclsFilter] = on_wire(Array(DeleteAclsFilter))
+    """Filters of the bindings to delete."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteAclsMatchingAcl(Struct):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
     resource_type: int = on_wire(INT8)
+    """Type of the resource, by Kafka's number."""
     resource_name: str = on_wire(STRING)
+    """Name of the resource."""
     pattern_type: int = on_wire(INT8, since=1, default=3)
+    """How the resource name is meant: 3 literally, 4 as a prefix."""
     principal: str = on_wire(STRING)
+    """Such as User:alice."""
     host: str = on_wire(STRING)
+    """Host name or address."""
     operation: int = on_wire(INT8)
+    """Operation of the binding, by Kafka's number."""
     permission_type: int = on_wire(INT8)
+    """2 deny, 3 allow; in filters 1 for both."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteAclsFilterResult(Struct):
     error_code: int = on_wire(INT16)
+    """Why the filter was not applied, or 0."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
     matching_acls: list[DeleteAclsMatchingAcl] = on_wire(Array(DeleteAclsMatchingAcl))
+    """The bindings that met the filter and were deleted."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteAclsResponse(Message, api_key=31, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     filter_results: list[DeleteAclsFilterResult] = on_wire(Array(DeleteAclsFilterResult))
+    """One answer for each filter."""

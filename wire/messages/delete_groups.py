@@ -1,4 +1,4 @@
-"""DeleteGroups (API 42)."""
+"""DeleteGroups: delete groups without members, with their offsets."""
 
 from dataclasses import dataclass
 
@@ -16,15 +16,20 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class DeleteGroupsRequest(Message, api_key=42, versions=(0, 2), flexible_since=2):
     groups_names: list[str] = on_wire(Array(STRING))
+    """Ids of the groups to delete."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeletableGroupResult(Struct):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteGroupsResponse(Message, api_key=42, versions=(0, 2), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     results: list[DeletableGroupResult] = on_wire(Array(DeletableGroupResult))
+    """One answer for each item of the request."""

@@ -1,4 +1,4 @@
-"""DeleteRecords (API 21)."""
+"""DeleteRecords: drop everything before an offset."""
 
 from dataclasses import dataclass
 
@@ -17,35 +17,48 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class DeleteRecordsPartition(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     offset: int = on_wire(INT64)
+    """Everything before this offset goes; -1 stands for the high watermark."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteRecordsTopic(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[DeleteRecordsPartition] = on_wire(Array(DeleteRecordsPartition))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteRecordsRequest(Message, api_key=21, versions=(0, 2), flexible_since=2):
     topics: list[DeleteRecordsTopic] = on_wire(Array(DeleteRecordsTopic))
+    """The topics."""
     timeout_ms: int = on_wire(INT32)
+    """How long the broker may take."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteRecordsPartitionResult(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     low_watermark: int = on_wire(INT64)
+    """First offset that is left, -1 after an error."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteRecordsTopicResult(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[DeleteRecordsPartitionResult] = on_wire(Array(DeleteRecordsPartitionResult))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteRecordsResponse(Message, api_key=21, versions=(0, 2), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     topics: list[DeleteRecordsTopicResult] = on_wire(Array(DeleteRecordsTopicResult))
+    """The topics."""

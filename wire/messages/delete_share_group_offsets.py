@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (API 92)."""
+"""DeleteShareGroupOffsets: forget where a share group stands (KIP-932)."""
 
 from dataclasses import dataclass
 
@@ -18,27 +18,38 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class DeleteShareGroupOffsetsRequestTopic(Struct):
     topic_name: str = on_wire(STRING)
+    """Name of the topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteShareGroupOffsetsRequest(Message, api_key=92, versions=(0, 0), flexible_since=0):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     topics: list[DeleteShareGroupOffsetsRequestTopic] = on_wire(Array(DeleteShareGroupOffsetsRequestTopic))
+    """The topics."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteShareGroupOffsetsResponseTopic(Struct):
     topic_name: str = on_wire(STRING)
+    """Name of the topic."""
     topic_id: bytes = on_wire(UUID)
+    """Id of the topic, zero if not known."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """More about the error, null if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteShareGroupOffsetsResponse(Message, api_key=92, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """More about the error, null if there is none."""
     responses: list[DeleteShareGroupOffsetsResponseTopic] = on_wire(
         Array(DeleteShareGroupOffsetsResponseTopic)
     )
+    """One answer for each topic."""

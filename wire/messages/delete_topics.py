@@ -1,4 +1,4 @@
-"""DeleteTopics (API 20)."""
+"""DeleteTopics: delete topics by name, from version 6 on also by id."""
 
 from dataclasses import dataclass
 
@@ -18,25 +18,36 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class DeleteTopicState(Struct):
     name: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """Name of the topic; null when the id is given."""
     topic_id: bytes = on_wire(UUID)
+    """Id of the topic, zero if not known."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteTopicsRequest(Message, api_key=20, versions=(0, 6), flexible_since=4):
     topics: list[DeleteTopicState] = on_wire(Array(DeleteTopicState), since=6)
+    """Topics by name or by id."""
     topic_names: list[str] = on_wire(Array(STRING), until=5, ignorable=True)
+    """Names of the topics."""
     timeout_ms: int = on_wire(INT32)
+    """How long the broker may take."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeletableTopicResult(Struct):
     name: str | None = on_wire(STRING, nullable=6)
+    """Name of the topic; null for an id that is not known."""
     topic_id: bytes = on_wire(UUID, since=6, ignorable=True)
+    """Id of the topic, zero if not known."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, since=5, default=None, nullable=ALL, ignorable=True)
+    """More about the error, null if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteTopicsResponse(Message, api_key=20, versions=(0, 6), flexible_since=4):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
+    """How long the client is asked to wait, as it used up a quota."""
     responses: list[DeletableTopicResult] = on_wire(Array(DeletableTopicResult))
+    """One answer for each topic."""

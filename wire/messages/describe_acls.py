@@ -1,4 +1,4 @@
-"""DescribeAcls (API 29)."""
+"""DescribeAcls: list the access control bindings that match a filter."""
 
 from dataclasses import dataclass
 
@@ -18,33 +18,52 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class DescribeAclsRequest(Message, api_key=29, versions=(0, 3), flexible_since=2):
     resource_type_filter: int = on_wire(INT8)
+    """Only bindings for this type of resource, 1 for any."""
     resource_name_filter: str | None = on_wire(STRING, nullable=ALL)
+    """Only bindings for this name, null for any."""
     pattern_type_filter: int = on_wire(INT8, since=1, default=3)
+    """Only bindings with this kind of name: 1 any, 2 all that match the name, 3 literal, 4 prefix."""
     principal_filter: str | None = on_wire(STRING, nullable=ALL)
+    """Only bindings of this principal, null for any."""
     host_filter: str | None = on_wire(STRING, nullable=ALL)
+    """Only bindings for this host, null for any."""
     operation: int = on_wire(INT8)
+    """Operation of the binding, by Kafka's number."""
     permission_type: int = on_wire(INT8)
+    """2 deny, 3 allow; in filters 1 for both."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AclDescription(Struct):
     principal: str = on_wire(STRING)
+    """Such as User:alice."""
     host: str = on_wire(STRING)
+    """Host name or address."""
     operation: int = on_wire(INT8)
+    """Operation of the binding, by Kafka's number."""
     permission_type: int = on_wire(INT8)
+    """2 deny, 3 allow; in filters 1 for both."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeAclsResource(Struct):
     resource_type: int = on_wire(INT8)
+    """Type of the resource, by Kafka's number."""
     resource_name: str = on_wire(STRING)
+    """Name of the resource."""
     pattern_type: int = on_wire(INT8, since=1, default=3)
+    """How the resource name is meant: 3 literally, 4 as a prefix."""
     acls: list[AclDescription] = on_wire(Array(AclDescription))
+    """The bindings of this resource."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeAclsResponse(Message, api_key=29, versions=(0, 3), flexible_since=2):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
     resources: list[DescribeAclsResource] = on_wire(Array(DescribeAclsResource))
+    """The resources."""

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (API 48)."""
+"""DescribeClientQuotas: list quotas of users, clients and addresses."""
 
 from dataclasses import dataclass
 
@@ -20,37 +20,52 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class ComponentData(Struct):
     entity_type: str = on_wire(STRING)
+    """Such as user, client-id or ip."""
     match_type: int = on_wire(INT8)
+    """0 exactly this name, 1 the default entity, 2 any name."""
     match: str | None = on_wire(STRING, nullable=ALL)
+    """The name to match, null unless the match is exact."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeClientQuotasRequest(Message, api_key=48, versions=(0, 1), flexible_since=1):
     components: list[ComponentData] = on_wire(Array(ComponentData))
+    """Filters that an entity must meet."""
     strict: bool = on_wire(BOOL)
+    """Whether entities with more parts than the filter names are left out."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EntityData(Struct):
     entity_type: str = on_wire(STRING)
+    """Such as user, client-id or ip."""
     entity_name: str | None = on_wire(STRING, nullable=ALL)
+    """Its name; null is the default for all of its type."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ValueData(Struct):
     key: str = on_wire(STRING)
+    """Name of the quota, such as producer_byte_rate."""
     value: float = on_wire(FLOAT64)
+    """The limit."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EntryData(Struct):
     entity: list[EntityData] = on_wire(Array(EntityData))
+    """What the quota is for: a user, a client id, an address, or a pair of them."""
     values: list[ValueData] = on_wire(Array(ValueData))
+    """Quotas by name."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeClientQuotasResponse(Message, api_key=48, versions=(0, 1), flexible_since=1):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
     entries: list[EntryData] | None = on_wire(Array(EntryData), nullable=ALL)
+    """The entities, each with its quotas."""

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (API 41)."""
+"""DescribeDelegationToken: list delegation tokens."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,9 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class DescribeDelegationTokenOwner(Struct):
     principal_type: str = on_wire(STRING)
+    """Type of the principal, such as User."""
     principal_name: str = on_wire(STRING)
+    """Name of the principal."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,30 +29,46 @@ class DescribeDelegationTokenRequest(Message, api_key=41, versions=(0, 3), flexi
     owners: list[DescribeDelegationTokenOwner] | None = on_wire(
         Array(DescribeDelegationTokenOwner), nullable=ALL
     )
+    """Only tokens of these owners, null for all."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribedDelegationTokenRenewer(Struct):
     principal_type: str = on_wire(STRING)
+    """Type of the principal, such as User."""
     principal_name: str = on_wire(STRING)
+    """Name of the principal."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribedDelegationToken(Struct):
     principal_type: str = on_wire(STRING)
+    """Type of the principal, such as User."""
     principal_name: str = on_wire(STRING)
+    """Name of the principal."""
     token_requester_principal_type: str = on_wire(STRING, since=3)
+    """Type of who asked for the token."""
     token_requester_principal_name: str = on_wire(STRING, since=3)
+    """Who asked for the token."""
     issue_timestamp: int = on_wire(INT64)
+    """When the token was made."""
     expiry_timestamp: int = on_wire(INT64)
+    """When the token ends unless it is renewed."""
     max_timestamp: int = on_wire(INT64)
+    """When the token ends for good."""
     token_id: str = on_wire(STRING)
+    """Id of the token."""
     hmac: bytes = on_wire(BYTES)
+    """Secret of the delegation token."""
     renewers: list[DescribedDelegationTokenRenewer] = on_wire(Array(DescribedDelegationTokenRenewer))
+    """Who may renew the token besides its owner."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeDelegationTokenResponse(Message, api_key=41, versions=(0, 3), flexible_since=2):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     tokens: list[DescribedDelegationToken] = on_wire(Array(DescribedDelegationToken))
+    """The tokens."""
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""

@@ -1,4 +1,4 @@
-"""DescribeProducers (API 61)."""
+"""DescribeProducers: producers that a partition remembers."""
 
 from dataclasses import dataclass
 
@@ -18,39 +18,56 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class TopicRequest(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partition_indexes: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeProducersRequest(Message, api_key=61, versions=(0, 0), flexible_since=0):
     topics: list[TopicRequest] = on_wire(Array(TopicRequest))
+    """The topics."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ProducerState(Struct):
     producer_id: int = on_wire(INT64)
+    """Id of the producer."""
     producer_epoch: int = on_wire(INT32)
+    """Epoch of the producer."""
     last_sequence: int = on_wire(INT32, default=-1)
+    """Sequence number of the producer's last record."""
     last_timestamp: int = on_wire(INT64, default=-1)
+    """When the producer last wrote."""
     coordinator_epoch: int = on_wire(INT32)
+    """Epoch of the coordinator that last wrote a marker, -1 for none."""
     current_txn_start_offset: int = on_wire(INT64, default=-1)
+    """First offset of the producer's open transaction, -1 if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionResponse(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """More about the error, null if there is none."""
     active_producers: list[ProducerState] = on_wire(Array(ProducerState))
+    """Producers that the log remembers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicResponse(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[PartitionResponse] = on_wire(Array(PartitionResponse))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeProducersResponse(Message, api_key=61, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     topics: list[TopicResponse] = on_wire(Array(TopicResponse))
+    """The topics."""

@@ -1,4 +1,4 @@
-"""DescribeQuorum (API 55)."""
+"""DescribeQuorum: leader, voters and observers of the metadata quorum."""
 
 from dataclasses import dataclass
 
@@ -20,62 +20,90 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class PartitionData(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicData(Struct):
     topic_name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[PartitionData] = on_wire(Array(PartitionData))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeQuorumRequest(Message, api_key=55, versions=(0, 2), flexible_since=0):
     topics: list[TopicData] = on_wire(Array(TopicData))
+    """The topics."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaState(Struct):
     replica_id: int = on_wire(INT32)
+    """Broker that asks, -1 for a consumer."""
     replica_directory_id: bytes = on_wire(UUID, since=2)
+    """Id of the log directory of the replica."""
     log_end_offset: int = on_wire(INT64)
+    """Offset after the last record that the replica has."""
     last_fetch_timestamp: int = on_wire(INT64, since=1, default=-1, ignorable=True)
+    """When the replica last fetched, -1 if not known."""
     last_caught_up_timestamp: int = on_wire(INT64, since=1, default=-1, ignorable=True)
+    """When the replica had last caught up, -1 if not known."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionQuorumData(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, since=2, nullable=ALL, ignorable=True)
+    """More about the error, null if there is none."""
     leader_id: int = on_wire(INT32)
+    """Broker that leads, -1 for none."""
     leader_epoch: int = on_wire(INT32)
+    """Epoch of the leader, -1 if not known."""
     high_watermark: int = on_wire(INT64)
+    """Offset after the last record that all in-sync replicas have."""
     current_voters: list[ReplicaState] = on_wire(Array(ReplicaState))
+    """State of each voter."""
     observers: list[ReplicaState] = on_wire(Array(ReplicaState))
+    """State of each replica that does not vote."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicQuorumData(Struct):
     topic_name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[PartitionQuorumData] = on_wire(Array(PartitionQuorumData))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Listener(Struct):
     name: str = on_wire(STRING)
+    """Name of the listener."""
     host: str = on_wire(STRING)
+    """Host name or address."""
     port: int = on_wire(UINT16)
+    """Port number."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Node(Struct):
     node_id: int = on_wire(INT32)
+    """Id of the broker."""
     listeners: list[Listener] = on_wire(Array(Listener))
+    """Where the node can be reached."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeQuorumResponse(Message, api_key=55, versions=(0, 2), flexible_since=0):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, since=2, nullable=ALL, ignorable=True)
+    """More about the error, null if there is none."""
     topics: list[TopicQuorumData] = on_wire(Array(TopicQuorumData))
+    """The topics."""
     nodes: list[Node] = on_wire(Array(Node), since=2)
+    """The nodes of the quorum."""

@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (API 90)."""
+"""DescribeShareGroupOffsets: where share groups stand (KIP-932)."""
 
 from dataclasses import dataclass
 
@@ -19,15 +19,19 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class DescribeShareGroupOffsetsRequestTopic(Struct):
     topic_name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeShareGroupOffsetsRequestGroup(Struct):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = on_wire(
         Array(DescribeShareGroupOffsetsRequestTopic), nullable=ALL
     )
+    """The topics."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,40 +39,56 @@ class DescribeShareGroupOffsetsRequest(Message, api_key=90, versions=(0, 1), fle
     groups: list[DescribeShareGroupOffsetsRequestGroup] = on_wire(
         Array(DescribeShareGroupOffsetsRequestGroup)
     )
+    """The groups."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeShareGroupOffsetsResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     start_offset: int = on_wire(INT64)
+    """First offset that is not yet done with."""
     leader_epoch: int = on_wire(INT32)
+    """Epoch of the leader, -1 if not known."""
     lag: int = on_wire(INT64, since=1, default=-1, ignorable=True)
+    """How many records are left to consume, -1 if not known."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """More about the error, null if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeShareGroupOffsetsResponseTopic(Struct):
     topic_name: str = on_wire(STRING)
+    """Name of the topic."""
     topic_id: bytes = on_wire(UUID)
+    """Id of the topic, zero if not known."""
     partitions: list[DescribeShareGroupOffsetsResponsePartition] = on_wire(
         Array(DescribeShareGroupOffsetsResponsePartition)
     )
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeShareGroupOffsetsResponseGroup(Struct):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     topics: list[DescribeShareGroupOffsetsResponseTopic] = on_wire(
         Array(DescribeShareGroupOffsetsResponseTopic)
     )
+    """The topics."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """More about the error, null if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeShareGroupOffsetsResponse(Message, api_key=90, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     groups: list[DescribeShareGroupOffsetsResponseGroup] = on_wire(
         Array(DescribeShareGroupOffsetsResponseGroup)
     )
+    """The groups."""

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (API 75)."""
+"""DescribeTopicPartitions: topics with their partitions, page by page."""
 
 from dataclasses import dataclass
 
@@ -19,48 +19,72 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class TopicRequest(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Cursor(Struct):
     topic_name: str = on_wire(STRING)
+    """Topic to begin with."""
     partition_index: int = on_wire(INT32)
+    """Partition of that topic to begin with."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsRequest(Message, api_key=75, versions=(0, 0), flexible_since=0):
     topics: list[TopicRequest] = on_wire(Array(TopicRequest))
+    """The topics."""
     response_partition_limit: int = on_wire(INT32, default=2000)
+    """How many partitions to return at most; the cursor leads on."""
     cursor: Cursor | None = on_wire(Cursor, default=None, nullable=ALL)
+    """Where the answer shall begin; null for the first topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsResponsePartition(Struct):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     leader_id: int = on_wire(INT32)
+    """Broker that leads, -1 for none."""
     leader_epoch: int = on_wire(INT32, default=-1, ignorable=True)
+    """Epoch of the leader, -1 if not known."""
     replica_nodes: list[int] = on_wire(Array(INT32))
+    """Brokers with a replica, the preferred leader first."""
     isr_nodes: list[int] = on_wire(Array(INT32))
+    """Brokers whose replicas are in sync."""
     eligible_leader_replicas: list[int] | None = on_wire(Array(INT32), default=None, nullable=ALL)
+    """Replicas outside of the in-sync set that may become leader without loss."""
     last_known_elr: list[int] | None = on_wire(Array(INT32), default=None, nullable=ALL)
+    """The last known replicas that could become leader without loss."""
     offline_replicas: list[int] = on_wire(Array(INT32), ignorable=True)
+    """Brokers whose replicas are not available."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsResponseTopic(Struct):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     name: str | None = on_wire(STRING, nullable=ALL)
+    """Name of the topic."""
     topic_id: bytes = on_wire(UUID, ignorable=True)
+    """Id of the topic, zero if not known."""
     is_internal: bool = on_wire(BOOL, ignorable=True)
+    """Whether it is one of the broker's own topics."""
     partitions: list[DescribeTopicPartitionsResponsePartition] = on_wire(
         Array(DescribeTopicPartitionsResponsePartition)
     )
+    """The partitions."""
     topic_authorized_operations: int = on_wire(INT32, default=-(2**31))
+    """Bit set of what the caller may do with the topic; the lowest number when not asked for."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsResponse(Message, api_key=75, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32, ignorable=True)
+    """How long the client is asked to wait, as it used up a quota."""
     topics: list[DescribeTopicPartitionsResponseTopic] = on_wire(Array(DescribeTopicPartitionsResponseTopic))
+    """The topics."""
     next_cursor: Cursor | None = on_wire(Cursor, default=None, nullable=ALL)
+    """Where to go on; null when everything has been said."""

@@ -1,4 +1,4 @@
-"""DescribeTransactions (API 65)."""
+"""DescribeTransactions: state of transactions by transactional id."""
 
 from dataclasses import dataclass
 
@@ -17,27 +17,40 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class DescribeTransactionsRequest(Message, api_key=65, versions=(0, 0), flexible_since=0):
     transactional_ids: list[str] = on_wire(Array(STRING))
+    """Transactional ids to describe."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicData(Struct):
     topic: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TransactionState(Struct):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     transactional_id: str = on_wire(STRING)
+    """Transactional id of the producer."""
     transaction_state: str = on_wire(STRING)
+    """State of the transaction by name."""
     transaction_timeout_ms: int = on_wire(INT32)
+    """The coordinator aborts a transaction that takes longer."""
     transaction_start_time_ms: int = on_wire(INT64)
+    """When the transaction began, -1 if none is open."""
     producer_id: int = on_wire(INT64)
+    """Id of the producer."""
     producer_epoch: int = on_wire(INT16)
+    """Epoch of the producer."""
     topics: list[TopicData] = on_wire(Array(TopicData))
+    """Partitions in the open transaction."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeTransactionsResponse(Message, api_key=65, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     transaction_states: list[TransactionState] = on_wire(Array(TransactionState))
+    """The transactions."""

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (API 50)."""
+"""DescribeUserScramCredentials: which users have SCRAM credentials."""
 
 from dataclasses import dataclass
 
@@ -18,30 +18,42 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class UserName(Struct):
     name: str = on_wire(STRING)
+    """Name of the user."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeUserScramCredentialsRequest(Message, api_key=50, versions=(0, 0), flexible_since=0):
     users: list[UserName] | None = on_wire(Array(UserName), nullable=ALL)
+    """Only these users, null for all."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CredentialInfo(Struct):
     mechanism: int = on_wire(INT8)
+    """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
     iterations: int = on_wire(INT32)
+    """How many rounds the password was hashed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeUserScramCredentialsResult(Struct):
     user: str = on_wire(STRING)
+    """Name of the user."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
     credential_infos: list[CredentialInfo] = on_wire(Array(CredentialInfo))
+    """The mechanisms for which the user has a credential."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeUserScramCredentialsResponse(Message, api_key=50, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
     results: list[DescribeUserScramCredentialsResult] = on_wire(Array(DescribeUserScramCredentialsResult))
+    """One answer for each item of the request."""

@@ -1,4 +1,7 @@
-"""FindCoordinator (API 10)."""
+"""FindCoordinator: which broker looks after a group or a transactional id.
+
+Version 4 looks up many keys at once.
+"""
 
 from dataclasses import dataclass
 
@@ -18,26 +21,42 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class FindCoordinatorRequest(Message, api_key=10, versions=(0, 6), flexible_since=3):
     key: str = on_wire(STRING, until=3)
+    """Group id or transactional id to look up."""
     key_type: int = on_wire(INT8, since=1)
+    """0 for a group, 1 for a transactional id, 2 for a share group's partition."""
     coordinator_keys: list[str] = on_wire(Array(STRING), since=4)
+    """Group ids or transactional ids to look up."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Coordinator(Struct):
     key: str = on_wire(STRING)
+    """The key that was looked up."""
     node_id: int = on_wire(INT32)
+    """Id of the coordinator, -1 if there is none."""
     host: str = on_wire(STRING)
+    """Host name or address."""
     port: int = on_wire(INT32)
+    """Port number."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL, ignorable=True)
+    """More about the error, null if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FindCoordinatorResponse(Message, api_key=10, versions=(0, 6), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16, until=3)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, since=1, until=3, nullable=ALL, ignorable=True)
+    """More about the error, null if there is none."""
     node_id: int = on_wire(INT32, until=3)
+    """Id of the coordinator, -1 if there is none."""
     host: str = on_wire(STRING, until=3)
+    """Host name of the coordinator."""
     port: int = on_wire(INT32, until=3)
+    """Port number."""
     coordinators: list[Coordinator] = on_wire(Array(Coordinator), since=4)
+    """One answer for each key."""

@@ -1,4 +1,10 @@
-"""group_records (API group_records)."""
+"""Keys and values of `__consumer_offsets`, as Kafka writes them.
+
+Types 0 and 1 are committed offsets (0 is an old form of the key that is only read), 2 is a classic group,
+3 to 8 and 16 are groups of the consumer protocol. Share and streams groups are not declared: their keys
+read as None. Kafka writes version 3 of `OffsetCommitValue` (1 where a commit has a retention time) and of
+`GroupMetadataValue`, which every tool can read.
+"""
 
 from dataclasses import dataclass
 
@@ -20,183 +26,259 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class LegacyOffsetCommitKey(LogRecord, record_type=0, versions=(0, 0)):
     group: str = on_wire(STRING)
+    """Id of the group."""
     topic: str = on_wire(STRING)
+    """Name of the topic."""
     partition: int = on_wire(INT32)
+    """Partition number."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitKey(LogRecord, record_type=1, versions=(0, 0)):
     group: str = on_wire(STRING)
+    """Id of the group."""
     topic: str = on_wire(STRING)
+    """Name of the topic."""
     partition: int = on_wire(INT32)
+    """Partition number."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitValue(LogRecord, record_type=1, versions=(0, 4), flexible_since=4):
     offset: int = on_wire(INT64)
+    """Offset of the next record to consume."""
     leader_epoch: int = on_wire(INT32, since=3, default=-1, ignorable=True)
+    """Leader epoch of the last consumed record, -1 if not known."""
     metadata: str = on_wire(STRING)
+    """The text that was committed with the offset."""
     commit_timestamp: int = on_wire(INT64)
+    """When the offset was committed."""
     expire_timestamp: int = on_wire(INT64, since=1, until=1, default=-1, ignorable=True)
+    """When the offset may go, for commits with a retention time of their own; -1 for the broker's rule."""
     topic_id: bytes = on_wire(UUID, since=4, tag=0, ignorable=True)
+    """Id of the topic, zero if not known."""
 
 
 @dataclass(slots=True, kw_only=True)
 class GroupMetadataKey(LogRecord, record_type=2, versions=(0, 0)):
     group: str = on_wire(STRING)
+    """Id of the group."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MemberMetadata(Struct):
     member_id: str = on_wire(STRING)
+    """Id of the member."""
     group_instance_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL, ignorable=True)
+    """Name of a static member, which keeps its place over restarts; null for a dynamic one."""
     client_id: str = on_wire(STRING)
+    """Client id from the member's header."""
     client_host: str = on_wire(STRING)
+    """Address from which the member came."""
     rebalance_timeout: int = on_wire(INT32, since=1, default=-1, ignorable=True)
+    """How long the member may take to join again, in ms; -1 where it equals the session timeout."""
     session_timeout: int = on_wire(INT32)
+    """A member that sends no heartbeat for so many ms is taken for dead."""
     subscription: bytes = on_wire(BYTES)
+    """What the member said when it joined, for the chosen strategy."""
     assignment: bytes = on_wire(BYTES)
+    """What the leader assigned to the member."""
 
 
 @dataclass(slots=True, kw_only=True)
 class GroupMetadataValue(LogRecord, record_type=2, versions=(0, 4), flexible_since=4):
     protocol_type: str = on_wire(STRING)
+    """Kind of group, such as consumer or connect."""
     generation: int = on_wire(INT32)
+    """Present generation."""
     protocol: str | None = on_wire(STRING, nullable=ALL)
+    """The assignment strategy that the group chose, null while it has none."""
     leader: str | None = on_wire(STRING, nullable=ALL)
+    """Member id of the leader, null while there is none."""
     current_state_timestamp: int = on_wire(INT64, since=2, default=-1, ignorable=True)
+    """When the group came into its present state, -1 if not known."""
     members: list[MemberMetadata] = on_wire(Array(MemberMetadata))
+    """Members of the group."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupMetadataKey(LogRecord, record_type=3, versions=(0, 0)):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupMetadataValue(LogRecord, record_type=3, versions=(0, 0), flexible_since=0):
     epoch: int = on_wire(INT32)
+    """Counts up when members or their subscriptions change."""
     metadata_hash: int = on_wire(INT64, tag=0)
+    """Hash over the topics that the group subscribes to, 0 if not known."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupPartitionMetadataKey(LogRecord, record_type=4, versions=(0, 0)):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionMetadata(Struct):
     partition: int = on_wire(INT32)
+    """Partition number."""
     racks: list[str] = on_wire(Array(STRING))
+    """Racks with a replica of the partition."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicMetadata(Struct):
     topic_id: bytes = on_wire(UUID)
+    """Id of the topic, zero if not known."""
     topic_name: str = on_wire(STRING)
+    """Name of the topic."""
     num_partitions: int = on_wire(INT32)
+    """Number of partitions; -1 takes the broker's default."""
     partition_metadata: list[PartitionMetadata] = on_wire(Array(PartitionMetadata))
+    """Racks by partition."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupPartitionMetadataValue(LogRecord, record_type=4, versions=(0, 0), flexible_since=0):
     topics: list[TopicMetadata] = on_wire(Array(TopicMetadata))
+    """What the group knows of its topics."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupMemberMetadataKey(LogRecord, record_type=5, versions=(0, 0)):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     member_id: str = on_wire(STRING)
+    """Id of the member."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ClassicProtocol(Struct):
     name: str = on_wire(STRING)
+    """Name of the assignment strategy."""
     metadata: bytes = on_wire(BYTES)
+    """What the strategy needs to know of the member."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ClassicMemberMetadata(Struct):
     session_timeout_ms: int = on_wire(INT32)
+    """A member that sends no heartbeat for so long is taken for dead."""
     supported_protocols: list[ClassicProtocol] = on_wire(Array(ClassicProtocol))
+    """The member's assignment strategies, most wanted first."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupMemberMetadataValue(LogRecord, record_type=5, versions=(0, 0), flexible_since=0):
     instance_id: str | None = on_wire(STRING, nullable=ALL)
+    """Name of a static member; null for a dynamic one."""
     rack_id: str | None = on_wire(STRING, nullable=ALL)
+    """Rack of the client, for reading from replicas near to it."""
     client_id: str = on_wire(STRING)
+    """Client id from the member's header."""
     client_host: str = on_wire(STRING)
+    """Address from which the member came."""
     subscribed_topic_names: list[str] = on_wire(Array(STRING))
+    """Topics of the subscription by name; null in a heartbeat says that nothing changed."""
     subscribed_topic_regex: str | None = on_wire(STRING, nullable=ALL)
+    """Pattern of the subscribed topics; null in a heartbeat says that nothing changed."""
     rebalance_timeout_ms: int = on_wire(INT32, default=-1)
+    """How long the member may take to give up partitions, -1 if not known."""
     server_assignor: str | None = on_wire(STRING, nullable=ALL)
+    """The assignor that the member would like the broker to use; null for the broker's choice."""
     classic_member_metadata: ClassicMemberMetadata | None = on_wire(
         ClassicMemberMetadata, nullable=ALL, tag=0
     )
+    """What a member of the classic protocol has in addition; null for others."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupTargetAssignmentMetadataKey(LogRecord, record_type=6, versions=(0, 0)):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupTargetAssignmentMetadataValue(LogRecord, record_type=6, versions=(0, 0), flexible_since=0):
     assignment_epoch: int = on_wire(INT32)
+    """The epoch of the target assignment."""
     assignment_timestamp: int = on_wire(INT64, tag=0, ignorable=True)
+    """When the assignment was made, 0 if not known."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupTargetAssignmentMemberKey(LogRecord, record_type=7, versions=(0, 0)):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     member_id: str = on_wire(STRING)
+    """Id of the member."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicPartition(Struct):
     topic_id: bytes = on_wire(UUID)
+    """Id of the topic, zero if not known."""
     partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupTargetAssignmentMemberValue(LogRecord, record_type=7, versions=(0, 0), flexible_since=0):
     topic_partitions: list[TopicPartition] = on_wire(Array(TopicPartition))
+    """Partitions by topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupCurrentMemberAssignmentKey(LogRecord, record_type=8, versions=(0, 0)):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     member_id: str = on_wire(STRING)
+    """Id of the member."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicPartitions(Struct):
     topic_id: bytes = on_wire(UUID)
+    """Id of the topic, zero if not known."""
     partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
     assignment_epochs: list[int] | None = on_wire(Array(INT32), default=None, nullable=ALL, tag=0)
+    """The member epoch at which each partition was assigned, null if not known."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupCurrentMemberAssignmentValue(LogRecord, record_type=8, versions=(0, 0), flexible_since=0):
     member_epoch: int = on_wire(INT32)
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
     previous_member_epoch: int = on_wire(INT32)
+    """Epoch before the last change of the assignment."""
     state: int = on_wire(INT8)
+    """0 stable, 1 has to give up partitions, 2 waits for partitions that others have, 127 not known."""
     assigned_partitions: list[TopicPartitions] = on_wire(Array(TopicPartitions))
+    """Partitions that the member has."""
     partitions_pending_revocation: list[TopicPartitions] = on_wire(Array(TopicPartitions))
+    """Partitions that the member has to give up."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupRegularExpressionKey(LogRecord, record_type=16, versions=(0, 0)):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     regular_expression: str = on_wire(STRING)
+    """The pattern that the members subscribe to."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupRegularExpressionValue(LogRecord, record_type=16, versions=(0, 0), flexible_since=0):
     topics: list[str] = on_wire(Array(STRING))
+    """Names of the topics that match the pattern."""
     version: int = on_wire(INT64)
+    """Version of the cluster's metadata when the pattern was resolved."""
     timestamp: int = on_wire(INT64)
+    """When the pattern was resolved."""
 
 
 _TYPES = RecordTypes(

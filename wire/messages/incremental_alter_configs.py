@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (API 44)."""
+"""IncrementalAlterConfigs: change some settings of a resource and leave the rest."""
 
 from dataclasses import dataclass
 
@@ -19,32 +19,46 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class AlterableConfig(Struct):
     name: str = on_wire(STRING)
+    """Name of the setting."""
     config_operation: int = on_wire(INT8)
+    """0 set, 1 delete, 2 append to a list, 3 subtract from a list."""
     value: str | None = on_wire(STRING, nullable=ALL)
+    """New value as text, null for the default."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResource(Struct):
     resource_type: int = on_wire(INT8)
+    """Type of the resource, by Kafka's number."""
     resource_name: str = on_wire(STRING)
+    """Name of the resource."""
     configs: list[AlterableConfig] = on_wire(Array(AlterableConfig))
+    """Settings to change; the rest stays."""
 
 
 @dataclass(slots=True, kw_only=True)
 class IncrementalAlterConfigsRequest(Message, api_key=44, versions=(0, 1), flexible_since=1):
     resources: list[AlterConfigsResource] = on_wire(Array(AlterConfigsResource))
+    """The resources."""
     validate_only: bool = on_wire(BOOL)
+    """Whether to check only, and change nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResourceResponse(Struct):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
     resource_type: int = on_wire(INT8)
+    """Type of the resource, by Kafka's number."""
     resource_name: str = on_wire(STRING)
+    """Name of the resource."""
 
 
 @dataclass(slots=True, kw_only=True)
 class IncrementalAlterConfigsResponse(Message, api_key=44, versions=(0, 1), flexible_since=1):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     responses: list[AlterConfigsResourceResponse] = on_wire(Array(AlterConfigsResourceResponse))
+    """One answer for each topic."""

@@ -1,4 +1,4 @@
-"""ListConfigResources (API 74)."""
+"""ListConfigResources: names of the resources that have settings; version 0 lists client metrics only."""
 
 from dataclasses import dataclass
 
@@ -17,16 +17,22 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class ListConfigResourcesRequest(Message, api_key=74, versions=(0, 1), flexible_since=0):
     resource_types: list[int] = on_wire(Array(INT8), since=1)
+    """Only resources of these types; empty for all."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConfigResource(Struct):
     resource_name: str = on_wire(STRING)
+    """Name of the resource."""
     resource_type: int = on_wire(INT8, since=1, default=16, ignorable=True)
+    """Type of the resource, by Kafka's number."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListConfigResourcesResponse(Message, api_key=74, versions=(0, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     config_resources: list[ConfigResource] = on_wire(Array(ConfigResource))
+    """What was found."""

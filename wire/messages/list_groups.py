@@ -1,4 +1,4 @@
-"""ListGroups (API 16)."""
+"""ListGroups: every group that this broker coordinates; version 4 filters by state, 5 by type."""
 
 from dataclasses import dataclass
 
@@ -16,19 +16,28 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class ListGroupsRequest(Message, api_key=16, versions=(0, 5), flexible_since=3):
     states_filter: list[str] = on_wire(Array(STRING), since=4)
+    """Only groups in these states; empty for all."""
     types_filter: list[str] = on_wire(Array(STRING), since=5)
+    """Only groups of these types; empty for all."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListedGroup(Struct):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     protocol_type: str = on_wire(STRING)
+    """Kind of group, such as consumer; empty for one that only holds offsets."""
     group_state: str = on_wire(STRING, since=4, ignorable=True)
+    """State of the group by name."""
     group_type: str = on_wire(STRING, since=5, ignorable=True)
+    """classic, consumer, share or streams."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListGroupsResponse(Message, api_key=16, versions=(0, 5), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     groups: list[ListedGroup] = on_wire(Array(ListedGroup))
+    """The groups."""

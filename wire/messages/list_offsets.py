@@ -1,4 +1,7 @@
-"""ListOffsets (API 2)."""
+"""ListOffsets: find offsets by time, or the ends of a partition.
+
+Version 0 lists several offsets before a time; from 1 on there is one offset with its time.
+"""
 
 from dataclasses import dataclass
 
@@ -18,42 +21,64 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class ListOffsetsPartition(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     current_leader_epoch: int = on_wire(INT32, since=4, default=-1, ignorable=True)
+    """Leader epoch that the client believes in, -1 for none; fences clients and brokers with old metadata."""
     timestamp: int = on_wire(INT64)
+    """A time, or -1 latest, -2 earliest, -3 at the greatest time, -4 earliest local, -5 latest tiered, -6
+    earliest to be tiered.
+    """
     max_num_offsets: int = on_wire(INT32, until=0, default=1)
+    """How many offsets to return at most."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListOffsetsTopic(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[ListOffsetsPartition] = on_wire(Array(ListOffsetsPartition))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListOffsetsRequest(Message, api_key=2, versions=(0, 11), flexible_since=6):
     replica_id: int = on_wire(INT32)
+    """Broker that asks, -1 for a consumer."""
     isolation_level: int = on_wire(INT8, since=2)
+    """0 reads everything, 1 only what is committed."""
     topics: list[ListOffsetsTopic] = on_wire(Array(ListOffsetsTopic))
+    """The topics."""
     timeout_ms: int = on_wire(INT32, since=10, ignorable=True)
+    """How long the broker may ask remote storage."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListOffsetsPartitionResponse(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     old_style_offsets: list[int] = on_wire(Array(INT64), until=0)
+    """Offsets, newest first, as version 0 lists them."""
     timestamp: int = on_wire(INT64, since=1, default=-1)
+    """Time of the record that was found, -1 if none was."""
     offset: int = on_wire(INT64, since=1, default=-1)
+    """Offset of the record that was found, -1 if none was."""
     leader_epoch: int = on_wire(INT32, since=4, default=-1)
+    """Leader epoch of the record that was found."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListOffsetsTopicResponse(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[ListOffsetsPartitionResponse] = on_wire(Array(ListOffsetsPartitionResponse))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListOffsetsResponse(Message, api_key=2, versions=(0, 11), flexible_since=6):
     throttle_time_ms: int = on_wire(INT32, since=2, ignorable=True)
+    """How long the client is asked to wait, as it used up a quota."""
     topics: list[ListOffsetsTopicResponse] = on_wire(Array(ListOffsetsTopicResponse))
+    """The topics."""

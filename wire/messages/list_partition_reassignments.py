@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (API 46)."""
+"""ListPartitionReassignments: partitions that are being moved."""
 
 from dataclasses import dataclass
 
@@ -17,34 +17,48 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class ListPartitionReassignmentsTopics(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partition_indexes: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListPartitionReassignmentsRequest(Message, api_key=46, versions=(0, 0), flexible_since=0):
     timeout_ms: int = on_wire(INT32, default=60000)
+    """How long the broker may take."""
     topics: list[ListPartitionReassignmentsTopics] | None = on_wire(
         Array(ListPartitionReassignmentsTopics), default=None, nullable=ALL
     )
+    """Partitions to tell of, null for all that are being moved."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OngoingPartitionReassignment(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     replicas: list[int] = on_wire(Array(INT32))
+    """Brokers with a replica, the preferred leader first."""
     adding_replicas: list[int] = on_wire(Array(INT32))
+    """Brokers that are getting a replica."""
     removing_replicas: list[int] = on_wire(Array(INT32))
+    """Brokers that are losing a replica."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OngoingTopicReassignment(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[OngoingPartitionReassignment] = on_wire(Array(OngoingPartitionReassignment))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListPartitionReassignmentsResponse(Message, api_key=46, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
     topics: list[OngoingTopicReassignment] = on_wire(Array(OngoingTopicReassignment))
+    """The topics."""

@@ -1,4 +1,4 @@
-"""ListTransactions (API 66)."""
+"""ListTransactions: every transaction that this broker coordinates."""
 
 from dataclasses import dataclass
 
@@ -18,21 +18,32 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class ListTransactionsRequest(Message, api_key=66, versions=(0, 2), flexible_since=0):
     state_filters: list[str] = on_wire(Array(STRING))
+    """Only transactions in these states; empty for all."""
     producer_id_filters: list[int] = on_wire(Array(INT64))
+    """Only transactions of these producer ids; empty for all."""
     duration_filter: int = on_wire(INT64, since=1, default=-1)
+    """Only transactions that have run for at least this many milliseconds, -1 for all."""
     transactional_id_pattern: str | None = on_wire(STRING, since=2, default=None, nullable=ALL)
+    """Only transactional ids that match this pattern, null for all."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TransactionState(Struct):
     transactional_id: str = on_wire(STRING)
+    """Transactional id of the producer."""
     producer_id: int = on_wire(INT64)
+    """Id of the producer."""
     transaction_state: str = on_wire(STRING)
+    """State of the transaction by name."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ListTransactionsResponse(Message, api_key=66, versions=(0, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     unknown_state_filters: list[str] = on_wire(Array(STRING))
+    """The states of the request that no transaction can have."""
     transaction_states: list[TransactionState] = on_wire(Array(TransactionState))
+    """The transactions."""

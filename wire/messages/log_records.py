@@ -1,7 +1,7 @@
-"""Records of internal topics: a key is an int16 record type and its fields, a value an int16 version and its own.
+"""Records of internal topics: int16 record type and fields make a key, int16 version and fields a value.
 
-`group_records` and `transaction_records` declare the types. The type of a key says which value class belongs to
-it; keys exist in version 0 only. A record without value (a tombstone) has no bytes and does not come here.
+`group_records` and `transaction_records` declare the types. The type of a key says which value class belongs
+to it; keys exist in version 0 only. A record without value (a tombstone) has no bytes and does not come here.
 """
 
 import struct

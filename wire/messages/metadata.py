@@ -1,4 +1,7 @@
-"""Metadata (API 3)."""
+"""Metadata: brokers, topics, partitions and their leaders.
+
+Version 4 lets a client forbid auto-creation, 10 adds topic ids, 12 asks by id.
+"""
 
 from dataclasses import dataclass
 
@@ -19,52 +22,82 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class MetadataRequestTopic(Struct):
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
+    """Id of the topic, zero if not known."""
     name: str | None = on_wire(STRING, nullable=10)
+    """Name of the topic; null when the id is given."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MetadataRequest(Message, api_key=3, versions=(0, 13), flexible_since=9):
     topics: list[MetadataRequestTopic] | None = on_wire(Array(MetadataRequestTopic), nullable=1)
+    """Null asks for all topics; so does an empty list in version 0, while later it asks for none."""
     allow_auto_topic_creation: bool = on_wire(BOOL, since=4, default=True)
+    """Whether asking for a topic that does not exist may create it."""
     include_cluster_authorized_operations: bool = on_wire(BOOL, since=8, until=10)
+    """Whether to say what the caller may do with the cluster."""
     include_topic_authorized_operations: bool = on_wire(BOOL, since=8)
+    """Whether to say what the caller may do with each topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MetadataResponseBroker(Struct):
     node_id: int = on_wire(INT32)
+    """Id of the broker."""
     host: str = on_wire(STRING)
+    """Host name or address."""
     port: int = on_wire(INT32)
+    """Port number."""
     rack: str | None = on_wire(STRING, since=1, default=None, nullable=ALL, ignorable=True)
+    """Rack of the broker, null if it has none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MetadataResponsePartition(Struct):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     leader_id: int = on_wire(INT32)
+    """Broker that leads the partition, -1 for none."""
     leader_epoch: int = on_wire(INT32, since=7, default=-1, ignorable=True)
+    """Epoch of the leader, -1 if not known."""
     replica_nodes: list[int] = on_wire(Array(INT32))
+    """Brokers with a replica, the preferred leader first."""
     isr_nodes: list[int] = on_wire(Array(INT32))
+    """Brokers whose replicas are in sync."""
     offline_replicas: list[int] = on_wire(Array(INT32), since=5, ignorable=True)
+    """Brokers whose replicas are not available."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MetadataResponseTopic(Struct):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     name: str | None = on_wire(STRING, nullable=12)
+    """Name of the topic; null for an id that is not known."""
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
+    """Id of the topic, zero if not known."""
     is_internal: bool = on_wire(BOOL, since=1, ignorable=True)
+    """Whether it is one of the broker's own topics."""
     partitions: list[MetadataResponsePartition] = on_wire(Array(MetadataResponsePartition))
+    """The partitions."""
     topic_authorized_operations: int = on_wire(INT32, since=8, default=-(2**31))
+    """Bit set of what the caller may do with the topic; the lowest number when not asked for."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MetadataResponse(Message, api_key=3, versions=(0, 13), flexible_since=9):
     throttle_time_ms: int = on_wire(INT32, since=3, ignorable=True)
+    """How long the client is asked to wait, as it used up a quota."""
     brokers: list[MetadataResponseBroker] = on_wire(Array(MetadataResponseBroker))
+    """Every live broker, with the address for the listener that was asked."""
     cluster_id: str | None = on_wire(STRING, since=2, default=None, nullable=ALL, ignorable=True)
+    """Id of the cluster."""
     controller_id: int = on_wire(INT32, since=1, default=-1, ignorable=True)
+    """Broker to which administrative requests go."""
     topics: list[MetadataResponseTopic] = on_wire(Array(MetadataResponseTopic))
+    """The topics."""
     cluster_authorized_operations: int = on_wire(INT32, since=8, until=10, default=-(2**31))
+    """Bit set of what the caller may do with the cluster; the lowest number when not asked for."""
     error_code: int = on_wire(INT16, since=13, ignorable=True)
+    """An error of the whole request."""

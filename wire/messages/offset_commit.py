@@ -1,4 +1,8 @@
-"""OffsetCommit (API 8)."""
+"""OffsetCommit: remember how far a group has consumed.
+
+Version 1 alone has a commit time, 2 to 4 a retention time for the request, 10 topic ids in place of
+names.
+"""
 
 from dataclasses import dataclass
 
@@ -19,43 +23,64 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitRequestPartition(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     committed_offset: int = on_wire(INT64)
+    """Offset of the next record to consume."""
     committed_leader_epoch: int = on_wire(INT32, since=6, default=-1, ignorable=True)
+    """Leader epoch of the last consumed record, -1 if not known."""
     commit_timestamp: int = on_wire(INT64, since=1, until=1, default=-1)
+    """When the offset was committed, for its expiry; only version 1 ever said so, -1 means now."""
     committed_metadata: str | None = on_wire(STRING, nullable=ALL)
+    """A text that the client keeps with the offset."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitRequestTopic(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
+    """Name of the topic; from version 10 on the id stands for it."""
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
+    """Id of the topic, zero if not known."""
     partitions: list[OffsetCommitRequestPartition] = on_wire(Array(OffsetCommitRequestPartition))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitRequest(Message, api_key=8, versions=(0, 10), flexible_since=8):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     generation_id_or_member_epoch: int = on_wire(INT32, since=1, default=-1, ignorable=True)
+    """Generation or member epoch in which the member believes; -1 commits from outside of a group."""
     member_id: str = on_wire(STRING, since=1, ignorable=True)
+    """Id of the member; empty for a commit from outside of a group."""
     group_instance_id: str | None = on_wire(STRING, since=7, default=None, nullable=ALL)
+    """Name of a static member, which keeps its place over restarts; null for a dynamic one."""
     retention_time_ms: int = on_wire(INT64, since=2, until=4, default=-1, ignorable=True)
+    """How long to keep the offsets; -1 for the broker's offsets.retention.minutes."""
     topics: list[OffsetCommitRequestTopic] = on_wire(Array(OffsetCommitRequestTopic))
+    """The topics."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitResponseTopic(Struct):
     name: str = on_wire(STRING, until=9, ignorable=True)
+    """Name of the topic; from version 10 on the id stands for it."""
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
+    """Id of the topic, zero if not known."""
     partitions: list[OffsetCommitResponsePartition] = on_wire(Array(OffsetCommitResponsePartition))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitResponse(Message, api_key=8, versions=(0, 10), flexible_since=8):
     throttle_time_ms: int = on_wire(INT32, since=3, ignorable=True)
+    """How long the client is asked to wait, as it used up a quota."""
     topics: list[OffsetCommitResponseTopic] = on_wire(Array(OffsetCommitResponseTopic))
+    """The topics."""

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (API 81)."""
+"""RemoveRaftVoter: take a voter out of the metadata quorum."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,18 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class RemoveRaftVoterRequest(Message, api_key=81, versions=(0, 0), flexible_since=0):
     cluster_id: str | None = on_wire(STRING, nullable=ALL)
+    """Id of the cluster."""
     voter_id: int = on_wire(INT32)
+    """Id of the voter."""
     voter_directory_id: bytes = on_wire(UUID)
+    """Id of the voter's log directory."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RemoveRaftVoterResponse(Message, api_key=81, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL, ignorable=True)
+    """More about the error, null if there is none."""

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (API 39)."""
+"""RenewDelegationToken: let a delegation token live on."""
 
 from dataclasses import dataclass
 
@@ -15,11 +15,16 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class RenewDelegationTokenRequest(Message, api_key=39, versions=(0, 2), flexible_since=2):
     hmac: bytes = on_wire(BYTES)
+    """Secret of the delegation token."""
     renew_period_ms: int = on_wire(INT64)
+    """New time left to the token; -1 for the broker's default."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RenewDelegationTokenResponse(Message, api_key=39, versions=(0, 2), flexible_since=2):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     expiry_timestamp_ms: int = on_wire(INT64)
+    """When the token ends unless it is renewed."""
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""

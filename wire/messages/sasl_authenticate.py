@@ -1,4 +1,4 @@
-"""SaslAuthenticate (API 36)."""
+"""SaslAuthenticate: carry the tokens of a SASL mechanism."""
 
 from dataclasses import dataclass
 
@@ -16,11 +16,16 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class SaslAuthenticateRequest(Message, api_key=36, versions=(0, 2), flexible_since=2):
     auth_bytes: bytes = on_wire(BYTES)
+    """One token of the SASL mechanism."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SaslAuthenticateResponse(Message, api_key=36, versions=(0, 2), flexible_since=2):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
     auth_bytes: bytes = on_wire(BYTES)
+    """One token of the SASL mechanism."""
     session_lifetime_ms: int = on_wire(INT64, since=1, ignorable=True)
+    """After this time the client has to authenticate again; 0 for never."""

@@ -1,4 +1,4 @@
-"""SaslHandshake (API 17)."""
+"""SaslHandshake: agree on a SASL mechanism; it never became flexible."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,12 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class SaslHandshakeRequest(Message, api_key=17, versions=(0, 1)):
     mechanism: str = on_wire(STRING)
+    """Name of the SASL mechanism."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SaslHandshakeResponse(Message, api_key=17, versions=(0, 1)):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     mechanisms: list[str] = on_wire(Array(STRING))
+    """Every SASL mechanism of the listener, for the client to choose another."""

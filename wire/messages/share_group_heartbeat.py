@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (API 76)."""
+"""ShareGroupHeartbeat: membership in a share group (KIP-932)."""
 
 from dataclasses import dataclass
 
@@ -18,29 +18,44 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class ShareGroupHeartbeatRequest(Message, api_key=76, versions=(1, 1), flexible_since=0):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     member_id: str = on_wire(STRING)
+    """Id of the member."""
     member_epoch: int = on_wire(INT32)
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
     rack_id: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """Rack of the client, for reading from replicas near to it."""
     subscribed_topic_names: list[str] | None = on_wire(Array(STRING), default=None, nullable=ALL)
+    """Topics of the subscription by name; null in a heartbeat says that nothing changed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicPartitions(Struct):
     topic_id: bytes = on_wire(UUID)
+    """Id of the topic, zero if not known."""
     partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Assignment(Struct):
     topic_partitions: list[TopicPartitions] = on_wire(Array(TopicPartitions))
+    """Partitions by topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ShareGroupHeartbeatResponse(Message, api_key=76, versions=(1, 1), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """More about the error, null if there is none."""
     member_id: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """Id of the member."""
     member_epoch: int = on_wire(INT32)
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
     heartbeat_interval_ms: int = on_wire(INT32)
+    """How often the member should send heartbeats."""
     assignment: Assignment | None = on_wire(Assignment, default=None, nullable=ALL)
+    """Partitions that the member shall have; null if nothing changed."""

@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe (API 89)."""
+"""StreamsGroupDescribe: state, topology and members of groups of the streams protocol (KIP-1071)."""
 
 from dataclasses import dataclass
 
@@ -20,97 +20,148 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupDescribeRequest(Message, api_key=89, versions=(0, 0), flexible_since=0):
     group_ids: list[str] = on_wire(Array(STRING))
+    """Ids of the groups to describe."""
     include_authorized_operations: bool = on_wire(BOOL)
+    """Whether to say what the caller may do."""
 
 
 @dataclass(slots=True, kw_only=True)
 class KeyValue(Struct):
     key: str = on_wire(STRING)
+    """Name of the tag."""
     value: str = on_wire(STRING)
+    """Its value."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicInfo(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: int = on_wire(INT32)
+    """Partition numbers."""
     replication_factor: int = on_wire(INT16)
+    """Number of replicas; -1 takes the broker's default."""
     topic_configs: list[KeyValue] = on_wire(Array(KeyValue))
+    """Settings of the internal topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Subtopology(Struct):
     subtopology_id: str = on_wire(STRING)
+    """Name of the subtopology."""
     source_topics: list[str] = on_wire(Array(STRING))
+    """Topics to read from."""
     repartition_sink_topics: list[str] = on_wire(Array(STRING))
+    """Internal topics that the subtopology writes to."""
     state_changelog_topics: list[TopicInfo] = on_wire(Array(TopicInfo))
+    """Internal topics that hold the state."""
     repartition_source_topics: list[TopicInfo] = on_wire(Array(TopicInfo))
+    """Internal topics that the subtopology reads from."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Topology(Struct):
     epoch: int = on_wire(INT32)
+    """The epoch."""
     subtopologies: list[Subtopology] | None = on_wire(Array(Subtopology), default=None, nullable=ALL)
+    """The parts of the topology that run by themselves."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Endpoint(Struct):
     host: str = on_wire(STRING)
+    """Host name or address."""
     port: int = on_wire(UINT16)
+    """Port number."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TaskOffset(Struct):
     subtopology_id: str = on_wire(STRING)
+    """Name of the subtopology."""
     partition: int = on_wire(INT32)
+    """Partition number."""
     offset: int = on_wire(INT64)
+    """Offset in the log."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TaskIds(Struct):
     subtopology_id: str = on_wire(STRING)
+    """Name of the subtopology."""
     partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Assignment(Struct):
     active_tasks: list[TaskIds] = on_wire(Array(TaskIds))
+    """Tasks that the member runs."""
     standby_tasks: list[TaskIds] = on_wire(Array(TaskIds))
+    """Tasks for which the member keeps a warm copy."""
     warmup_tasks: list[TaskIds] = on_wire(Array(TaskIds))
+    """Tasks whose state is being restored on the member."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Member(Struct):
     member_id: str = on_wire(STRING)
+    """Id of the member."""
     member_epoch: int = on_wire(INT32)
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
     instance_id: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """Name of a static member; null for a dynamic one."""
     rack_id: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """Rack of the client, for reading from replicas near to it."""
     client_id: str = on_wire(STRING)
+    """Client id from the member's header."""
     client_host: str = on_wire(STRING)
+    """Address from which the member came."""
     topology_epoch: int = on_wire(INT32)
+    """Version of the topology."""
     process_id: str = on_wire(STRING)
+    """Id of the client process that the member lives in."""
     user_endpoint: Endpoint | None = on_wire(Endpoint, default=None, nullable=ALL)
+    """Where the member answers interactive queries."""
     client_tags: list[KeyValue] = on_wire(Array(KeyValue))
+    """Tags by which tasks are spread over racks or zones."""
     task_offsets: list[TaskOffset] = on_wire(Array(TaskOffset))
+    """How far the tasks have restored their state."""
     task_end_offsets: list[TaskOffset] = on_wire(Array(TaskOffset))
+    """End offsets of the changelogs, to judge how far a task is behind."""
     assignment: Assignment = on_wire(Assignment)
+    """What the member has now."""
     target_assignment: Assignment = on_wire(Assignment)
+    """What the member shall have in the end."""
     is_classic: bool = on_wire(BOOL)
+    """Whether the member still uses the classic protocol."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribedGroup(Struct):
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """More about the error, null if there is none."""
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     group_state: str = on_wire(STRING)
+    """State by name, such as Stable; Dead for a group that is not there."""
     group_epoch: int = on_wire(INT32)
+    """Counts up when members or their subscriptions change."""
     assignment_epoch: int = on_wire(INT32)
+    """The epoch of the target assignment."""
     topology: Topology | None = on_wire(Topology, default=None, nullable=ALL)
+    """What the application computes from what."""
     members: list[Member] = on_wire(Array(Member))
+    """Members of the group."""
     authorized_operations: int = on_wire(INT32, default=-(2**31))
+    """Bit set of the operations that the caller may do; the lowest number when not asked for."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupDescribeResponse(Message, api_key=89, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     groups: list[DescribedGroup] = on_wire(Array(DescribedGroup))
+    """The groups."""

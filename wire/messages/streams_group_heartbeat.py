@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat (API 88)."""
+"""StreamsGroupHeartbeat: membership in a group of the streams protocol (KIP-1071)."""
 
 from dataclasses import dataclass
 
@@ -21,115 +21,178 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class KeyValue(Struct):
     key: str = on_wire(STRING)
+    """Name of the tag."""
     value: str = on_wire(STRING)
+    """Its value."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicInfo(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: int = on_wire(INT32)
+    """Partition numbers."""
     replication_factor: int = on_wire(INT16)
+    """Number of replicas; -1 takes the broker's default."""
     topic_configs: list[KeyValue] = on_wire(Array(KeyValue))
+    """Settings of the internal topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CopartitionGroup(Struct):
     source_topics: list[int] = on_wire(Array(INT16))
+    """Topics to read from."""
     source_topic_regex: list[int] = on_wire(Array(INT16))
+    """Patterns of the topics to read from."""
     repartition_source_topics: list[int] = on_wire(Array(INT16))
+    """Internal topics that the subtopology reads from."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Subtopology(Struct):
     subtopology_id: str = on_wire(STRING)
+    """Name of the subtopology."""
     source_topics: list[str] = on_wire(Array(STRING))
+    """Topics to read from."""
     source_topic_regex: list[str] = on_wire(Array(STRING))
+    """Patterns of the topics to read from."""
     state_changelog_topics: list[TopicInfo] = on_wire(Array(TopicInfo))
+    """Internal topics that hold the state."""
     repartition_sink_topics: list[str] = on_wire(Array(STRING))
+    """Internal topics that the subtopology writes to."""
     repartition_source_topics: list[TopicInfo] = on_wire(Array(TopicInfo))
+    """Internal topics that the subtopology reads from."""
     copartition_groups: list[CopartitionGroup] = on_wire(Array(CopartitionGroup))
+    """Sets of source topics that must have equally many partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Topology(Struct):
     epoch: int = on_wire(INT32)
+    """The epoch."""
     subtopologies: list[Subtopology] = on_wire(Array(Subtopology))
+    """The parts of the topology that run by themselves."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TaskIds(Struct):
     subtopology_id: str = on_wire(STRING)
+    """Name of the subtopology."""
     partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Endpoint(Struct):
     host: str = on_wire(STRING)
+    """Host name or address."""
     port: int = on_wire(UINT16)
+    """Port number."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TaskOffset(Struct):
     subtopology_id: str = on_wire(STRING)
+    """Name of the subtopology."""
     partition: int = on_wire(INT32)
+    """Partition number."""
     offset: int = on_wire(INT64)
+    """Offset in the log."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupHeartbeatRequest(Message, api_key=88, versions=(0, 0), flexible_since=0):
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     member_id: str = on_wire(STRING)
+    """Id of the member."""
     member_epoch: int = on_wire(INT32)
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
     endpoint_information_epoch: int = on_wire(INT32)
+    """Version of the endpoint information that the member knows."""
     instance_id: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """Name of a static member; null for a dynamic one."""
     rack_id: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """Rack of the client, for reading from replicas near to it."""
     rebalance_timeout_ms: int = on_wire(INT32, default=-1)
+    """How long the member may take to give up its partitions or to join again."""
     topology: Topology | None = on_wire(Topology, default=None, nullable=ALL)
+    """What the application computes from what."""
     active_tasks: list[TaskIds] | None = on_wire(Array(TaskIds), default=None, nullable=ALL)
+    """Tasks that the member runs."""
     standby_tasks: list[TaskIds] | None = on_wire(Array(TaskIds), default=None, nullable=ALL)
+    """Tasks for which the member keeps a warm copy."""
     warmup_tasks: list[TaskIds] | None = on_wire(Array(TaskIds), default=None, nullable=ALL)
+    """Tasks whose state is being restored on the member."""
     process_id: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """Id of the client process that the member lives in."""
     user_endpoint: Endpoint | None = on_wire(Endpoint, default=None, nullable=ALL)
+    """Where the member answers interactive queries."""
     client_tags: list[KeyValue] | None = on_wire(Array(KeyValue), default=None, nullable=ALL)
+    """Tags by which tasks are spread over racks or zones."""
     task_offsets: list[TaskOffset] | None = on_wire(Array(TaskOffset), default=None, nullable=ALL)
+    """How far the tasks have restored their state."""
     task_end_offsets: list[TaskOffset] | None = on_wire(Array(TaskOffset), default=None, nullable=ALL)
+    """End offsets of the changelogs, to judge how far a task is behind."""
     shutdown_application: bool = on_wire(BOOL)
+    """Whether the whole application shall stop."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Status(Struct):
     status_code: int = on_wire(INT8)
+    """Number of the condition."""
     status_detail: str = on_wire(STRING)
+    """The condition in words."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicPartition(Struct):
     topic: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EndpointToPartitions(Struct):
     user_endpoint: Endpoint = on_wire(Endpoint)
+    """Where the member answers interactive queries."""
     active_partitions: list[TopicPartition] = on_wire(Array(TopicPartition))
+    """Partitions of the active tasks at this endpoint."""
     standby_partitions: list[TopicPartition] = on_wire(Array(TopicPartition))
+    """Partitions of the standby tasks at this endpoint."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupHeartbeatResponse(Message, api_key=88, versions=(0, 0), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
+    """More about the error, null if there is none."""
     member_id: str = on_wire(STRING)
+    """Id of the member."""
     member_epoch: int = on_wire(INT32)
+    """Epoch of the member: 0 joins, -1 leaves, -2 leaves for a while as a static member."""
     heartbeat_interval_ms: int = on_wire(INT32)
+    """How often the member should send heartbeats."""
     acceptable_recovery_lag: int = on_wire(INT32)
+    """How many offsets a task may be behind and still count as caught up."""
     task_offset_interval_ms: int = on_wire(INT32)
+    """How often to report task offsets."""
     status: list[Status] | None = on_wire(Array(Status), nullable=ALL)
+    """What keeps the group from working, null if nothing does."""
     active_tasks: list[TaskIds] | None = on_wire(Array(TaskIds), default=None, nullable=ALL)
+    """Tasks that the member runs."""
     standby_tasks: list[TaskIds] | None = on_wire(Array(TaskIds), default=None, nullable=ALL)
+    """Tasks for which the member keeps a warm copy."""
     warmup_tasks: list[TaskIds] | None = on_wire(Array(TaskIds), default=None, nullable=ALL)
+    """Tasks whose state is being restored on the member."""
     endpoint_information_epoch: int = on_wire(INT32)
+    """Version of the endpoint information that the member knows."""
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = on_wire(
         Array(EndpointToPartitions), default=None, nullable=ALL
     )
+    """Where to find which partition, for interactive queries."""

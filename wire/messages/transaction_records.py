@@ -1,4 +1,7 @@
-"""transaction_records (API transaction_records)."""
+"""Keys and values of `__transaction_state`, as Kafka writes them.
+
+Version 1 of the value is written from transaction.version 1 on.
+"""
 
 from dataclasses import dataclass
 
@@ -19,27 +22,43 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class TransactionLogKey(LogRecord, record_type=0, versions=(0, 0)):
     transactional_id: str = on_wire(STRING)
+    """The transactional id whose state the value holds."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionsSchema(Struct):
     topic: str = on_wire(STRING)
+    """Name of the topic."""
     partition_ids: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TransactionLogValue(LogRecord, record_type=0, versions=(0, 1), flexible_since=1):
     producer_id: int = on_wire(INT64)
+    """Id of the producer."""
     previous_producer_id: int = on_wire(INT64, since=1, default=-1, tag=0)
+    """Producer id before the last one, -1 if there is none."""
     next_producer_id: int = on_wire(INT64, since=1, default=-1, tag=1)
+    """Producer id that the next transaction will use, -1 if it stays."""
     producer_epoch: int = on_wire(INT16)
+    """Epoch of the producer."""
     next_producer_epoch: int = on_wire(INT16, since=1, default=-1, tag=3)
+    """Epoch that the next transaction will use, -1 if it stays."""
     transaction_timeout_ms: int = on_wire(INT32)
+    """The coordinator aborts a transaction that takes longer."""
     transaction_status: int = on_wire(INT8)
+    """0 empty, 1 ongoing, 2 prepare commit, 3 prepare abort, 4 complete commit, 5 complete abort, 6 dead, 7
+    fence.
+    """
     transaction_partitions: list[PartitionsSchema] | None = on_wire(Array(PartitionsSchema), nullable=ALL)
+    """Partitions in the transaction; null while it is empty."""
     transaction_last_update_timestamp_ms: int = on_wire(INT64)
+    """When the state last changed."""
     transaction_start_timestamp_ms: int = on_wire(INT64)
+    """When the transaction began, -1 if none is open."""
     client_transaction_version: int = on_wire(INT16, since=1, tag=2)
+    """Which rules of transactions the producer follows."""
 
 
 _TYPES = RecordTypes(keys=(TransactionLogKey,), values=(TransactionLogValue,))

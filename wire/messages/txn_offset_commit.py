@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (API 28)."""
+"""TxnOffsetCommit: commit offsets of a group within a transaction."""
 
 from dataclasses import dataclass
 
@@ -18,42 +18,62 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class TxnOffsetCommitRequestPartition(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     committed_offset: int = on_wire(INT64)
+    """Offset of the next record to consume."""
     committed_leader_epoch: int = on_wire(INT32, since=2, default=-1, ignorable=True)
+    """Leader epoch of the last consumed record, -1 if not known."""
     committed_metadata: str | None = on_wire(STRING, nullable=ALL)
+    """A text that the client keeps with the offset."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TxnOffsetCommitRequestTopic(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[TxnOffsetCommitRequestPartition] = on_wire(Array(TxnOffsetCommitRequestPartition))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TxnOffsetCommitRequest(Message, api_key=28, versions=(0, 5), flexible_since=3):
     transactional_id: str = on_wire(STRING)
+    """Transactional id of the producer."""
     group_id: str = on_wire(STRING)
+    """Id of the group."""
     producer_id: int = on_wire(INT64)
+    """Id of the producer."""
     producer_epoch: int = on_wire(INT16)
+    """Epoch of the producer."""
     generation_id: int = on_wire(INT32, since=3, default=-1)
+    """Generation in which the member believes, -1 for none."""
     member_id: str = on_wire(STRING, since=3)
+    """Id of the member."""
     group_instance_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL)
+    """Name of a static member, which keeps its place over restarts; null for a dynamic one."""
     topics: list[TxnOffsetCommitRequestTopic] = on_wire(Array(TxnOffsetCommitRequestTopic))
+    """The topics."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TxnOffsetCommitResponsePartition(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TxnOffsetCommitResponseTopic(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[TxnOffsetCommitResponsePartition] = on_wire(Array(TxnOffsetCommitResponsePartition))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TxnOffsetCommitResponse(Message, api_key=28, versions=(0, 5), flexible_since=3):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     topics: list[TxnOffsetCommitResponseTopic] = on_wire(Array(TxnOffsetCommitResponseTopic))
+    """The topics."""

@@ -1,4 +1,4 @@
-"""UpdateFeatures (API 57)."""
+"""UpdateFeatures: raise or lower the levels of cluster-wide features."""
 
 from dataclasses import dataclass
 
@@ -19,28 +19,42 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class FeatureUpdateKey(Struct):
     feature: str = on_wire(STRING)
+    """Name of the feature."""
     max_version_level: int = on_wire(INT16)
+    """Highest level, included; 0 removes the feature."""
     allow_downgrade: bool = on_wire(BOOL, until=0)
+    """Whether the level may go down."""
     upgrade_type: int = on_wire(INT8, since=1, default=1)
+    """1 upgrade only, 2 a downgrade that loses nothing, 3 any downgrade."""
 
 
 @dataclass(slots=True, kw_only=True)
 class UpdateFeaturesRequest(Message, api_key=57, versions=(0, 2), flexible_since=0):
     timeout_ms: int = on_wire(INT32, default=60000)
+    """How long the broker may take."""
     feature_updates: list[FeatureUpdateKey] = on_wire(Array(FeatureUpdateKey))
+    """Features with their new levels."""
     validate_only: bool = on_wire(BOOL, since=1)
+    """Whether to check only, and change nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class UpdatableFeatureResult(Struct):
     feature: str = on_wire(STRING)
+    """Name of the feature."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class UpdateFeaturesResponse(Message, api_key=57, versions=(0, 2), flexible_since=0):
     throttle_time_ms: int = on_wire(INT32)
+    """How long the client is asked to wait, as it used up a quota."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, nullable=ALL)
+    """More about the error, null if there is none."""
     results: list[UpdatableFeatureResult] = on_wire(Array(UpdatableFeatureResult), until=1, ignorable=True)
+    """One answer for each item of the request."""

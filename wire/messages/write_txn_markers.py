@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (API 27)."""
+"""WriteTxnMarkers: a transaction coordinator ends transactions in the partitions of a broker."""
 
 from dataclasses import dataclass
 
@@ -19,42 +19,58 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class WritableTxnMarkerTopic(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partition_indexes: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WritableTxnMarker(Struct):
     producer_id: int = on_wire(INT64)
+    """Id of the producer."""
     producer_epoch: int = on_wire(INT16)
+    """Epoch of the producer."""
     transaction_result: bool = on_wire(BOOL)
+    """True to commit, false to abort."""
     topics: list[WritableTxnMarkerTopic] = on_wire(Array(WritableTxnMarkerTopic))
+    """The topics."""
     coordinator_epoch: int = on_wire(INT32)
+    """Epoch of the transaction coordinator."""
     transaction_version: int = on_wire(INT8, since=2, ignorable=True)
+    """Which rules of transactions hold."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WriteTxnMarkersRequest(Message, api_key=27, versions=(0, 2), flexible_since=1):
     markers: list[WritableTxnMarker] = on_wire(Array(WritableTxnMarker))
+    """Markers to write, or written."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WritableTxnMarkerPartitionResult(Struct):
     partition_index: int = on_wire(INT32)
+    """Partition number."""
     error_code: int = on_wire(INT16)
+    """0 or the code of the error."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WritableTxnMarkerTopicResult(Struct):
     name: str = on_wire(STRING)
+    """Name of the topic."""
     partitions: list[WritableTxnMarkerPartitionResult] = on_wire(Array(WritableTxnMarkerPartitionResult))
+    """The partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WritableTxnMarkerResult(Struct):
     producer_id: int = on_wire(INT64)
+    """Id of the producer."""
     topics: list[WritableTxnMarkerTopicResult] = on_wire(Array(WritableTxnMarkerTopicResult))
+    """The topics."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WriteTxnMarkersResponse(Message, api_key=27, versions=(0, 2), flexible_since=1):
     markers: list[WritableTxnMarkerResult] = on_wire(Array(WritableTxnMarkerResult))
+    """Markers to write, or written."""

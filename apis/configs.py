@@ -1,0 +1,144 @@
+"""DescribeConfigs (key 32, versions 0 to 4): what every setting of a topic or of this broker is, and why.
+
+Not done yet: AlterConfigs and IncrementalAlterConfigs, which are not in the table; loggers, client metrics
+and groups have no settings here and are refused with INVALID_REQUEST.
+
+Source: ConfigHelper.scala of Kafka 4.3; the entries come from `wire.options`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.coordinator.topics import check_name
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from odradek.wire.options import (
+    FROM_DEFAULT,
+    BrokerLayers,
+    ConfigEntry,
+    describe_all_brokers,
+    describe_broker,
+    describe_topic,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.coordinator.cluster import ClusterView
+
+TOPIC = 2
+BROKER = 4
+FIRST_VERSION_WITH_SOURCE = 1
+FIRST_VERSION_WITH_TYPE = 3
+
+
+class Settings:
+    """The layers of settings of this node, as they are at the moment."""
+
+    def __init__(
+        self, node_id: int, current_view: Callable[[], ClusterView], start_configs: Mapping[str, str]
+    ) -> None:
+        self.node_id = node_id
+        self._current_view = current_view
+        self._start_configs = start_configs
+
+    @property
+    def view(self) -> ClusterView:
+        return self._current_view()
+
+    def layers(self) -> BrokerLayers:
+        overrides = self.view.broker_configs
+        return BrokerLayers(
+            broker=overrides.get(self.node_id, {}),
+            all_brokers=overrides.get(None, {}),
+            start=self._start_configs,
+        )
+
+    def describe_topic(
+        self, configs: Mapping[str, str], names: Iterable[str] | None = None
+    ) -> list[ConfigEntry]:
+        """Every setting of a topic with these overrides."""
+        return describe_topic(configs, self.layers(), names)
+
+
+class DescribeConfigs:
+    """The handler."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def __call__(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+        results = []
+        for resource in request.resources:
+            result = DescribeConfigsResult(
+                error_code=0,
+                error_message=None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=[],
+            )
+            try:
+                entries = self._entries(resource)
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.message
+            else:
+                result.configs = [_config(entry, request, context.api_version) for entry in entries]
+            results.append(result)
+        return DescribeConfigsResponse(results=results)
+
+    def _entries(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+        # An empty list of names asks for all, as null does.
+        names = resource.configuration_keys or None
+        name = resource.resource_name
+        if resource.resource_type == TOPIC:
+            check_name(name)
+            topic = self._settings.view.topics.get(name)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return self._settings.describe_topic(topic.configs, names)
+        if resource.resource_type != BROKER:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Type {resource.resource_type} has no settings here."
+            )
+        layers = self._settings.layers()
+        if name == "":
+            return describe_all_brokers(layers, names)
+        if name != str(self._settings.node_id):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"This is broker {self._settings.node_id}, not {name!r}; an empty name asks for all brokers.",
+            )
+        return describe_broker(layers, names)
+
+
+def _config(
+    entry: ConfigEntry, request: DescribeConfigsRequest, version: int
+) -> DescribeConfigsResourceResult:
+    config = DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        config_type=entry.kind,
+        documentation=None,
+    )
+    if version < FIRST_VERSION_WITH_SOURCE:
+        config.is_default = entry.source == FROM_DEFAULT
+        return config
+    if request.include_synonyms:
+        config.synonyms = [
+            DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source)
+            for one in entry.synonyms
+        ]
+    if version >= FIRST_VERSION_WITH_TYPE and request.include_documentation:
+        config.documentation = entry.documentation
+    return config

@@ -1,0 +1,60 @@
+"""DescribeLogDirs (key 35, versions 0 to 5): how much each partition holds, in which data directory.
+
+Source: ReplicaManager.describeLogDirs of Kafka 4.3. There are no future replicas and no cordoned directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from shutil import disk_usage
+from typing import TYPE_CHECKING
+
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.storage.store import LogStore
+
+
+class DescribeLogDirs:
+    """The handler."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+
+    def __call__(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+        wanted: set[tuple[str, int]] | None = None
+        if request.topics is not None:
+            wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        topics: dict[str, dict[str, DescribeLogDirsTopic]] = {one: {} for one in self._store.directories}
+        for directory, name, index, size_bytes in self._store.sizes():
+            if wanted is not None and (name, index) not in wanted:
+                continue
+            topic = topics[directory].setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=index, partition_size=size_bytes, offset_lag=0, is_future_key=False
+                )
+            )
+        return DescribeLogDirsResponse(
+            results=[_directory(directory, found.values()) for directory, found in topics.items()]
+        )
+
+
+def _directory(directory: str, topics: Iterable[DescribeLogDirsTopic]) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(error_code=0, log_dir=directory, topics=list(topics))
+    try:
+        usage = disk_usage(directory)
+    except OSError:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        result.topics = []
+    else:
+        result.total_bytes, result.usable_bytes = usage.total, usage.free
+    return result

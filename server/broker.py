@@ -1,0 +1,481 @@
+"""Builds a broker from its configuration, starts it, keeps its house in order, stops it.
+
+Everything that knows of everything is here: data directories and their identity, metadata, logs, the group
+coordinator, the list of APIs, listeners, background work. Start-up does what the first request needs and no
+more; a partition's files are looked at when somebody asks for it, unless the last stop was not a clean one.
+
+A clean stop answers what can be answered, closes what waits, flushes, writes checkpoints and marks the
+directories, within two seconds on a disk that plays along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.coordinator.topics import OFFSETS_TOPIC
+from odradek.server.connection import Routes
+from odradek.server.connections import ConnectionLimits, Connections
+from odradek.server.listeners import Listener, accept, bind_listener
+from odradek.server.timers import Timers, steady_clock_ms, wall_clock_ms
+from odradek.server.turn import LoopTurn
+from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.apis.api import Api
+    from odradek.coordinator.cluster import ClusterChange, ClusterMachine, ClusterView, TopicView
+    from odradek.coordinator.commands import Command, ListGroupsReply
+    from odradek.coordinator.driver import GroupCoordinator
+    from odradek.coordinator.settings import GroupSettings
+    from odradek.server.config import BrokerConfig
+    from odradek.server.metadata_store import SqliteMetadataStore
+    from odradek.storage.config import LogConfig
+    from odradek.storage.store import LogStore
+
+logger = logging.getLogger("odradek.broker")
+
+GROUPS_DELAY_MS = 50
+"""First the clients that wait for the port, then the loading of groups."""
+MAINTENANCE_INTERVAL_MS_MAX = 30_000
+FLUSH_LOOK_INTERVAL_MS = 1_000
+CLEANING_STEP_BYTES = 65_536
+CLEANING_PAUSE = 2
+"""Compaction pauses this many times as long as it worked."""
+FLUSH_WAIT_S = 1.0
+GOODBYE_WAIT_S = 0.5
+
+
+class Groups:
+    """The group coordinator, made when somebody needs it: most tests and many brokers have no groups."""
+
+    def __init__(self, make: Callable[[], GroupCoordinator]) -> None:
+        self._make = make
+        self._made: GroupCoordinator | None = None
+
+    @property
+    def is_made(self) -> bool:
+        return self._made is not None
+
+    def made(self) -> GroupCoordinator:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def partition_of(self, group_id: str) -> int:
+        return self.made().partition_of(group_id)
+
+    def submit(self, group_id: str, command: Command) -> None:
+        self.made().submit(group_id, command)
+
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> ListGroupsReply:
+        return self.made().list_groups(states, types)
+
+
+class BrokerServer:
+    """One node. `start` and `stop` run on the event loop; between them the node serves."""
+
+    def __init__(self, config: BrokerConfig, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.cluster_id = ""
+        """Known after `start`."""
+        self.listeners: list[Listener] = []
+        """With their real ports after `start`."""
+        self._now_ms = now_ms
+        self._bound: list[tuple[Listener, list[socket.socket]]] = []
+        self._servers: list[asyncio.Server] = []
+        self._background: list[Callable[[], None]] = []
+        self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        self._metadata: SqliteMetadataStore | None = None
+        self._machine: ClusterMachine | None = None
+        self._store: LogStore | None = None
+        self._groups: Groups | None = None
+        self._connections: Connections | None = None
+        self._turn: LoopTurn | None = None
+        self._timers: Timers | None = None
+
+    @property
+    def port(self) -> int:
+        """Port of the first listener."""
+        return self.listeners[0].port
+
+    @property
+    def bound(self) -> list[tuple[str, str, int]]:
+        """Name, host and real port of every listener."""
+        return [(listener.name, listener.host, listener.port) for listener in self.listeners]
+
+    @property
+    def data_directories(self) -> tuple[str, ...]:
+        return self.config.data_directories
+
+    # Start
+
+    async def start(self) -> None:
+        """Returns when every listener answers. Raises ConfigError with one sentence for people; `stop` cleans
+        up after a failed start, too."""
+        loop = asyncio.get_running_loop()
+        self._turn = LoopTurn(loop)
+        self._timers = Timers(loop)
+        for asked in self.config.listeners:
+            advertised = self.config.advertised.get(asked.name)
+            listener = Listener(
+                asked.name,
+                asked.host,
+                asked.port,
+                None if advertised is None or not advertised.host else (advertised.host, advertised.port),
+            )
+            self._bound.append((listener, bind_listener(listener)))
+            self.listeners.append(listener)
+        self._open_data()
+        self._groups = Groups(self._new_coordinator)
+        self._connections = Connections(
+            Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config)
+        )
+        while self._bound:
+            listener, sockets = self._bound[0]
+            self._servers += await accept(listener, sockets, self._connections)
+            del self._bound[0]
+        self._start_background()
+
+    def _open_data(self) -> None:
+        from odradek.coordinator.cluster import ClusterMachine, TopicDefaults
+        from odradek.server.config import ConfigError
+        from odradek.server.meta_properties import claim_directories
+        from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+        from odradek.storage.disk import OsDisk
+        from odradek.storage.store import DirectoryInUse, LogStore
+
+        config = self.config
+        identity = claim_directories(
+            config.data_directories, node_id=self.node_id, cluster_id=config.cluster_id
+        )
+        self.cluster_id = identity.cluster_id
+        store = LogStore(OsDisk(), config.data_directories, config_for=self._config_of_topic)
+        self._store = store
+        self._metadata = SqliteMetadataStore(os.path.join(config.data_directories[0], FILE_NAME))
+        self._machine = ClusterMachine(
+            self._metadata,
+            cluster_id=self.cluster_id,
+            new_topic_id=_new_topic_id,
+            defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
+            check_topic_configs=lambda _, configs: self._check_topic_configs(configs),
+            check_broker_configs=_check_broker_configs,
+        )
+        self._machine.load()
+        self._register()
+        try:
+            cut_bytes = store.open(self._now_ms())
+        except DirectoryInUse as error:
+            raise ConfigError(f"log.dirs: {error} Stop it, or name another directory.") from error
+        except (OSError, KafkaError) as error:
+            raise ConfigError(f"log.dirs: the data directories cannot be used: {error}") from error
+        for (topic, index), size_bytes in cut_bytes.items():
+            logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)
+        self._make_missing(self._machine.view)
+        self._machine.subscribe(self._apply)
+
+    def _register(self) -> None:
+        from odradek.coordinator.cluster import Broker, Endpoint
+
+        assert self._machine is not None
+        endpoints = {}
+        for listener in self.listeners:
+            host, port = listener.advertised or ("", listener.port)
+            endpoints[listener.name] = Endpoint(host, port)
+        broker = Broker(self.node_id, endpoints, self.config.broker_rack)
+        self._machine.register_broker(broker, is_controller=True)
+
+    def _new_coordinator(self) -> GroupCoordinator:
+        from odradek.coordinator.driver import GroupCoordinator
+        from odradek.server.coordinator_log import PartitionLog
+
+        store, turn, loop = self._store, self._turn, asyncio.get_running_loop()
+        assert store is not None
+        assert turn is not None
+        assert self._machine is not None
+
+        def open_log(index: int) -> PartitionLog | None:
+            partition = store.get(OFFSETS_TOPIC, index)
+            return None if partition is None else PartitionLog(partition, turn, self._now_ms, loop)
+
+        coordinator = GroupCoordinator(
+            node_id=self.node_id,
+            settings=_group_settings(self.config),
+            open_log=open_log,
+            clock_ms=steady_clock_ms(self._now_ms),
+            call_later=loop.call_later,
+            new_member_suffix=_new_member_suffix,
+        )
+        coordinator.view_changed(self._machine.view)
+        return coordinator
+
+    def _build_apis(self) -> Mapping[int, Api]:
+        from odradek.apis.table import build_apis
+        from odradek.apis.topic_creation import OFFSETS_TOPIC_CONFIGS
+        from odradek.coordinator.cluster import NewTopic
+
+        config = self.config
+        assert self._machine is not None
+        assert self._store is not None
+        assert self._groups is not None
+        assert self._turn is not None
+        assert self._timers is not None
+        offsets_topic = NewTopic(
+            OFFSETS_TOPIC,
+            partition_count=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs={**OFFSETS_TOPIC_CONFIGS, "segment.bytes": str(config.offsets_topic_segment_bytes)},
+        )
+        return build_apis(
+            node_id=self.node_id,
+            machine=self._machine,
+            store=self._store,
+            groups=self._groups,
+            turn=self._turn,
+            timers=self._timers,
+            start_configs=config.layers.start,
+            offsets_topic=offsets_topic,
+            auto_creates_topics=config.auto_create_topics_enable,
+            deletes_topics=config.delete_topic_enable,
+            fetch_max_bytes=config.fetch_max_bytes,
+            fetch_session_slots=config.max_incremental_fetch_session_cache_slots,
+        )
+
+    def _start_background(self) -> None:
+        assert self._timers is not None
+        assert self._connections is not None
+        config, every = self.config, self._timers.every
+        maintenance_ms = min(config.log_retention_check_interval_ms, MAINTENANCE_INTERVAL_MS_MAX)
+        self._background = [
+            every(maintenance_ms, self._maintain),
+            every(FLUSH_LOOK_INTERVAL_MS, self._flush_due),
+            self._connections.start_sweeping(self._timers),
+        ]
+        assert self._machine is not None
+        assert self._groups is not None
+        if self._machine.view.topic(OFFSETS_TOPIC) is not None:
+            self._timers.after(GROUPS_DELAY_MS, self._groups.made)
+        if config.log_cleaner_enable:
+            self._background.append(self._start_cleaning(self._timers, config.log_cleaner_backoff_ms))
+
+    # What the machine decides is done to the logs
+
+    def _apply(self, view: ClusterView, change: ClusterChange) -> None:
+        """Follows a new view: partitions are there before anybody can be told of them."""
+        store, groups = self._store, self._groups
+        assert store is not None
+        for topic, partition in change.created:
+            if self.node_id in partition.replicas:
+                self._create_partition(topic, partition.index, partition.leader_epoch)
+        for topic in change.deleted:
+            for partition in topic.partitions:
+                try:
+                    store.delete(topic.name, partition.index)
+                except KafkaError as error:
+                    logger.error("%s-%d stays on the disk: %s", topic.name, partition.index, error)
+        for topic in change.configured:
+            for partition in topic.partitions:
+                log = store.get(topic.name, partition.index)
+                if log is not None:
+                    log.set_config(self._log_config(topic.configs))
+        if groups is not None and groups.is_made:
+            groups.made().view_changed(view)
+            if change.deleted:
+                groups.made().remove_topics([topic.name for topic in change.deleted])
+
+    def _create_partition(self, topic: TopicView, index: int, leader_epoch: int) -> None:
+        """A partition that cannot be made is one that answers KAFKA_STORAGE_ERROR."""
+        store = self._store
+        assert store is not None
+        arguments = (topic.name, index, topic.topic_id, self._log_config(topic.configs))
+        try:
+            store.create(*arguments, leader_epoch=leader_epoch, now_ms=self._now_ms())
+        except KafkaError as error:
+            if error.code != ErrorCode.INCONSISTENT_TOPIC_ID:
+                logger.error("cannot create %s-%d: %s", topic.name, index, error)
+                return
+            # The broker was killed between the decision to delete a topic and the deletion.
+            logger.warning("%s-%d belonged to a deleted topic of the same name", topic.name, index)
+            store.delete(topic.name, index)
+            store.create(*arguments, leader_epoch=leader_epoch, now_ms=self._now_ms())
+
+    def _make_missing(self, view: ClusterView) -> None:
+        """After a kill between the decision to create a topic and its directories: makes them now."""
+        store = self._store
+        assert store is not None
+        for topic in view.topics.values():
+            for partition in topic.partitions:
+                if self.node_id in partition.replicas and (topic.name, partition.index) not in store:
+                    self._create_partition(topic, partition.index, partition.leader_epoch)
+        strays = [f"{name}-{index}" for name, index in store.names() if view.partition(name, index) is None]
+        if strays:
+            logger.warning("left alone, since no topic has them: %s", ", ".join(sorted(strays)[:20]))
+
+    def _config_of_topic(self, name: str) -> LogConfig:
+        assert self._machine is not None
+        topic = self._machine.view.topics.get(name)
+        return self._log_config({} if topic is None else topic.configs)
+
+    def _log_config(self, configs: Mapping[str, str]) -> LogConfig:
+        """The settings of a log; shared by topics with the same overrides."""
+        from odradek.storage.config import LogConfig
+        from odradek.wire import options
+
+        key = tuple(sorted(configs.items()))
+        known = self._log_configs.get(key)
+        if known is None:
+            values = options.topic_values(configs, self.config.topic_defaults)
+            known = self._log_configs[key] = LogConfig.from_mapping(values)
+        return known
+
+    def _check_topic_configs(self, configs: Mapping[str, str]) -> None:
+        from odradek.wire import options
+
+        options.topic_values(configs, self.config.topic_defaults)
+
+    # Background work
+
+    def _maintain(self) -> None:
+        assert self._store is not None
+        self._store.maintain(self._now_ms())
+
+    def _start_cleaning(self, timers: Timers, backoff_ms: int) -> Callable[[], None]:
+        """Compacts in small steps between the requests; the returned function ends it.
+
+        A step takes about a millisecond and at least twice as long is left to the clients. (In a thread it
+        would cost them more: whoever waits for the interpreter's lock waits five milliseconds.)
+        """
+        loop = asyncio.get_running_loop()
+        is_ended = False
+
+        def step() -> None:
+            if is_ended or self._store is None:
+                return
+            started = loop.time()
+            has_more = False
+            try:
+                has_more = self._store.clean(self._now_ms(), CLEANING_STEP_BYTES)
+            except Exception:
+                logger.exception("compaction failed")
+            took_ms = (loop.time() - started) * 1000
+            timers.after(max(CLEANING_PAUSE * took_ms, 1) if has_more else backoff_ms, step)
+
+        def end() -> None:
+            nonlocal is_ended
+            is_ended = True
+
+        timers.after(backoff_ms, step)
+        return end
+
+    def _flush_due(self) -> None:
+        assert self._store is not None
+        assert self._turn is not None
+        for partition in self._store.flush_due(self._now_ms()):
+            self._turn.flush_in_background(partition)
+
+    # Stop
+
+    async def stop(self) -> None:
+        """Stops cleanly, however far `start` came; harmless a second time."""
+        for server in self._servers:
+            server.close()
+        for _, sockets in self._bound:
+            for bound in sockets:
+                bound.close()
+        for end in self._background:
+            end()
+        self._servers, self._bound, self._background = [], [], []
+        await self._say_goodbye()
+        if self._timers is not None:
+            self._timers.close()
+        if self._turn is not None:
+            self._turn.close()
+        store, self._store = self._store, None
+        if store is not None:
+            store.close(self._now_ms())
+        metadata, self._metadata = self._metadata, None
+        if metadata is not None:
+            metadata.close()
+
+    async def _say_goodbye(self) -> None:
+        """Commits what is staged, answers what can be answered, closes the connections."""
+        groups, self._groups = self._groups, None
+        connections, turn = self._connections, self._turn
+        if groups is not None and groups.is_made:
+            groups.made().close()
+        if turn is None:
+            return
+        turn.end()
+        await _until(lambda: not turn.is_flushing, FLUSH_WAIT_S)
+        turn.end()
+        if connections is None:
+            return
+        connections.close_all()
+        await _until(lambda: len(connections) == 0, GOODBYE_WAIT_S)
+        connections.abort_all()
+        await _until(lambda: len(connections) == 0, GOODBYE_WAIT_S)
+        # What came in while we waited: it was not answered, but it must not stay staged.
+        turn.end()
+
+
+async def _until(condition: Callable[[], bool], patience_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience_s
+    while not condition() and loop.time() < deadline:
+        await asyncio.sleep(0.005)
+
+
+def _limits(config: BrokerConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        request_bytes_max=config.socket_request_max_bytes,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        idle_ms_max=config.connections_max_idle_ms,
+    )
+
+
+def _group_settings(config: BrokerConfig) -> GroupSettings:
+    from odradek.coordinator.settings import GroupSettings
+
+    return GroupSettings(
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_max_size=config.group_max_size,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
+    )
+
+
+def _check_broker_configs(owner: str, configs: Mapping[str, str]) -> None:
+    from odradek.wire import options
+
+    options.parse_broker_configs(configs, for_all_brokers=not owner)
+
+
+def _random_uuid() -> bytes:
+    raw = bytearray(os.urandom(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    return bytes(raw)
+
+
+def _new_topic_id() -> bytes:
+    """A random id whose text no command line takes for an option, as Kafka's Uuid.randomUuid."""
+    from odradek.wire.schema import uuid_to_text
+
+    while uuid_to_text(topic_id := _random_uuid()).startswith("-"):
+        pass
+    return topic_id
+
+
+def _new_member_suffix() -> str:
+    from uuid import UUID
+
+    return str(UUID(bytes=_random_uuid()))

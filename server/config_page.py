@@ -1,0 +1,134 @@
+"""Writes `docs/configuration.md` from the declarations.
+
+Use: `python -m odradek.server.config_page > docs/configuration.md`. A test holds the committed page to it.
+"""
+
+from collections.abc import Iterable
+
+from odradek.wire.option import INT_MAX, KIND_NAMES, LONG_MAX, READ_ONLY, STRING
+from odradek.wire.options import ACCEPTED, BROKER_OPTIONS, HONOURED, LATER, TOPIC_OPTIONS, Option
+
+__all__ = ["page"]
+
+_OPENING = """\
+# Configuration
+
+This page is made by `python -m odradek.server.config_page`; change `wire/option_list.py` instead of it.
+
+Odradek takes Kafka 4.3's options by Kafka's names. Each option has one of three standings:
+
+- **honoured**: it does what Kafka says;
+- **accepted without effect**: it has no meaning here (thread counts, KRaft's quorum, Java classes that report
+  metrics), so any value is taken, and one line at start names those that were set;
+- **not built yet**: it is refused when it differs from its default, so that nothing is ignored in silence.
+
+## Where values come from
+
+Each rules over the one before:
+
+1. the defaults below;
+2. a file, `odradek serve server.properties`, in the syntax of Java's properties;
+3. environment variables as in Kafka's Docker image: `KAFKA_LOG_RETENTION_MS` is `log.retention.ms` (one
+   underscore is a dot, two are an underscore, three are a dash); `CLUSTER_ID` names the cluster of a new data
+   directory;
+4. `--set NAME=VALUE` and the short forms `--listen`, `--data-dir`, `--advertise`;
+5. in Python, keywords with underscores for dots: `odradek.Broker(log_retention_ms=60_000)`.
+
+A name that is not known is a warning in a file or the environment, with the nearest known name, and an error
+everywhere else. Settings of single listeners (`listener.name.*`) are not built yet.
+"""
+
+_SINGLE_NODE = """\
+## What differs on a single node
+
+| option | Kafka's default | here |
+| --- | --- | --- |
+"""
+
+_ADDRESSES = """\
+With no `advertised.listeners`, each client is told the address at which it arrived, so one broker serves
+loopback, LAN and container addresses at once. Behind a port mapping or a tunnel that address cannot be seen:
+there `advertised.listeners` (short form `--advertise`) is needed.
+"""
+
+
+def page() -> str:
+    """The whole page, ending in a newline."""
+    broker = [option for option in BROKER_OPTIONS.values() if not option.internal]
+    topic = [option for option in TOPIC_OPTIONS.values() if not option.internal]
+    parts = [
+        _OPENING,
+        _SINGLE_NODE + "".join(_difference(option) for option in broker if option.here is not None),
+        _ADDRESSES,
+        "## Topic options\n",
+        _section("Honoured", topic, HONOURED, _topic_table),
+        _section("Not built yet", topic, LATER, _topic_table),
+        "## Broker options\n\n"
+        "The last column says what may change while the broker runs, once AlterConfigs is built.\n",
+        _section("Honoured", broker, HONOURED, _broker_table),
+        _section("Accepted without effect", broker, ACCEPTED, _plain_table),
+        _section("Not built yet", broker, LATER, _plain_table),
+    ]
+    return "\n".join(parts)
+
+
+def _section(title: str, options: Iterable[Option], standing: str, table) -> str:
+    return f"### {title}\n\n" + table([option for option in options if option.standing == standing])
+
+
+def _difference(option: Option) -> str:
+    kafka = "none, required" if option.default is None else f"`{_shown(option.default)}`"
+    return f"| `{option.name}` | {kafka} | `{_shown(option.here)}` |\n"
+
+
+def _topic_table(options: Iterable[Option]) -> str:
+    rows = "".join(
+        f"| `{option.name}` | {_values(option)} | {_default(option)} "
+        f"| {', '.join(f'`{name}`' for name in option.synonyms)} | {option.doc} |\n"
+        for option in options
+    )
+    return (
+        "| option | values | default | default comes from | what it says |\n| --- | --- | --- | --- | --- |\n"
+        + rows
+    )
+
+
+def _broker_table(options: Iterable[Option]) -> str:
+    rows = "".join(
+        f"| `{option.name}` | {_values(option)} | {_default(option)} | {option.doc} "
+        f"| {'' if option.dynamic == READ_ONLY else option.dynamic} |\n"
+        for option in options
+    )
+    return "| option | values | default | what it says | dynamic |\n| --- | --- | --- | --- | --- |\n" + rows
+
+
+def _plain_table(options: Iterable[Option]) -> str:
+    rows = "".join(f"| `{option.name}` | {_default(option)} | {option.doc} |\n" for option in options)
+    return "| option | default | what it says |\n| --- | --- | --- |\n" + rows
+
+
+def _default(option: Option) -> str:
+    text = option.default_text
+    return f"`{_shown(text)}`" if text else ("none" if text is None else "empty")
+
+
+def _shown(value: object) -> str:
+    if str(value) in (str(LONG_MAX), str(INT_MAX), "1.7976931348623157E308"):
+        return "unbounded"
+    return str(value)
+
+
+def _values(option: Option) -> str:
+    kind = KIND_NAMES[option.kind]
+    if option.choices:
+        names = ", ".join(f"`{choice}`" for choice in option.built or option.choices)
+        return f"{kind} of {names}" if option.kind != STRING else names
+    if option.low is not None and option.high is not None:
+        return f"{kind}, {option.low} to {option.high}"
+    if option.low is not None:
+        return f"{kind}, from {option.low}"
+    return kind
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,303 @@
+"""A node without sockets: real logs in a temporary directory, the real machines, a clock that we turn."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+
+import pytest
+
+from odradek.apis.api import RequestContext, Waiting
+from odradek.apis.table import build_apis
+from odradek.coordinator.cluster import Broker, ClusterMachine, Endpoint, NewTopic, TopicDefaults
+from odradek.coordinator.driver import GroupCoordinator
+from odradek.coordinator.settings import GroupSettings
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import OsDisk
+from odradek.storage.slices import Slice
+from odradek.storage.store import LogStore
+from odradek.wire.codec import decode_message, encode_message, encoder
+from odradek.wire.errors import KafkaError
+from odradek.wire.options import (
+    BrokerLayers,
+    broker_values,
+    parse_topic_configs,
+    topic_defaults,
+    topic_values,
+)
+from odradek.wire.records import build_batch
+
+NODE_ID = 1
+START_MS = 1_700_000_000_000
+
+
+class FakeConnection:
+    """What a handler may know of a connection; remembers that it was closed."""
+
+    def __init__(self):
+        self.peer_host = "192.0.2.7"
+        self.local_host = "127.0.0.1"
+        self.local_port = 9092
+        self.advertised_host = "broker.example"
+        self.advertised_port = 19092
+        self.listener_name = "PLAINTEXT"
+        self.principal = "User:ANONYMOUS"
+        self.client_software_name = self.client_software_version = "unknown"
+        self.closed = None
+
+    def close(self, reason):
+        self.closed = reason
+
+
+class FakeTimer:
+    def __init__(self, callback):
+        self.callback = callback
+
+    def cancel(self):
+        self.callback = None
+
+
+class FakeLoop:
+    """Timers and the end of a turn, on a clock that moves only when told."""
+
+    def __init__(self):
+        self.now_ms = START_MS
+        self._heap = []
+        self._number = itertools.count()
+        self._staged = {}
+        self.flushes = 0
+
+    def after(self, delay_ms, callback):
+        timer = FakeTimer(callback)
+        heapq.heappush(self._heap, (self.now_ms + max(delay_ms, 0), next(self._number), timer))
+        return timer
+
+    def call_later(self, delay_s, callback, *arguments):
+        return self.after(delay_s * 1000, lambda: callback(*arguments))
+
+    def add(self, partition, done, must_flush):
+        self._staged.setdefault(partition, []).append((done, must_flush))
+
+    def turn(self):
+        """Commits what was staged, then runs what is due; until nothing is left to do now."""
+        while self._staged or (self._heap and self._heap[0][0] <= self.now_ms):
+            staged, self._staged = self._staged, {}
+            for partition, waiting in staged.items():
+                self._commit(partition, waiting)
+            if self._heap and self._heap[0][0] <= self.now_ms:
+                timer = heapq.heappop(self._heap)[2]
+                callback, timer.callback = timer.callback, None
+                if callback is not None:
+                    callback()
+
+    def _commit(self, partition, waiting):
+        error = None
+        try:
+            partition.commit()
+            if any(must_flush for _, must_flush in waiting):
+                self.flushes += 1
+                partition.flush()
+        except KafkaError as refused:
+            error = refused
+        for done, _ in waiting:
+            done(error)
+
+    def advance(self, delay_ms):
+        """Lets time pass, timer by timer."""
+        end = self.now_ms + delay_ms
+        while self._heap and self._heap[0][0] <= end:
+            self.now_ms = max(self.now_ms, self._heap[0][0])
+            self.turn()
+        self.now_ms = end
+        self.turn()
+
+    @property
+    def pending_timers(self):
+        return sum(timer.callback is not None for _, _, timer in self._heap)
+
+
+class MemoryMetadata:
+    """A MetadataStore in a dict; `failure` makes it refuse."""
+
+    def __init__(self):
+        self.saved = []
+        self.failure = None
+
+    def rows(self):
+        return list(self.saved)
+
+    def write(self, rows):
+        if self.failure is not None:
+            raise self.failure
+        self.saved += rows
+
+
+class MemoryLog:
+    """A CoordinatorLog in a list; its appends are done in the next turn, or fail with `failure`."""
+
+    def __init__(self, loop):
+        self.records = []
+        self.failure = None
+        self._loop = loop
+
+    def append(self, records, then):
+        failure = self.failure
+        if failure is None:
+            self.records += records
+        self._loop.after(0, lambda: then(failure))
+
+    def read_all(self):
+        return iter(list(self.records))
+
+
+class Answer:
+    """An answer that may come later: `response` is None until then. Decoded, as the client sees it."""
+
+    def __init__(self, api, version, result):
+        self.result = result
+        self.response = None
+        self.was_sent = False
+        self._api, self._version = api, version
+        if isinstance(result, Waiting):
+            result.on_complete(self._take)
+        elif result is not None:
+            self._take(result)
+
+    def _take(self, response):
+        self.was_sent = True
+        parts = []
+        encoder(self._api.response, self._version)(response, parts)
+        body = b"".join(part.tobytes() if isinstance(part, Slice) else part for part in parts)
+        self.response = decode_message(self._api.response, self._version, body)
+
+    def cancel(self):
+        self.result.cancel()
+
+
+class Node:
+    """The handlers of one broker and all that is under them."""
+
+    def __init__(self, directory, *, configs=None, **options):
+        self.loop = FakeLoop()
+        self.connection = FakeConnection()
+        self.start_configs = dict(configs or {})
+        self._defaults = topic_defaults(broker_values(BrokerLayers(start=self.start_configs)))
+        self.store = LogStore(OsDisk(), [str(directory)])
+        self.store.open(self.loop.now_ms)
+        ids = itertools.count(1)
+        self.metadata = MemoryMetadata()
+        self.machine = ClusterMachine(
+            self.metadata,
+            cluster_id="test-cluster",
+            new_topic_id=lambda: next(ids).to_bytes(16, "big"),
+            defaults=TopicDefaults(partition_count=1, replication_factor=1),
+            check_topic_configs=lambda name, overrides: parse_topic_configs(overrides),
+        )
+        self.machine.load()
+        self.machine.subscribe(self._view_changed)
+        self.machine.register_broker(
+            Broker(NODE_ID, {"PLAINTEXT": Endpoint("registered.example", 9092)}), is_controller=True
+        )
+        self.group_logs = {}
+        self.group_settings = GroupSettings(
+            group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=5
+        )
+        suffixes = itertools.count(1)
+        self.groups = GroupCoordinator(
+            node_id=NODE_ID,
+            settings=self.group_settings,
+            open_log=self._open_group_log,
+            clock_ms=lambda: self.loop.now_ms,
+            call_later=self.loop.call_later,
+            new_member_suffix=lambda: f"{next(suffixes):04d}",
+        )
+        self.machine.subscribe(lambda view, change: self.groups.view_changed(view))
+        self.groups.view_changed(self.machine.view)
+        self.apis = build_apis(
+            node_id=NODE_ID,
+            machine=self.machine,
+            store=self.store,
+            groups=self.groups,
+            turn=self.loop,
+            timers=self.loop,
+            start_configs=self.start_configs,
+            offsets_topic=NewTopic("__consumer_offsets", 5, 1, configs={"cleanup.policy": "compact"}),
+            **options,
+        )
+
+    def _open_group_log(self, index):
+        if "__consumer_offsets" not in self.machine.view.topics:
+            return None
+        return self.group_logs.setdefault(index, MemoryLog(self.loop))
+
+    def _view_changed(self, view, change):
+        for topic, partition in change.created:
+            config = LogConfig.from_mapping(topic_values(topic.configs, self._defaults))
+            self.store.create(
+                topic.name, partition.index, topic.topic_id, config, leader_epoch=partition.leader_epoch
+            )
+        for topic in change.deleted:
+            for partition in topic.partitions:
+                self.store.delete(topic.name, partition.index)
+
+    def start(self, request, version=None, *, client_id="tester", connection=None):
+        """Gives a request to its handler, by way of its bytes; nothing is committed yet."""
+        key = request.api_key
+        api = self.apis[key]
+        version = api.versions[-1] if version is None else version
+        assert version in api.versions
+        decoded = decode_message(api.request, version, encode_message(request, version))
+        context = RequestContext(key, version, 7, client_id, connection or self.connection, self.loop.now_ms)
+        return Answer(api, version, api.handle(decoded, context))
+
+    def ask(self, request, version=None, **arguments):
+        """The answer to a request that is answered in its own turn."""
+        answer = self.start(request, version, **arguments)
+        self.loop.turn()
+        assert answer.was_sent, "the answer has not come"
+        return answer.response
+
+    def create(self, name, partition_count=1, **configs):
+        """Makes a topic; settings with underscores for dots."""
+        texts = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        (result,) = self.machine.create_topics([NewTopic(name, partition_count, 1, configs=texts)])
+        assert result.error is None, result.error
+        return result.topic
+
+    def partition(self, name, index=0):
+        return self.store.get(name, index)
+
+    def fill(self, name, *batches, index=0):
+        """Appends batches of values to a partition, committed."""
+        log = self.partition(name, index)
+        for values in batches:
+            log.append(self.batch(*values), now_ms=self.loop.now_ms)
+        log.commit()
+        return log
+
+    def batch(self, *values, timestamp=None, **arguments):
+        """One v2 batch with these values."""
+        timestamp = self.loop.now_ms if timestamp is None else timestamp
+        return build_batch(
+            [(offset, timestamp, None, value, ()) for offset, value in enumerate(values)], **arguments
+        )
+
+
+@pytest.fixture
+def make_node(tmp_path):
+    """Makes nodes; options go to `Node`."""
+    made = []
+
+    def make(**options):
+        node = Node(tmp_path / f"data{len(made)}", **options)
+        made.append(node)
+        return node
+
+    yield make
+    for node in made:
+        node.store.close(node.loop.now_ms)
+
+
+@pytest.fixture
+def node(make_node):
+    return make_node()

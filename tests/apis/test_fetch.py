@@ -1,0 +1,362 @@
+"""Fetch: what is read, how much of it, when it is answered, and what it refuses."""
+
+from dataclasses import replace
+
+import pytest
+
+from odradek.coordinator.cluster import Broker, Endpoint
+from odradek.wire.compression import Compression
+from odradek.wire.errors import ErrorCode
+from odradek.wire.legacy_records import iter_messages
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from odradek.wire.records import iter_batches, iter_records
+
+PLENTY = 1 << 20
+
+
+def fetch(*partitions, max_wait_ms=0, min_bytes=1, max_bytes=PLENTY, **fields):
+    """A request without a session for (topic, partition, offset) triples; a topic may be given as an id."""
+    topics = {}
+    for topic, index, offset, *rest in partitions:
+        options = rest[0] if rest else {}
+        asked = FetchPartition(
+            partition=index, fetch_offset=offset, **{"partition_max_bytes": PLENTY, **options}
+        )
+        topics.setdefault(topic, []).append(asked)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=[
+            FetchTopic(topic_id=topic, partitions=asked)
+            if isinstance(topic, bytes)
+            else FetchTopic(topic=topic, partitions=asked)
+            for topic, asked in topics.items()
+        ],
+        **fields,
+    )
+
+
+def only(response):
+    (topic,) = response.responses
+    (partition,) = topic.partitions
+    return partition
+
+
+def values(answer):
+    records = memoryview(answer.records)
+    return [
+        bytes(record.value)
+        for position, header in iter_batches(records)
+        for record in iter_records(records[position : position + header.size_bytes])
+    ]
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_records_are_read_by_name_in_every_version(node, version):
+    node.create("t")
+    node.fill("t", [b"a"], [b"b", b"c"])
+    answer = only(node.ask(fetch(("t", 0, 0)), version))
+    assert answer.error_code == ErrorCode.NONE
+    assert values(answer) == [b"a", b"b", b"c"]
+    assert (answer.high_watermark, answer.last_stable_offset) == (3, 3)
+    assert answer.log_start_offset == (0 if version >= 5 else -1)
+    assert answer.preferred_read_replica == -1
+    assert answer.diverging_epoch is None
+    assert answer.current_leader is None
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+def test_records_are_read_by_topic_id_from_version_13_on(node, version):
+    topic = node.create("t")
+    node.fill("t", [b"a"])
+    response = node.ask(fetch((topic.topic_id, 0, 0)), version)
+    assert response.responses[0].topic_id == topic.topic_id
+    assert values(only(response)) == [b"a"]
+
+
+def test_the_batch_that_holds_the_offset_comes_whole(node):
+    node.create("t")
+    node.fill("t", [b"a"], [b"b", b"c", b"d"])
+    assert values(only(node.ask(fetch(("t", 0, 2)), 12))) == [b"b", b"c", b"d"]
+
+
+def test_at_the_end_there_is_nothing_and_beyond_it_an_error(node):
+    node.create("t")
+    node.fill("t", [b"a"])
+    at_end = only(node.ask(fetch(("t", 0, 1)), 12))
+    assert (at_end.error_code, bytes(at_end.records), at_end.high_watermark) == (0, b"", 1)
+    beyond = only(node.ask(fetch(("t", 0, 2)), 12))
+    assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (beyond.high_watermark, beyond.log_start_offset, bytes(beyond.records)) == (-1, -1, b"")
+
+
+def test_records_are_never_null_nor_aborted_transactions_empty_for_uncommitted_readers(node):
+    node.create("t")
+    for request in (fetch(("t", 0, 0)), fetch(("t", 0, 9))):
+        answer = only(node.ask(request, 12))
+        assert answer.records is not None
+        assert answer.aborted_transactions is None
+    committed = only(node.ask(fetch(("t", 0, 0), isolation_level=1), 12))
+    assert committed.aborted_transactions == []
+
+
+def test_unknown_topics_and_partitions_are_named_each(node):
+    topic = node.create("t")
+    response = node.ask(fetch(("t", 0, 0), ("t", 1, 0), ("u", 0, 0)), 12)
+    codes = {
+        (topic.topic, one.partition_index): one.error_code
+        for topic in response.responses
+        for one in topic.partitions
+    }
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == {("t", 0): 0, ("t", 1): unknown, ("u", 0): unknown}
+    by_id = node.ask(fetch((topic.topic_id, 0, 0), (b"\x07" * 16, 0, 0)), 13)
+    assert by_id.responses[1].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+# Sizes
+
+
+def test_the_first_batch_comes_whole_whatever_the_limits(node):
+    node.create("t", 2)
+    for index in range(2):
+        node.fill("t", [b"x" * 500], [b"y" * 500], index=index)
+    tiny = {"partition_max_bytes": 1}
+    response = node.ask(fetch(("t", 0, 0, tiny), ("t", 1, 0, tiny), max_bytes=1), 12)
+    first, second = response.responses[0].partitions
+    assert values(first) == [b"x" * 500]
+    assert values(second) == []
+
+
+def test_the_limit_of_the_request_spans_its_partitions(node):
+    node.create("t", 3)
+    for index in range(3):
+        node.fill("t", [b"x" * 900], index=index)
+    response = node.ask(fetch(("t", 0, 0), ("t", 1, 0), ("t", 2, 0), max_bytes=2000), 12)
+    assert [len(values(one)) for one in response.responses[0].partitions] == [1, 1, 0]
+
+
+def test_the_broker_has_a_limit_of_its_own(make_node):
+    node = make_node(fetch_max_bytes=1000)
+    node.create("t")
+    node.fill("t", [b"x" * 600], [b"y" * 600])
+    assert values(only(node.ask(fetch(("t", 0, 0)), 12))) == [b"x" * 600]
+
+
+def test_a_partition_has_a_limit_of_its_own(node):
+    node.create("t")
+    node.fill("t", [b"x" * 600], [b"y" * 600])
+    limited = fetch(("t", 0, 0, {"partition_max_bytes": 1000}))
+    assert values(only(node.ask(limited, 12))) == [b"x" * 600]
+
+
+# Waiting
+
+
+def test_a_fetch_waits_for_records_and_is_woken_by_their_commit(node):
+    node.create("t")
+    answer = node.start(fetch(("t", 0, 0), max_wait_ms=500), 12)
+    node.loop.advance(100)
+    assert not answer.was_sent
+    node.fill("t", [b"a"])
+    node.loop.turn()
+    assert values(only(answer.response)) == [b"a"]
+    assert node.loop.pending_timers == 0
+
+
+def test_a_fetch_that_waits_in_vain_is_answered_at_its_deadline_with_every_partition(node):
+    node.create("t", 2)
+    answer = node.start(fetch(("t", 0, 0), ("t", 1, 0), max_wait_ms=500), 12)
+    node.loop.advance(499)
+    assert not answer.was_sent
+    node.loop.advance(1)
+    assert [one.partition_index for one in answer.response.responses[0].partitions] == [0, 1]
+
+
+def test_too_few_bytes_keep_it_waiting_and_come_at_the_deadline(node):
+    node.create("t")
+    answer = node.start(fetch(("t", 0, 0), max_wait_ms=500, min_bytes=10_000), 12)
+    node.fill("t", [b"a"])
+    node.loop.turn()
+    assert not answer.was_sent
+    node.loop.advance(500)
+    assert values(only(answer.response)) == [b"a"]
+
+
+def test_min_bytes_above_the_limit_do_not_wait_for_ever(node):
+    node.create("t")
+    node.fill("t", [b"x" * 2000])
+    request = fetch(("t", 0, 0), max_wait_ms=500, min_bytes=1 << 30, max_bytes=1000)
+    assert values(only(node.ask(request, 12))) == [b"x" * 2000]
+
+
+def test_commits_of_one_turn_are_answered_together(node):
+    node.create("t", 2)
+    answer = node.start(fetch(("t", 0, 0), ("t", 1, 0), max_wait_ms=500), 12)
+    node.fill("t", [b"a"], index=0)
+    node.fill("t", [b"b"], index=1)
+    node.loop.turn()
+    assert [values(one) for one in answer.response.responses[0].partitions] == [[b"a"], [b"b"]]
+
+
+@pytest.mark.parametrize("request_", [fetch(("t", 0, 0)), fetch(("t", 0, 0), max_wait_ms=500, min_bytes=0)])
+def test_without_a_wait_or_a_minimum_the_answer_is_immediate(node, request_):
+    node.create("t")
+    assert values(only(node.ask(request_, 12))) == []
+
+
+def test_an_error_is_told_at_once(node):
+    node.create("t", 2)
+    request = fetch(("t", 0, 0), ("t", 1, 99), max_wait_ms=500)
+    codes = [one.error_code for one in node.ask(request, 12).responses[0].partitions]
+    assert codes == [ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE]
+
+
+def test_an_unknown_topic_beside_a_known_one_waits_and_alone_does_not(node):
+    node.create("t")
+    assert node.ask(fetch(("u", 0, 0), max_wait_ms=500), 12)
+    answer = node.start(fetch(("t", 0, 0), ("u", 0, 0), max_wait_ms=500), 12)
+    node.loop.turn()
+    assert not answer.was_sent
+    node.loop.advance(500)
+    assert answer.was_sent
+
+
+def test_a_deleted_topic_ends_the_wait(node):
+    node.create("t")
+    answer = node.start(fetch(("t", 0, 0), max_wait_ms=500), 12)
+    node.machine.delete_topics(["t"])
+    node.loop.turn()
+    assert only(answer.response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_client_that_is_gone_leaves_no_watcher_and_no_timer(node):
+    node.create("t")
+    answer = node.start(fetch(("t", 0, 0), max_wait_ms=500), 12)
+    answer.cancel()
+    assert node.loop.pending_timers == 0
+    node.fill("t", [b"a"])
+    node.loop.advance(1000)
+    assert not answer.was_sent
+
+
+# Leaders and epochs
+
+
+def test_epochs_that_are_too_old_or_too_new_are_refused(node):
+    node.create("t")
+    raise_epoch(node, "t", 3)
+    for epoch, code in ((-1, 0), (3, 0), (2, 74), (4, 75)):
+        answer = only(node.ask(fetch(("t", 0, 0, {"current_leader_epoch": epoch})), 12))
+        assert answer.error_code == code
+
+
+def raise_epoch(node, name, epoch, leader=1):
+    view = node.machine.view
+    topic = view.topics[name]
+    moved = tuple(one._replace(leader=leader, leader_epoch=epoch) for one in topic.partitions)
+    node.machine.view = replace(view, topics={**view.topics, name: replace(topic, partitions=moved)})
+    node.partition(name).leader_epoch = epoch
+
+
+@pytest.mark.parametrize("version", [12, 13, 16, 18])
+def test_a_partition_led_elsewhere_names_its_leader_from_version_16_on(node, version):
+    topic = node.create("t")
+    node.machine.register_broker(Broker(2, {"PLAINTEXT": Endpoint("other.example", 9093)}))
+    raise_epoch(node, "t", 4, leader=2)
+    response = node.ask(fetch(("t" if version < 13 else topic.topic_id, 0, 0)), version)
+    answer = only(response)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if version < 16:
+        assert answer.current_leader is None
+        assert response.node_endpoints == []
+    else:
+        assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (2, 4)
+        assert [one.host for one in response.node_endpoints] == ["other.example"]
+
+
+def test_a_fetcher_whose_last_epoch_went_another_way_learns_where(node):
+    node.create("t")
+    node.fill("t", [b"a", b"b"])
+    raise_epoch(node, "t", 2)
+    node.fill("t", [b"c"])
+    asked = {"last_fetched_epoch": 0}
+    agreed = only(node.ask(fetch(("t", 0, 2, asked), max_wait_ms=500), 12))
+    assert (agreed.diverging_epoch, values(agreed)) == (None, [b"c"])
+    diverged = only(node.ask(fetch(("t", 0, 3, asked), max_wait_ms=500), 12))
+    assert diverged.error_code == ErrorCode.NONE
+    assert (diverged.diverging_epoch.epoch, diverged.diverging_epoch.end_offset) == (0, 2)
+    assert bytes(diverged.records) == b""
+    unknown = only(node.ask(fetch(("t", 0, 0, {"last_fetched_epoch": 9})), 12))
+    assert unknown.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_nobody_is_a_follower_here(node):
+    topic = node.create("t")
+    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert only(node.ask(fetch(("t", 0, 0), replica_id=2), 12)).error_code == refused
+    as_follower = fetch((topic.topic_id, 0, 0), replica_state=ReplicaState(replica_id=2))
+    assert only(node.ask(as_follower, 17)).error_code == refused
+
+
+# Old formats
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_old_versions_get_messages_of_the_format_that_they_know(node, version):
+    node.create("t")
+    node.fill("t", [b"a"], [b"b", b"c"])
+    answer = only(node.ask(fetch(("t", 0, 1)), version))
+    messages = list(iter_messages(answer.records))
+    assert [(one.offset, bytes(one.value)) for one in messages] == [(1, b"b"), (2, b"c")]
+    assert {one.magic for one in messages} == {0 if version < 2 else 1}
+    assert answer.aborted_transactions in ([], None)
+
+
+@pytest.mark.parametrize("version", [0, 2, 3])
+def test_up_to_version_2_the_limit_is_hard(node, version):
+    node.create("t")
+    node.fill("t", [b"x" * 500])
+    answer = only(node.ask(fetch(("t", 0, 0, {"partition_max_bytes": 100})), version))
+    if version == 3:
+        assert len(list(iter_messages(answer.records))) == 1
+    else:
+        assert len(answer.records) == 100
+
+
+def test_an_old_version_cannot_have_zstd(node):
+    node.create("t")
+    log = node.partition("t")
+    log.append(node.batch(b"a" * 100, compression=Compression.ZSTD), now_ms=node.loop.now_ms)
+    log.commit()
+    answer = only(node.ask(fetch(("t", 0, 0)), 3))
+    assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, 6), (6, 56)])
+def test_a_storage_error_has_another_name_for_old_versions(node, monkeypatch, version, code):
+    from odradek.wire.errors import KafkaError
+
+    def fail(self, offset, **arguments):
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    node.create("t")
+    monkeypatch.setattr(type(node.partition("t")), "read", fail)
+    assert only(node.ask(fetch(("t", 0, 0)), version)).error_code == code
+
+
+def test_a_bug_while_waiting_answers_instead_of_hanging(node, monkeypatch):
+    def fail(self, offset, **arguments):
+        raise RuntimeError("a bug")
+
+    topic = node.create("t")
+    by_name = node.start(fetch(("t", 0, 0), max_wait_ms=500), 6)
+    by_id = node.start(fetch((topic.topic_id, 0, 0), max_wait_ms=500), 13)
+    monkeypatch.setattr(type(node.partition("t")), "read", fail)
+    node.fill("t", [b"a"])
+    node.loop.turn()
+    assert only(by_name.response).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert by_id.response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert by_id.response.responses == []
+    assert node.loop.pending_timers == 0

@@ -1,0 +1,366 @@
+"""Plays transcripts against a group machine: what is asked, when, and every effect that must follow.
+
+    # A comment.
+    set group_max_size=2
+    1.5 join a member=c-1 session=10 protocols=range:t1+t2,roundrobin:t1
+    ----
+    timer session/g/c-1 at 11.5
+    reply a NONE member=c-1 generation=1
+
+A block is one step: `seconds command ticket key=value ...`, a line of dashes, the effects in order, an empty
+line. The group is `g` and the client id `c` unless said otherwise; member ids are numbered. `timer KEY` rings
+a timer that is set and due; no step may come later than a timer that is due. `reload` replays the log into a
+new machine, which must hold the same durable state. `state` shows a group.
+
+With ODRADEK_WRITE_TRANSCRIPTS=1 pytest writes the effects that follow today into the files, for a person to
+read and judge.
+"""
+
+import pathlib
+from dataclasses import asdict
+
+from odradek.coordinator import group_log
+from odradek.coordinator.classic_group import GroupState
+from odradek.coordinator.commands import (
+    CommitOffsets,
+    CommitOffsetsReply,
+    DeleteGroup,
+    DeleteOffsets,
+    DeleteOffsetsReply,
+    DescribeGroup,
+    FetchOffsets,
+    FetchOffsetsReply,
+    GroupDescription,
+    Heartbeat,
+    Join,
+    JoinReply,
+    Leave,
+    LeaveReply,
+    LeavingMember,
+    ListGroups,
+    ListGroupsReply,
+    OfferedProtocol,
+    OffsetToCommit,
+    RemoveTopics,
+    Sync,
+    SyncReply,
+)
+from odradek.coordinator.effects import Append, CancelTimer, SetTimer
+from odradek.coordinator.group_log import Kind
+from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.settings import GroupSettings
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import consumer_protocol
+from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+
+DASHES = "----"
+BACKGROUND = ("expire_offsets",)
+
+
+def subscription(topics: str) -> bytes:
+    """`t1+t2` as the metadata of a consumer; `!text` as bytes that are none."""
+    if topics.startswith("!"):
+        return topics[1:].encode()
+    return consumer_protocol.encode(
+        ConsumerProtocolSubscription(topics=topics.split("+"), owned_partitions=[]), 1
+    )
+
+
+class Stage:
+    """A machine, its clock, its timers and its log."""
+
+    def __init__(self) -> None:
+        self.settings = GroupSettings()
+        self.member_count = 0
+        self.machine = GroupMachine(self.settings, self.new_suffix)
+        self.timers: dict[tuple, int] = {}
+        self.log: list = []
+        self.now_ms = 0
+        self.carry_out(self.machine.start(0))
+
+    def new_suffix(self) -> str:
+        self.member_count += 1
+        return str(self.member_count)
+
+    def play(self, line: str) -> list[str]:
+        """Carry out one line; the effects as text."""
+        if line.startswith("set "):
+            for name, value in (pair.split("=") for pair in line.split()[1:]):
+                assert hasattr(self.settings, name), name
+                setattr(self.settings, name, int(value))
+            return []
+        at, verb, *words = line.split()
+        self.advance(round(float(at) * 1000), None if verb != "timer" else tuple(words[0].split("/")))
+        if verb == "timer":
+            key = tuple(words[0].split("/"))
+            assert self.timers.pop(key, self.now_ms + 1) <= self.now_ms, f"{key} is not due"
+            return self.carry_out(self.machine.expire(key, self.now_ms))
+        if verb == "reload":
+            return self.reload()
+        if verb == "state":
+            return [self.describe_state(words[0] if words else "g")]
+        return self.carry_out(self.machine.handle(self.command(verb, words), self.now_ms))
+
+    def advance(self, now_ms: int, ringing: tuple | None) -> None:
+        assert now_ms >= self.now_ms, "time runs backwards"
+        self.now_ms = now_ms
+        for key, at_ms in self.timers.items():
+            overdue = at_ms < now_ms and key not in (ringing, BACKGROUND)
+            assert not overdue, f"{'/'.join(key)} rings at {at_ms / 1000:g}"
+
+    def carry_out(self, effects: list) -> list[str]:
+        lines = []
+        for effect in effects:
+            if isinstance(effect, SetTimer):
+                self.timers[effect.key] = effect.at_ms
+                if effect.key != BACKGROUND:
+                    lines.append(f"timer {'/'.join(effect.key)} at {effect.at_ms / 1000:g}")
+            elif isinstance(effect, CancelTimer):
+                self.timers.pop(effect.key, None)
+                lines.append(f"cancel {'/'.join(effect.key)}")
+            elif isinstance(effect, Append):
+                self.log += effect.records
+                lines += [f"append {record_text(key, value)}" for key, value, _ in effect.records]
+            else:
+                lines.append(f"reply {effect.ticket} {answer_text(effect.value)}")
+        return lines
+
+    def reload(self) -> list[str]:
+        before = durable_state(self.machine)
+        self.machine = GroupMachine(self.settings, self.new_suffix)
+        for key, value, _ in self.log:
+            self.machine.replay(key, value)
+        after = durable_state(self.machine)
+        settled = {group_id for group_id, state in before[0].items() if state is not None}
+        assert {name: after[0].get(name) for name in settled} == {name: before[0][name] for name in settled}
+        assert after[1] == before[1]
+        self.timers.clear()
+        return self.carry_out(self.machine.start(self.now_ms))
+
+    def describe_state(self, group_id: str) -> str:
+        group = self.machine.groups.get(group_id)
+        if group is None:
+            return f"{group_id} {GroupState.DEAD.value}"
+        members = " ".join(group.members)
+        return f"{group_id} {group.state.value} generation={group.generation} members=[{members}]"
+
+    def command(self, verb: str, words: list[str]):
+        ticket, options, rest = words[0], {}, []
+        for word in words[1:]:
+            name, equals, value = word.partition("=")
+            if equals and not is_partition(name):
+                options[name] = value
+            else:
+                rest.append(word)
+        return COMMANDS[verb](ticket, options.pop("group", "g").replace("-", ""), options, rest)
+
+
+def durable_state(machine: GroupMachine):
+    """What a log must bring back: settled groups (None for those in a rebalance) and all offsets."""
+    groups = {}
+    for group_id, group in machine.groups.items():
+        is_settled = group.state in (GroupState.EMPTY, GroupState.STABLE)
+        groups[group_id] = (group.state, group.record(group.state_timestamp_ms or -1)) if is_settled else None
+    offsets = {group_id: machine.offsets.of_group(group_id) for group_id in groups}
+    return groups, {group_id: topics for group_id, topics in offsets.items() if topics}
+
+
+# Commands
+
+
+def is_partition(text: str) -> bool:
+    topic, _, index = text.rpartition("-")
+    return bool(topic) and index.isdigit()
+
+
+def partition_of(text: str) -> tuple[str, int]:
+    topic, _, index = text.rpartition("-")
+    return topic, int(index)
+
+
+def join(ticket, group_id, options, rest):
+    protocols = []
+    for offered in filter(None, options.get("protocols", "range:t").split(",")):
+        name, _, topics = offered.partition(":")
+        protocols.append(OfferedProtocol(name, subscription(topics or "t")))
+    return Join(
+        ticket,
+        group_id,
+        options.get("member", ""),
+        options.get("type", "consumer"),
+        protocols,
+        round(float(options.get("session", 10)) * 1000),
+        round(float(options["rebalance"]) * 1000) if "rebalance" in options else -1,
+        options.get("instance"),
+        options.get("client", "c"),
+        "/127.0.0.1",
+        int(options.get("version", 9)),
+    )
+
+
+def sync(ticket, group_id, options, rest):
+    assignments = dict(pair.split(":") for pair in filter(None, options.get("assign", "").split(",")))
+    return Sync(
+        ticket,
+        group_id,
+        int(options["generation"]),
+        options["member"],
+        options.get("instance"),
+        options.get("type"),
+        options.get("protocol"),
+        {member_id: assignment.encode() for member_id, assignment in assignments.items()},
+    )
+
+
+def heartbeat(ticket, group_id, options, rest):
+    return Heartbeat(ticket, group_id, int(options["generation"]), options["member"], options.get("instance"))
+
+
+def leave(ticket, group_id, options, rest):
+    members = []
+    for word in rest:
+        member_id, at, instance_id = word.partition("@")
+        members.append(LeavingMember(member_id, instance_id if at else None))
+    return Leave(ticket, group_id, members)
+
+
+def commit(ticket, group_id, options, rest):
+    offsets = []
+    for word in rest:
+        name, _, value = word.partition("=")
+        offset, *more = value.split(":")
+        epoch, metadata, timestamp = [*more, "", "", ""][:3]
+        offsets.append(
+            OffsetToCommit(*partition_of(name), int(offset), int(epoch or -1), metadata, int(timestamp or -1))
+        )
+    return CommitOffsets(
+        ticket,
+        group_id,
+        int(options.get("generation", -1)),
+        options.get("member", ""),
+        offsets,
+        options.get("instance"),
+        round(float(options["retention"]) * 1000) if "retention" in options else -1,
+        int(options.get("version", 9)),
+    )
+
+
+COMMANDS = {
+    "join": join,
+    "sync": sync,
+    "heartbeat": heartbeat,
+    "leave": leave,
+    "commit": commit,
+    "fetch": lambda ticket, group_id, options, rest: FetchOffsets(
+        ticket, group_id, [partition_of(word) for word in rest] or None
+    ),
+    "describe": lambda ticket, group_id, options, rest: DescribeGroup(ticket, group_id),
+    "delete": lambda ticket, group_id, options, rest: DeleteGroup(ticket, group_id),
+    "delete-offsets": lambda ticket, group_id, options, rest: DeleteOffsets(
+        ticket, group_id, [partition_of(word) for word in rest]
+    ),
+    "remove-topics": lambda ticket, group_id, options, rest: RemoveTopics(ticket, frozenset(rest)),
+    "list": lambda ticket, group_id, options, rest: ListGroups(
+        ticket,
+        frozenset(filter(None, options.get("states", "").split(","))),
+        frozenset(filter(None, options.get("types", "").split(","))),
+    ),
+}
+
+
+# Effects as text
+
+
+def record_text(key: bytes, value: bytes | None) -> str:
+    kind, subject = group_log.decode_key(key)
+    if kind is Kind.OFFSET:
+        group_id, topic, partition = subject
+        name = f"offset {group_id} {topic}-{partition}"
+        if value is None:
+            return f"{name} tombstone"
+        offset = group_log.decode_offset(value)
+        epoch = "" if offset.leader_epoch == -1 else f" epoch={offset.leader_epoch}"
+        expires = (
+            "" if offset.expire_timestamp_ms == -1 else f" expires={offset.expire_timestamp_ms / 1000:g}"
+        )
+        metadata = f" metadata={offset.metadata}" if offset.metadata else ""
+        return f"{name} {offset.offset}{epoch}{metadata} at={offset.commit_timestamp_ms / 1000:g}{expires}"
+    if value is None:
+        return f"group {subject} tombstone"
+    group = group_log.decode_group(value)
+    members = " ".join(f"{member.member_id}:{bytes(member.assignment).decode()}" for member in group.members)
+    return (
+        f"group {subject} generation={group.generation} type={group.protocol_type} protocol={group.protocol}"
+        f" leader={group.leader} at={group.current_state_timestamp / 1000:g} members=[{members}]"
+    )
+
+
+def answer_text(answer) -> str:
+    match answer:
+        case JoinReply(code):
+            text = f"{code.name} member={answer.member_id}"
+            if code is not ErrorCode.NONE:
+                return text
+            text += f" generation={answer.generation} {answer.protocol_type}/{answer.protocol_name}"
+            text += f" leader={answer.leader}"
+            if answer.members:
+                names = [member.member_id for member in answer.members]
+                text += f" members=[{' '.join(names)}]"
+            return text + (" skip-assignment" if answer.skip_assignment else "")
+        case SyncReply(code):
+            if code is not ErrorCode.NONE:
+                return code.name
+            assignment = bytes(answer.assignment).decode() or "-"
+            return f"NONE {answer.protocol_type}/{answer.protocol_name} {assignment}"
+        case LeaveReply(code, members):
+            left = [f"{m.member_id}@{m.group_instance_id}:{m.error_code.name}" for m in members]
+            return " ".join([code.name, *left])
+        case CommitOffsetsReply(errors):
+            return " ".join(code.name for code in errors)
+        case DeleteOffsetsReply(code, errors):
+            return " ".join([code.name, *(each.name for each in errors)])
+        case FetchOffsetsReply(code, offsets):
+            found = [f"{o.topic}-{o.partition}={o.offset}:{o.leader_epoch}:{o.metadata}" for o in offsets]
+            return " ".join([code.name, *found])
+        case GroupDescription(code):
+            members = " ".join(f"{m.member_id}:{bytes(m.assignment).decode()}" for m in answer.members)
+            return (
+                f"{code.name} {answer.state} {answer.protocol_type or '-'}/{answer.protocol_name or '-'}"
+                f" members=[{members}]"
+            )
+        case ListGroupsReply(code, groups):
+            return " ".join(
+                [code.name, *(f"{g.group_id}:{g.protocol_type or '-'}:{g.state}" for g in groups)]
+            )
+        case _:
+            assert list(asdict(answer)) == ["error_code"]
+            return answer.error_code.name
+
+
+# Files
+
+
+def rewrite(path: pathlib.Path) -> str:
+    """The transcript with the effects that follow today."""
+    stage = Stage()
+    written: list[str] = []
+    expecting = False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            expecting = False
+            if line.strip() or (written and written[-1]):
+                written.append(line.rstrip())
+        elif line == DASHES:
+            expecting = True
+        elif not expecting:
+            try:
+                effects = stage.play(line)
+            except AssertionError as error:
+                raise AssertionError(f"{path.name}:{number}: {line}: {error}") from error
+            if written and written[-1] and not written[-1].startswith(("#", "set ")):
+                written.append("")
+            written.append(line)
+            written += [DASHES, *effects, ""] if not line.startswith("set ") else []
+    while written and not written[-1]:
+        written.pop()
+    return "\n".join(written) + "\n"

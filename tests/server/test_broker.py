@@ -1,0 +1,298 @@
+"""The whole broker on an event loop: start, stop, what is on disk afterwards, what a person is told."""
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+
+from odradek.server.broker import BrokerServer
+from odradek.server.config import ConfigError, load
+from odradek.wire.frames import read_response, request_frame
+from odradek.wire.messages import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    find_coordinator,
+    metadata,
+    produce,
+)
+from odradek.wire.records import Record, build_batch
+
+
+class Client:
+    """One connection that asks and awaits."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def connect(cls, port, host="127.0.0.1"):
+        return cls(*await asyncio.open_connection(host, port))
+
+    async def ask(self, request, version):
+        self.writer.write(request_frame(request, version, 1, "tests"))
+        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        frame = await self.reader.readexactly(size)
+        return read_response(frame, type(request), version)[1]
+
+    async def create(self, name, partitions=1, configs=()):
+        topic = create_topics.CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[create_topics.CreatableTopicConfig(name=n, value=v) for n, v in configs],
+        )
+        answer = await self.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+        return answer.topics[0]
+
+    async def produce(self, topic, value, partition=0, acks=-1, key=None):
+        batch = build_batch([Record(0, 1_700_000_000_000, key, value)])
+        request = produce.ProduceRequest(
+            acks=acks,
+            timeout_ms=1000,
+            topic_data=[
+                produce.TopicProduceData(
+                    name=topic, partition_data=[produce.PartitionProduceData(index=partition, records=batch)]
+                )
+            ],
+        )
+        answer = await self.ask(request, 9)
+        return answer.responses[0].partition_responses[0]
+
+
+def configuration(directory, listen="127.0.0.1:0", **options):
+    return load(listen=listen, data_dir=directory, keywords=options)
+
+
+@contextlib.asynccontextmanager
+async def running(directory, **options):
+    server = BrokerServer(configuration(directory, **options))
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
+
+
+def test_a_started_broker_answers_and_a_stopped_one_leaves_a_clean_directory(tmp_path):
+    async def act():
+        async with running(tmp_path) as server:
+            client = await Client.connect(server.port)
+            answer = await client.ask(api_versions.ApiVersionsRequest(), 0)
+            assert answer.error_code == 0
+            assert {18, 0, 1, 3} <= {api.api_key for api in answer.api_keys}
+            assert (await client.create("orders")).error_code == 0
+            assert (await client.produce("orders", b"x")).base_offset == 0
+        assert await client.reader.read() == b""
+
+    asyncio.run(act())
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "orders-0" / "00000000000000000000.log").stat().st_size > 60
+
+
+def test_topics_records_and_identity_are_there_after_a_restart(tmp_path):
+    async def first():
+        async with running(tmp_path) as server:
+            client = await Client.connect(server.port)
+            await client.create("orders", 3, [("retention.ms", "5000000")])
+            await client.produce("orders", b"x", 2)
+            return server.cluster_id
+
+    async def second():
+        async with running(tmp_path) as server:
+            client = await Client.connect(server.port)
+            assert (await client.produce("orders", b"y", 2)).base_offset == 1
+            partition = server._store.get("orders", 1)
+            assert partition.config.retention_ms == 5_000_000
+            return server.cluster_id
+
+    assert asyncio.run(first()) == asyncio.run(second())
+
+
+def test_a_deleted_topic_may_be_created_again_and_starts_empty(tmp_path):
+    async def act():
+        async with running(tmp_path) as server:
+            client = await Client.connect(server.port)
+            await client.create("orders")
+            await client.produce("orders", b"x")
+            request = delete_topics.DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000)
+            assert (await client.ask(request, 5)).responses[0].error_code == 0
+            await client.create("orders")
+            assert (await client.produce("orders", b"y")).base_offset == 0
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize("stage", ["directories missing", "directories of a deleted topic left"])
+def test_a_kill_between_decision_and_directories_is_mended_at_the_next_start(tmp_path, stage):
+    async def first():
+        async with running(tmp_path) as server:
+            await (await Client.connect(server.port)).create("orders")
+
+    async def second():
+        async with running(tmp_path) as server:
+            client = await Client.connect(server.port)
+            if stage == "directories of a deleted topic left":
+                assert (await client.create("orders")).error_code == 0
+            assert (await client.produce("orders", b"y")).base_offset == 0
+
+    asyncio.run(first())
+    if stage == "directories missing":
+        for path in (tmp_path / "orders-0").iterdir():
+            path.unlink()
+        (tmp_path / "orders-0").rmdir()
+    else:
+        for path in tmp_path.glob("odradek-metadata.db*"):
+            path.unlink()
+    asyncio.run(second())
+
+
+def test_produce_waits_for_the_disk_when_every_message_is_to_be_flushed(tmp_path):
+    async def act():
+        async with running(tmp_path) as server:
+            client = await Client.connect(server.port)
+            await client.create("safe", configs=[("flush.messages", "1")])
+            partition = server._store.get("safe", 0)
+            flushed = []
+            original = type(partition).flush
+            type(partition).flush = lambda self: (flushed.append(self.name), original(self))[1]
+            try:
+                assert (await client.produce("safe", b"x")).error_code == 0
+                assert flushed == ["safe-0"]
+                assert (await client.produce("safe", b"y")).error_code == 0
+                assert flushed == ["safe-0", "safe-0"]
+            finally:
+                type(partition).flush = original
+
+    asyncio.run(act())
+
+
+def test_every_answer_names_the_address_that_the_client_dialled(tmp_path):
+    async def act():
+        async with running(tmp_path, listen="localhost:0") as server:
+            for host in ("127.0.0.1", "::1"):
+                try:
+                    client = await Client.connect(server.port, host)
+                except OSError:
+                    assert host == "::1", "no IPv4 loopback"
+                    continue
+                brokers = (await client.ask(metadata.MetadataRequest(topics=[]), 9)).brokers
+                cluster = await client.ask(describe_cluster.DescribeClusterRequest(), 0)
+                coordinator = await client.ask(
+                    find_coordinator.FindCoordinatorRequest(key="g", key_type=0), 2
+                )
+                told = {(b.host, b.port) for b in [*brokers, *cluster.brokers, coordinator]}
+                assert told == {(host, server.port)}
+
+    asyncio.run(act())
+
+
+def test_an_advertised_address_is_what_all_answers_name(tmp_path):
+    async def act():
+        async with running(tmp_path, advertised_listeners="PLAINTEXT://kafka.example:1234") as server:
+            client = await Client.connect(server.port)
+            brokers = (await client.ask(metadata.MetadataRequest(topics=[]), 9)).brokers
+            assert [(b.host, b.port) for b in brokers] == [("kafka.example", 1234)]
+
+    asyncio.run(act())
+
+
+def test_several_listeners_answer_each_with_its_own_address(tmp_path):
+    listeners = "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0"
+    config = load(
+        data_dir=tmp_path,
+        keywords={
+            "listeners": listeners,
+            "listener_security_protocol_map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            "inter_broker_listener_name": "INSIDE",
+            "advertised_listeners": "OUTSIDE://kafka.example:1234",
+        },
+    )
+
+    async def act():
+        server = BrokerServer(config)
+        try:
+            await server.start()
+            ports = {name: port for name, _, port in server.bound}
+            told = {}
+            for name, port in ports.items():
+                client = await Client.connect(port)
+                (broker,) = (await client.ask(metadata.MetadataRequest(topics=[]), 9)).brokers
+                told[name] = (broker.host, broker.port)
+            assert told == {"INSIDE": ("127.0.0.1", ports["INSIDE"]), "OUTSIDE": ("kafka.example", 1234)}
+        finally:
+            await server.stop()
+
+    asyncio.run(act())
+
+
+def test_a_taken_port_is_told_before_anything_is_written(tmp_path):
+    async def act():
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            server = BrokerServer(configuration(tmp_path / "data", f"127.0.0.1:{port}"))
+            with pytest.raises(ConfigError, match=f"127.0.0.1:{port} .*is taken"):
+                await server.start()
+            await server.stop()
+
+    asyncio.run(act())
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_directory_in_use_is_told_and_the_first_broker_lives_on(tmp_path):
+    async def act():
+        async with running(tmp_path) as first:
+            second = BrokerServer(configuration(tmp_path))
+            with pytest.raises(ConfigError, match="in use by another broker"):
+                await second.start()
+            await second.stop()
+            client = await Client.connect(first.port)
+            assert (await client.create("orders")).error_code == 0
+            assert (await client.produce("orders", b"x")).error_code == 0
+
+    asyncio.run(act())
+
+
+def test_a_stop_is_clean_while_clients_wait_and_do_not_read(tmp_path):
+    async def act():
+        async with running(tmp_path) as server:
+            client = await Client.connect(server.port)
+            await client.create("orders")
+            idle = await Client.connect(server.port)
+            idle.writer.write(b"\x00\x00\x10\x00half")
+            deaf = await Client.connect(server.port)
+            deaf.reader._transport.pause_reading()
+            for _ in range(3000):
+                deaf.writer.write(request_frame(api_versions.ApiVersionsRequest(), 3, 1, "deaf"))
+            await client.produce("orders", b"x")
+            started = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - started < 2
+        deaf.writer.transport.abort()
+
+    asyncio.run(act())
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_compacted_topic_is_cleaned_in_the_background_while_clients_are_served(tmp_path):
+    async def act():
+        async with running(tmp_path, log_cleaner_backoff_ms=5) as server:
+            client = await Client.connect(server.port)
+            settings = {
+                "cleanup.policy": "compact",
+                "segment.bytes": str(1024 * 1024),
+                "min.cleanable.dirty.ratio": "0.01",
+            }
+            assert (await client.create("latest", configs=settings.items())).error_code == 0
+            partition = server._store.get("latest", 0)
+            for number in range(40):
+                value = bytes([number]) * 100_000
+                assert (await client.produce("latest", value, key=b"k%d" % (number % 2))).error_code == 0
+            async with asyncio.timeout(10):
+                # 4 MB came; the sealed part shrinks to one record of each key.
+                while partition.size_bytes > 1_500_000:
+                    await asyncio.sleep(0.005)
+            assert (await client.produce("latest", b"x", key=b"k")).base_offset == 40
+
+    asyncio.run(act())

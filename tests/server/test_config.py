@@ -1,0 +1,357 @@
+"""Where the configuration comes from, what rules over what, and what is refused in which words."""
+
+import pathlib
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.server.config import ConfigError, Listener, load, option_of_variable
+from odradek.server.config_page import page
+from odradek.server.properties import parse_properties
+from odradek.wire.options import ACCEPTED, BROKER_OPTIONS, LATER
+
+# The settings of the file that Kafka 4.3 ships for a first start (config/server.properties).
+KAFKAS_OWN = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=2
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+def from_text(tmp_path, text, **more):
+    path = tmp_path / "server.properties"
+    path.write_bytes(text.encode("latin-1"))
+    return load(path, **more)
+
+
+def refusal(**given):
+    with pytest.raises(ConfigError) as caught:
+        load(**given)
+    message = str(caught.value)
+    assert message.endswith((".", "?"))
+    assert "\n" not in message
+    return message
+
+
+# --- Sources ---
+
+
+def test_nothing_given_is_a_single_node_on_localhost():
+    config = load()
+    assert config.node_id == 1
+    assert config.listeners == (Listener("PLAINTEXT", "localhost", 9092),)
+    assert config.advertised == {}
+    assert config.data_directories == ("./data",)
+    assert config.offsets_topic_replication_factor == 1
+    assert config["num.partitions"] == config.num_partitions == 1
+    assert config.warnings == config.without_effect == ()
+
+
+def test_the_file_that_kafka_ships_is_taken_unchanged(tmp_path):
+    config = from_text(tmp_path, KAFKAS_OWN)
+    assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
+    assert config.advertised == {"PLAINTEXT": Listener("PLAINTEXT", "localhost", 9092)}
+    assert config.data_directories == ("/tmp/kraft-combined-logs",)
+    assert config.warnings == ()
+    assert "process.roles" in config.without_effect
+    assert "num.io.threads" in config.without_effect
+    assert "log.retention.hours" not in config.without_effect
+
+
+def test_each_source_rules_over_the_one_before(tmp_path):
+    text = "num.partitions=2"
+    environ = {"KAFKA_NUM_PARTITIONS": "3"}
+    assert from_text(tmp_path, text).num_partitions == 2
+    assert from_text(tmp_path, text, environ=environ).num_partitions == 3
+    assert from_text(tmp_path, text, environ=environ, sets=["num.partitions=4"]).num_partitions == 4
+    keywords = {"num_partitions": 5}
+    config = from_text(tmp_path, text, environ=environ, sets=["num.partitions=4"], keywords=keywords)
+    assert config.num_partitions == 5
+    assert config.layers.start["num.partitions"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("variable", "option"),
+    [
+        ("KAFKA_LOG_RETENTION_MS", "log.retention.ms"),
+        ("KAFKA_A__B___C_D", "a_b-c.d"),
+        ("KAFKA_KAFKA_METRICS_REPORTERS", "kafka.metrics.reporters"),
+    ],
+)
+def test_variables_name_options_as_in_kafkas_image(variable, option):
+    assert option_of_variable(variable) == option
+
+
+def test_variables_of_kafkas_scripts_are_no_options():
+    config = load(
+        environ={"KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_JMX_PORT": "99", "PATH": "/bin", "CLUSTER_ID": "abc"}
+    )
+    assert config.warnings == ()
+    assert config.cluster_id == "abc"
+
+
+def test_keywords_take_python_values():
+    config = load(
+        keywords={
+            "auto_create_topics_enable": False,
+            "log_dirs": ["/a", "/b"],
+            "log_retention_ms": 5,
+            "broker_rack": None,
+        }
+    )
+    assert config.auto_create_topics_enable is False
+    assert config.data_directories == ("/a", "/b")
+    assert config.topic_defaults["retention.ms"] == 5
+    assert config.broker_rack is None
+
+
+def test_the_data_directory_of_the_command_line_rules_over_the_file(tmp_path):
+    config = from_text(tmp_path, "log.dirs=/one,/two", data_dir=tmp_path / "three")
+    assert config.data_directories == (str(tmp_path / "three"),)
+
+
+def test_log_dirs_rules_over_log_dir():
+    assert load(sets=["log.dir=/one"]).data_directories == ("/one",)
+    assert load(sets=["log.dir=/one", "log.dirs=/two"]).data_directories == ("/two",)
+
+
+# --- Names ---
+
+
+def test_an_unknown_name_in_a_file_is_a_warning_with_the_nearest_name(tmp_path):
+    (warning,) = from_text(tmp_path, "log.retention.hour=3").warnings
+    assert "'log.retention.hour'" in warning
+    assert "Did you mean log.retention.hours?" in warning
+    (warning,) = load(environ={"KAFKA_NUM_PARTITION": "3"}).warnings
+    assert "KAFKA_NUM_PARTITION" in warning
+    assert "num.partitions" in warning
+
+
+def test_an_unknown_name_on_the_command_line_or_as_a_keyword_is_refused():
+    assert "Did you mean num.partitions?" in refusal(sets=["num.partition=3"])
+    assert "Did you mean num.partitions?" in refusal(keywords={"num_partition": 3})
+    assert "NAME=VALUE" in refusal(sets=["num.partitions"])
+
+
+def test_what_is_not_built_yet_is_refused_unless_it_is_the_default():
+    assert load(sets=["transaction.max.timeout.ms=900000"]).transaction_max_timeout_ms == 900_000
+    message = refusal(sets=["transaction.max.timeout.ms=1000"])
+    assert "transaction.max.timeout.ms" in message
+    assert "not built yet" in message
+    assert "--set" in message
+    assert "not built yet" in refusal(sets=["compression.type=gzip"])
+    assert "listener.name.x.ssl.key" in refusal(environ={"KAFKA_LISTENER_NAME_X_SSL_KEY": "1"})
+
+
+def test_a_bad_value_is_refused_with_its_name_and_its_place(tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"num\.partitions must be at least 1, not 0 \(given by .*properties\)\."
+    ):
+        from_text(tmp_path, "num.partitions=0")
+    assert "KAFKA_NUM_PARTITIONS" in refusal(environ={"KAFKA_NUM_PARTITIONS": "many"})
+    # Even where the value has no effect.
+    assert "num.io.threads" in refusal(sets=["num.io.threads=x"])
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    assert "nowhere" in refusal(path=tmp_path / "nowhere")
+    broken = tmp_path / "broken.properties"
+    broken.write_text("a=\\u12")
+    assert "broken.properties" in refusal(path=broken)
+
+
+# --- Listeners ---
+
+
+def test_named_listeners_have_an_address_each():
+    config = load(
+        sets=[
+            "listeners=inside://[::1]:0, OUTSIDE://0.0.0.0:9094",
+            "listener.security.protocol.map=INSIDE:plaintext,OUTSIDE:PLAINTEXT",
+            "advertised.listeners=OUTSIDE://broker.example:19094",
+            "inter.broker.listener.name=inside",
+        ]
+    )
+    assert config.listeners == (Listener("INSIDE", "::1", 0), Listener("OUTSIDE", "0.0.0.0", 9094))
+    assert config.advertised == {"OUTSIDE": Listener("OUTSIDE", "broker.example", 19094)}
+    assert config.inter_broker_listener == "INSIDE"
+
+
+def test_the_short_forms_replace_what_a_file_says_of_its_listeners(tmp_path):
+    config = from_text(tmp_path, KAFKAS_OWN, listen="127.0.0.1:0", advertise="broker.example:29092")
+    assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 0),)
+    assert config.advertised == {"PLAINTEXT": Listener("PLAINTEXT", "broker.example", 29092)}
+    config = from_text(tmp_path, KAFKAS_OWN, advertise="[::1]:29092")
+    assert config.advertised["PLAINTEXT"].host == "::1"
+    assert load(listen=":9092").listeners[0].host == ""
+
+
+def test_a_controller_listener_needs_no_entry_in_the_default_map():
+    config = load(
+        sets=["listeners=PLAINTEXT://:9092,CONTROLLER://:9093", "controller.listener.names=CONTROLLER"],
+    )
+    assert [listener.name for listener in config.listeners] == ["PLAINTEXT"]
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (["listeners=PLAINTEXT://localhost"], "NAME://HOST:PORT"),
+        (["listeners=PLAINTEXT://localhost:65536"], "NAME://HOST:PORT"),
+        (["listeners=localhost:9092"], "NAME://HOST:PORT"),
+        (["listeners="], "none for clients"),
+        (["listeners=SSL://:9092"], "SSL, which is not built yet"),
+        (["listeners=SASL_PLAINTEXT://:9092"], "SASL_PLAINTEXT, which is not built yet"),
+        (["listeners=INSIDE://:9092"], "add INSIDE:PLAINTEXT to listener.security.protocol.map"),
+        (["listeners=PLAINTEXT://:1,PLAINTEXT://:2"], "PLAINTEXT twice"),
+        (["listeners=SSL://a:1,PLAINTEXT://b:1"], "port 1 twice"),
+        (["listeners=CONTROLLER://:1", "controller.listener.names=CONTROLLER"], "none for clients"),
+        (["listener.security.protocol.map=PLAINTEXT:TLS"], "NAME:PROTOCOL"),
+        (["listener.security.protocol.map=PLAINTEXT:SSL,plaintext:PLAINTEXT"], "two protocols"),
+        (["advertised.listeners=PLAINTEXT://0.0.0.0:1"], "nobody can connect"),
+        (["advertised.listeners=SSL://h:1"], "which listeners lacks"),
+        (["advertised.listeners=PLAINTEXT://h:1,PLAINTEXT://i:2"], "PLAINTEXT twice"),
+        (["inter.broker.listener.name=OTHER"], "none of listeners"),
+        (["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"], "give one"),
+        (["node.id=2", "broker.id=3"], "differ"),
+        (["log.dirs=", "log.dir="], "names no directory"),
+        (["offsets.topic.replication.factor=3"], "set it to 1"),
+        (["group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"], "above group.max.session"),
+        (["log.retention.ms=0"], "log.retention.ms"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_fit_together_are_refused(sets, words):
+    assert words in refusal(sets=sets)
+
+
+def test_an_ipv4_and_an_ipv6_listener_may_share_a_port():
+    protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
+    assert len(load(sets=["listeners=A://127.0.0.1:9092,B://[::1]:9092", protocols]).listeners) == 2
+
+
+@pytest.mark.parametrize("address", ["9092", "localhost", "host:70000", "http://host:1", "::1:9092"])
+def test_a_short_form_that_is_no_address_is_refused(address):
+    assert "HOST:PORT" in refusal(listen=address)
+    assert "--advertise" in refusal(advertise=address)
+
+
+def test_advertise_with_several_listeners_is_refused():
+    sets = [
+        "listeners=PLAINTEXT://:1,B://:2",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
+    ]
+    assert "there are several" in refusal(sets=sets, advertise="h:1")
+
+
+def test_the_older_name_of_the_node_id_counts():
+    assert load(sets=["broker.id=7"]).node_id == 7
+    assert load(sets=["node.id=7", "broker.id=7"]).node_id == 7
+    assert load(sets=["node.id=0"]).node_id == 0
+
+
+def test_an_attribute_that_is_no_option_is_an_error():
+    with pytest.raises(AttributeError, match=r"no\.such\.option"):
+        _ = load().no_such_option
+
+
+@pytest.mark.parametrize("option", BROKER_OPTIONS.values(), ids=lambda option: option.name)
+def test_every_option_can_be_given_its_default(option):
+    if option.default_text is None or option.name == "security.inter.broker.protocol":
+        return
+    config = load(sets=[f"{option.name}={option.default_text}"])
+    assert config[option.name] == option.default_value
+    assert config.without_effect == ((option.name,) if option.standing == ACCEPTED else ())
+    if option.standing == LATER:
+        assert config.warnings == ()
+
+
+# --- The syntax of the file ---
+
+
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("a=b", {"a": "b"}),
+        ("a:b\nc d\n e \t= f ", {"a": "b", "c": "d", "e": "f "}),
+        ("a==b\nc:=d", {"a": "=b", "c": "=d"}),
+        ("# a=b\n  ! c=d\n\n \t\n", {}),
+        ("a=b#c", {"a": "b#c"}),
+        ("a=b\\\n   c\\\r\n\td", {"a": "bcd"}),
+        ("a=b\\\n# no comment", {"a": "b# no comment"}),
+        ("a=b\\\n\nc=d", {"a": "b", "c": "d"}),
+        ("# x\\\na=b", {"a": "b"}),
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+        ("a\\=b\\:c\\ d=e", {"a=b:c d": "e"}),
+        ("a=\\t\\n\\r\\f\\q", {"a": "\t\n\r\fq"}),
+        ("a=\\u00e9\\ud83d\\ude00", {"a": "\u00e9\U0001f600"}),
+        ("a", {"a": ""}),
+        ("a=", {"a": ""}),
+        ("=b", {"": "b"}),
+        ("a=1\ra=2", {"a": "2"}),
+        ("a=b\\", {"a": "b"}),
+        ("\\\n\n", {}),
+        ("a=\xe9", {"a": "\xe9"}),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(text, properties):
+    assert parse_properties(text.encode("latin-1")) == properties
+
+
+@given(st.binary(max_size=80))
+def test_any_file_is_read_or_refused(data):
+    refusals = []
+    try:
+        parse_properties(data)
+    except ValueError as error:
+        refusals.append(str(error))
+    assert all("\\u" in refusal for refusal in refusals)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=8), max_size=4))
+def test_escaped_text_comes_back(properties):
+    def escape(text):
+        units = text.encode("utf-16-be", "surrogatepass")
+        return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+    text = "\n".join(f"{escape(key)}={escape(value)}" for key, value in properties.items())
+    assert parse_properties(text.encode("latin-1")) == properties
+
+
+# --- The page and the price ---
+
+
+def test_the_reference_page_is_what_the_declarations_say():
+    path = pathlib.Path(__file__).parents[2] / "docs" / "configuration.md"
+    assert path.read_text() == page(), "run: python -m odradek.server.config_page > docs/configuration.md"
+
+
+def test_loading_costs_a_few_milliseconds_of_start():
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        load()
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.01

@@ -1,0 +1,62 @@
+"""The fixtures of the wheel, run by a pytest of their own, as a user's project runs them."""
+
+import os
+from importlib.metadata import entry_points
+
+import pytest
+
+import odradek
+
+pytest_plugins = ["pytester"]
+
+STORY = """
+    from kafka import KafkaProducer
+
+    seen = []
+
+    def produce(broker):
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+        offset = producer.send("t", b"x").get(10).offset
+        producer.close()
+        return offset
+
+    def test_session_first(odradek_broker):
+        seen.append(odradek_broker.bootstrap_servers)
+        assert produce(odradek_broker) == 0
+
+    def test_session_second(odradek_broker):
+        assert seen == [odradek_broker.bootstrap_servers]
+        assert produce(odradek_broker) == 1
+
+    def test_fresh(odradek_fresh_broker):
+        assert odradek_fresh_broker.bootstrap_servers not in seen
+        assert produce(odradek_fresh_broker) == 0
+        odradek_fresh_broker.restart()
+        assert produce(odradek_fresh_broker) == 1
+
+    def test_factory(odradek_broker_factory, pytestconfig):
+        broker = odradek_broker_factory(num_partitions=2)
+        produce(broker)
+        assert len(list(broker.data_dir.glob("t-*"))) == 2
+        assert (broker.pid is None) == pytestconfig.getoption("--odradek-in-thread")
+"""
+
+
+@pytest.fixture
+def run(pytester, monkeypatch):
+    parent = os.path.dirname(odradek.__path__[0])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([parent, os.environ.get("PYTHONPATH", "")]))
+    # An installed wheel brings the plugin by its entry point; a checkout has to be told.
+    installed = entry_points(group="pytest11", name="odradek")
+    plugin = () if installed else ("-p", "odradek.server.pytest_plugin")
+    return lambda *arguments: pytester.runpytest_subprocess(*plugin, *arguments)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--odradek-in-thread",)], ids=["processes", "threads"])
+def test_the_fixtures_give_running_brokers(run, pytester, arguments):
+    pytester.makepyfile(STORY)
+    run(*arguments).assert_outcomes(passed=4)
+
+
+def test_the_fixtures_are_documented(run):
+    run("--fixtures").stdout.fnmatch_lines(["*One running broker for the whole test session.*"])

@@ -1,0 +1,205 @@
+"""The end of a turn (commit, group flush, callbacks) and the heap of timers."""
+
+import asyncio
+import errno
+import threading
+
+import pytest
+
+from odradek.server.timers import Timers, steady_clock_ms
+from odradek.server.turn import LoopTurn
+from odradek.wire.errors import ErrorCode, KafkaError
+
+
+class Partition:
+    def __init__(self, events, name="p"):
+        self.events, self.name = events, name
+        self.commit_error = self.flush_error = None
+        self.flush_gate = None
+        self.flush_threads = []
+
+    def commit(self):
+        self.events.append(f"commit {self.name}")
+        if self.commit_error:
+            raise self.commit_error
+
+    def flush(self):
+        self.flush_threads.append(threading.current_thread())
+        if self.flush_gate:
+            assert self.flush_gate.wait(10)
+        if self.flush_error:
+            raise self.flush_error
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def play(story):
+    async def act():
+        turn = LoopTurn(asyncio.get_running_loop())
+        events = []
+        try:
+            await story(turn, events)
+        finally:
+            turn.close()
+
+    asyncio.run(act())
+
+
+def told(events, name):
+    return lambda error: events.append(f"{name} {'ok' if error is None else error.code.name}")
+
+
+def test_partitions_are_committed_once_a_turn_and_then_all_are_told():
+    async def story(turn, events):
+        first, second = Partition(events, "first"), Partition(events, "second")
+        turn.add(first, told(events, "a"), False)
+        turn.add(second, told(events, "b"), False)
+        turn.add(first, told(events, "c"), False)
+        assert events == []
+        await asyncio.sleep(0)
+        assert events == ["commit first", "a ok", "c ok", "commit second", "b ok"]
+        assert (turn.number, turn.staged) == (1, {})
+
+    play(story)
+
+
+def test_what_a_callback_stages_belongs_to_the_next_turn():
+    async def story(turn, events):
+        partition = Partition(events)
+        turn.add(partition, lambda error: turn.add(partition, told(events, "second"), False), False)
+        await asyncio.sleep(0)
+        assert events == ["commit p"]
+        assert turn.staged
+        await asyncio.sleep(0)
+        assert events == ["commit p", "commit p", "second ok"]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), "KAFKA_STORAGE_ERROR"),
+        (OSError(errno.ENOSPC, "full"), "KAFKA_STORAGE_ERROR"),
+        (ZeroDivisionError(), "KAFKA_STORAGE_ERROR"),
+    ],
+)
+def test_a_failed_commit_is_told_to_all_of_its_partition_and_to_no_other(error, code):
+    async def story(turn, events):
+        bad, good = Partition(events, "bad"), Partition(events, "good")
+        bad.commit_error = error
+        turn.add(bad, told(events, "a"), False)
+        turn.add(bad, told(events, "b"), True)
+        turn.add(good, told(events, "c"), False)
+        await asyncio.sleep(0)
+        assert events == ["commit bad", f"a {code}", f"b {code}", "commit good", "c ok"]
+        assert not bad.flush_threads
+
+    play(story)
+
+
+def test_a_callback_with_a_bug_does_not_keep_the_others_from_being_told():
+    async def story(turn, events):
+        partition = Partition(events)
+        turn.add(partition, lambda error: 1 / 0, False)
+        turn.add(partition, told(events, "b"), False)
+        await asyncio.sleep(0)
+        assert events == ["commit p", "b ok"]
+
+    play(story)
+
+
+def test_one_flush_serves_all_that_gathered_while_another_ran():
+    async def story(turn, events):
+        partition, other = Partition(events), Partition(events, "other")
+        partition.flush_gate = threading.Event()
+        turn.add(partition, told(events, "a"), True)
+        await until(lambda: len(partition.flush_threads) == 1)
+        assert partition.flush_threads[0] is not threading.main_thread()
+        for name in "bcd":
+            turn.add(partition, told(events, name), True)
+            await asyncio.sleep(0)
+        turn.add(partition, told(events, "unflushed"), False)
+        turn.add(other, told(events, "other"), True)
+        await until(lambda: "other ok" in events)
+        assert turn.is_flushing
+        assert [e for e in events if "ok" in e] == ["unflushed ok", "other ok"]
+        partition.flush_gate.set()
+        await until(lambda: "d ok" in events)
+        assert [e for e in events if "ok" in e][2:] == ["a ok", "b ok", "c ok", "d ok"]
+        assert len(partition.flush_threads) == 2
+        assert not turn.is_flushing
+
+    play(story)
+
+
+def test_a_failed_flush_is_told_and_a_background_flush_tells_nobody():
+    async def story(turn, events):
+        partition = Partition(events)
+        partition.flush_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        turn.add(partition, told(events, "a"), True)
+        await until(lambda: "a KAFKA_STORAGE_ERROR" in events)
+        turn.flush_in_background(partition)
+        await until(lambda: len(partition.flush_threads) == 2 and not turn.is_flushing)
+        assert len([e for e in events if e.startswith("a ")]) == 1
+
+    play(story)
+
+
+def test_timers_run_in_the_order_of_their_deadlines_and_not_when_cancelled():
+    async def act():
+        timers, ran = Timers(asyncio.get_running_loop()), []
+        timers.after(30, lambda: ran.append("late"))
+        cancelled = timers.after(10, lambda: ran.append("cancelled"))
+        timers.after(20, lambda: ran.append("middle"))
+        timers.after(5, lambda: 1 / 0)
+        timers.after(0, lambda: ran.append("now"))
+        cancelled.cancel()
+        cancelled.cancel()
+        assert len(timers) == 3
+        await until(lambda: len(ran) == 3)
+        assert ran == ["now", "middle", "late"]
+        assert len(timers) == 0
+
+    asyncio.run(act())
+
+
+def test_cancelled_timers_do_not_pile_up():
+    async def act():
+        timers = Timers(asyncio.get_running_loop())
+        keep = timers.after(60_000, lambda: None)
+        for _ in range(10_000):
+            timers.after(50_000, lambda: None).cancel()
+        assert len(timers._heap) < 200
+        assert len(timers) == 1
+        keep.cancel()
+        timers.close()
+
+    asyncio.run(act())
+
+
+def test_a_repeated_timer_goes_on_after_a_failure_until_it_is_ended():
+    async def act():
+        timers, ran = Timers(asyncio.get_running_loop()), []
+
+        def tick():
+            ran.append(1)
+            raise RuntimeError
+
+        end = timers.every(1, tick)
+        await until(lambda: len(ran) == 3)
+        end()
+        assert len(timers) == 0
+
+    asyncio.run(act())
+
+
+def test_the_steady_clock_does_not_follow_jumps_of_the_wall_clock():
+    wall = [1_700_000_000_000]
+    steady = steady_clock_ms(lambda: wall[0])
+    wall[0] += 3_600_000
+    assert 0 <= steady() - 1_700_000_000_000 < 60_000

@@ -1,0 +1,283 @@
+"""Declarations, values and what DescribeConfigs tells. Figures are those of a 4.3.1 broker."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.wire import options
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.option import DOUBLE, INT, LATER, LIST, LONG, PASSWORD, Option
+from odradek.wire.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers
+
+EVERY_OPTION = [*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values()]
+
+# What Kafka 4.3.1 answers to DescribeConfigs for a topic with no settings of its own.
+TOPIC_DEFAULTS = {
+    "cleanup.policy": "delete",
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
+    "compression.type": "producer",
+    "compression.zstd.level": "3",
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "follower.replication.throttled.replicas": "",
+    "index.interval.bytes": "4096",
+    "leader.replication.throttled.replicas": "",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "min.insync.replicas": "1",
+    "preallocate": "false",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "segment.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+
+
+def by_name(entries):
+    return {entry.name: entry for entry in entries}
+
+
+def refusal(configs):
+    with pytest.raises(KafkaError) as caught:
+        options.parse_topic_configs(configs)
+    assert caught.value.code == ErrorCode.INVALID_CONFIG
+    return caught.value.message
+
+
+def test_every_option_that_kafka_tells_of_is_declared():
+    told = [option for option in BROKER_OPTIONS.values() if not option.internal]
+    assert len(told) == 340
+    assert len({option.name for option in EVERY_OPTION if option.kind == PASSWORD}) == 10
+
+
+@pytest.mark.parametrize("option", EVERY_OPTION, ids=lambda option: option.name)
+def test_a_default_is_a_value_of_its_own_option(option):
+    text = option.default_text
+    if text is not None:
+        assert option.parse(text) == option.default_value
+        assert option.refusal_unless_built(option.default_value) is None
+    assert option.doc.endswith(".")
+    assert set(option.built) <= set(option.choices)
+
+
+def test_topic_defaults_are_told_as_kafka_tells_them():
+    entries = options.describe_topic({}, BrokerLayers())
+    assert {entry.name: entry.value for entry in entries} == TOPIC_DEFAULTS
+    assert {entry.source for entry in entries} == {options.FROM_DEFAULT}
+    assert not any(entry.read_only or entry.sensitive for entry in entries)
+
+
+def test_a_topics_own_value_comes_first_among_its_synonyms():
+    layers = BrokerLayers(start={"log.segment.bytes": "2000000"})
+    entry = by_name(options.describe_topic({"segment.bytes": "3000000"}, layers))["segment.bytes"]
+    assert (entry.value, entry.source) == ("3000000", options.FROM_TOPIC)
+    assert entry.synonyms == [
+        ("segment.bytes", "3000000", options.FROM_TOPIC),
+        ("log.segment.bytes", "2000000", options.FROM_START),
+        ("log.segment.bytes", "1073741824", options.FROM_DEFAULT),
+    ]
+
+
+def test_layers_of_the_broker_rule_in_kafkas_order():
+    layers = BrokerLayers(
+        broker={"message.max.bytes": "4"},
+        all_brokers={"message.max.bytes": "3"},
+        start={"message.max.bytes": "2"},
+    )
+    entry = by_name(options.describe_topic({}, layers))["max.message.bytes"]
+    assert entry.value == "4"
+    assert [synonym.value for synonym in entry.synonyms] == ["4", "3", "2", "1048588"]
+    assert [synonym.source for synonym in entry.synonyms] == [2, 3, 4, 5]
+
+
+def test_hours_give_a_topic_its_retention_but_are_not_told_as_its_synonym():
+    # A 4.3.1 broker with only log.retention.hours set answers with no synonyms and source "default".
+    entry = by_name(options.describe_topic({}, BrokerLayers(start={"log.retention.hours": "2"})))[
+        "retention.ms"
+    ]
+    assert (entry.value, entry.synonyms, entry.source) == ("7200000", [], options.FROM_DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("start", "retention_ms"),
+    [
+        ({"log.retention.ms": "5", "log.retention.minutes": "7"}, 5),
+        ({"log.retention.minutes": "7", "log.retention.hours": "9"}, 420_000),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_the_finer_unit_of_retention_rules(start, retention_ms):
+    defaults = options.topic_defaults(options.broker_values(BrokerLayers(start=start)))
+    assert defaults["retention.ms"] == retention_ms
+
+
+def test_a_topic_without_a_flush_time_gets_the_schedulers():
+    values = options.broker_values(BrokerLayers(start={"log.flush.scheduler.interval.ms": "77"}))
+    assert options.topic_defaults(values)["flush.ms"] == 77
+
+
+def test_secrets_are_never_told():
+    layers = BrokerLayers(start={"ssl.key.password": "hush", "some.plugin.password": "hush"})
+    entries = by_name(options.describe_broker(layers))
+    for name in ("ssl.key.password", "some.plugin.password"):
+        entry = entries[name]
+        assert entry.sensitive
+        assert entry.value is None
+        assert all(synonym.value is None for synonym in entry.synonyms)
+
+
+def test_only_dynamic_broker_options_are_told_as_changeable():
+    entries = by_name(options.describe_broker(BrokerLayers()))
+    assert not entries["log.retention.ms"].read_only
+    assert not entries["ssl.keystore.location"].read_only
+    assert entries["num.partitions"].read_only
+    assert entries["log.retention.hours"].synonyms == [("log.retention.hours", "168", options.FROM_DEFAULT)]
+
+
+def test_the_broker_without_a_name_tells_only_what_was_set_for_all():
+    layers = BrokerLayers(all_brokers={"log.retention.ms": "9"}, start={"num.partitions": "3"})
+    entries = options.describe_all_brokers(layers)
+    assert [(entry.name, entry.value, entry.source) for entry in entries] == [("log.retention.ms", "9", 3)]
+
+
+def test_only_the_options_that_were_asked_for_are_told():
+    names = ["retention.ms", "no.such", "retention.ms"]
+    assert [entry.name for entry in options.describe_topic({}, BrokerLayers(), names)] == ["retention.ms"]
+
+
+def test_settings_of_a_topic_are_read_by_their_types():
+    assert options.parse_topic_configs(
+        {
+            "cleanup.policy": " compact , delete ",
+            "min.cleanable.dirty.ratio": "0.25",
+            "retention.ms": " -1 ",
+            "preallocate": "FALSE",
+        }
+    ) == {
+        "cleanup.policy": ("compact", "delete"),
+        "min.cleanable.dirty.ratio": 0.25,
+        "retention.ms": -1,
+        "preallocate": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("retention.ms", "-2"),
+        ("retention.ms", "1_000"),
+        ("retention.ms", "9223372036854775808"),
+        ("retention.ms", "\N{ARABIC-INDIC DIGIT ONE}"),
+        ("retention.ms", ""),
+        ("max.message.bytes", "2147483648"),
+        ("segment.bytes", "1048575"),
+        ("cleanup.policy", "compact,shred"),
+        ("cleanup.policy", "compact,compact"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("message.timestamp.type", "createtime"),
+        ("preallocate", "yes"),
+        ("retention.hours", "1"),
+        ("retention.ms", None),
+    ],
+)
+def test_a_value_that_kafka_refuses_is_refused_by_name(name, text):
+    assert name in refusal({name: text})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("compression.type", "zstd"), ("remote.storage.enable", "true"), ("preallocate", "true")],
+)
+def test_what_is_not_built_yet_is_refused_by_name(name, text):
+    message = refusal({name: text})
+    assert name in message
+    assert "not built yet" in message
+
+
+def test_what_is_not_built_yet_is_taken_at_its_default():
+    later = [option for option in TOPIC_OPTIONS.values() if option.standing == LATER]
+    assert len(options.parse_topic_configs({option.name: option.default_text for option in later})) == len(
+        later
+    )
+
+
+def test_compaction_lags_that_cross_are_refused():
+    assert "max.compaction.lag.ms" in refusal({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"})
+    defaults = options.topic_defaults(options.broker_values(BrokerLayers(start={})))
+    defaults["max.compaction.lag.ms"] = 5
+    with pytest.raises(KafkaError):
+        options.topic_values({"min.compaction.lag.ms": "6"}, defaults)
+
+
+def test_the_segment_size_for_tests_rules_over_the_bounded_one():
+    defaults = options.topic_defaults(options.broker_values(BrokerLayers()))
+    assert options.topic_values({"internal.segment.bytes": "500"}, defaults)["segment.bytes"] == 500
+    assert options.topic_values({}, defaults)["segment.bytes"] == 1 << 30
+
+
+def test_at_run_time_only_dynamic_broker_options_change():
+    assert options.parse_broker_configs({"log.retention.ms": "5"}, for_all_brokers=True) == {
+        "log.retention.ms": 5
+    }
+    for name, value, for_all, code in (
+        ("num.partitions", "5", False, ErrorCode.INVALID_REQUEST),
+        ("listeners", "PLAINTEXT://:1", True, ErrorCode.INVALID_REQUEST),
+        ("log.retention.ms", "soon", True, ErrorCode.INVALID_CONFIG),
+        ("log.retension.ms", "5", True, ErrorCode.INVALID_CONFIG),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            options.parse_broker_configs({name: value}, for_all_brokers=for_all)
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"),
+        (1.0, "1.0"),
+        (0.001, "0.001"),
+        (0.0005, "5.0E-4"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (12345678.5, "1.23456785E7"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+    ],
+)
+def test_doubles_are_written_as_java_writes_them(value, text):
+    assert Option("d", options.HONOURED, DOUBLE, 0.0, doc="").text(value) == text
+
+
+@given(st.text(max_size=40), st.sampled_from([INT, LONG, DOUBLE, LIST]))
+def test_any_text_is_a_value_or_is_refused(text, kind):
+    option = Option("some.option", options.HONOURED, kind, None, doc="", low=0 if kind != LIST else None)
+    try:
+        value = option.parse(text)
+    except ValueError as error:
+        message = str(error)
+    else:
+        message = option.name
+        assert option.parse(option.text(value)) == value
+    assert "some.option" in message
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest_one():
+    assert options.nearest("log.retention.hour") == "log.retention.hours"
+    assert options.nearest("auto.create.topic.enabled") == "auto.create.topics.enable"
+    assert options.nearest("zzz") is None

@@ -1,0 +1,320 @@
+"""The plain and the compiled form of the hot parts: each right by itself, both alike to the last refusal."""
+
+import importlib
+import os
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.wire import _records_python
+from odradek.wire.compression import Compression
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import HEADER_SIZE_BYTES, Record, build_batch
+
+try:
+    _records = importlib.import_module("odradek.wire._records")
+except ImportError:
+    _records = None
+
+TWINS = [_records_python] if _records is None else [_records_python, _records]
+IDS = ["python", "compiled"][: len(TWINS)]
+LATEST = 2**63 - 1
+
+
+@pytest.fixture(params=TWINS, ids=IDS)
+def twin(request):
+    return request.param
+
+
+def test_the_compiled_twin_was_built():
+    if _records is None and not os.environ.get("CI"):
+        pytest.skip("odradek.wire._records is not built here; CI builds it")
+    assert _records is not None
+
+
+def outcome(call, *arguments, **options):
+    """What a call returned, or the code and text it refused with; anything else it raises is a failure."""
+    try:
+        return call(*arguments, **options)
+    except KafkaError as error:
+        return (error.code, error.message)
+
+
+def sections(*records):
+    return b"".join(varint(len(record)) + record for record in records)
+
+
+def varint(value):
+    raw = value << 1 if value >= 0 else ~(value << 1)
+    out = bytearray()
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    return bytes(out) + bytes([raw])
+
+
+ZERO, NULL = varint(0), varint(-1)
+
+
+def record(*, timestamp=ZERO, offset=ZERO, key=NULL, value=NULL, headers=ZERO):
+    return b"\0" + timestamp + offset + key + value + headers
+
+
+def table_of(result):
+    return [list(column) for column in result]
+
+
+# Each by itself -------------------------------------------------------------------------------------
+
+
+def test_the_table_says_where_everything_is(twin):
+    headers = varint(2) + varint(1) + b"h" + varint(-1) + varint(0) + varint(2) + b"vv"
+    data = sections(
+        record(key=varint(3) + b"key", value=varint(0)),
+        record(timestamp=varint(-5), offset=varint(300), value=varint(200) + bytes(200), headers=headers),
+    )
+    table = twin.scan_records(data, 2, 1000, 50)
+    assert list(table.offsets) == [1000, 1300]
+    assert list(table.timestamps) == [50, 45]
+    assert list(table.key_sizes) == [3, -1]
+    assert list(table.value_sizes) == [0, 200]
+    assert data[table.key_positions[0] :].startswith(b"key")
+    assert data[table.value_positions[1] : table.value_positions[1] + 200] == bytes(200)
+    assert table.header_positions[0] == -1
+    assert data[table.header_positions[1] :] == headers
+
+
+@pytest.mark.parametrize(
+    ("encoded", "value"),
+    [
+        (varint(2**31 - 1), 2**31 - 1),
+        (varint(-(2**31)), -(2**31)),
+        (b"\x80\x00", 0),  # longer than it needs to be
+        (b"\x82\x80\x80\x80\x00", 1),
+        (b"\xff\xff\xff\xff\xff", None),  # no end within five bytes
+        (b"\xfe\xff\xff\xff\x7f", 2**31 - 1),  # more than 32 bits: cut off, as Java does
+    ],
+)
+def test_an_offset_delta_is_a_number_of_32_bits(twin, encoded, value):
+    result = outcome(twin.scan_records, sections(record(offset=encoded)), 1, 0, 0)
+    if value is None:
+        assert result[0] == ErrorCode.INVALID_RECORD
+    else:
+        assert list(result.offsets) == [value]
+
+
+@pytest.mark.parametrize(
+    ("encoded", "value"),
+    [
+        (varint(2**63 - 1), 2**63 - 1),
+        (varint(-(2**63)), -(2**63)),
+        (b"\x80" * 9 + b"\x00", 0),
+        (b"\x80" * 10 + b"\x00", None),
+        (b"\xfe" + b"\xff" * 8 + b"\x7f", 2**63 - 1),
+    ],
+)
+def test_a_timestamp_delta_is_a_number_of_64_bits(twin, encoded, value):
+    result = outcome(twin.scan_records, sections(record(timestamp=encoded)), 1, 0, 0)
+    if value is None:
+        assert result[0] == ErrorCode.INVALID_RECORD
+    else:
+        assert list(result.timestamps) == [value]
+
+
+@pytest.mark.parametrize(("base", "delta"), [(1, 2**63 - 1), (-2, -(2**63))])
+def test_a_timestamp_beyond_64_bits_is_refused(twin, base, delta):
+    code, _ = outcome(twin.scan_records, sections(record(timestamp=varint(delta))), 1, 0, base)
+    assert code == ErrorCode.INVALID_RECORD
+
+
+def test_an_offset_beyond_64_bits_is_refused(twin):
+    code, _ = outcome(twin.scan_records, sections(record(offset=varint(1))), 1, LATEST, 0)
+    assert code == ErrorCode.INVALID_RECORD
+
+
+def test_every_negative_size_is_null(twin):
+    table = twin.scan_records(sections(record(key=varint(-7), value=varint(-(2**31)))), 1, 0, 0)
+    assert (list(table.key_sizes), list(table.value_sizes)) == ([-1], [-1])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        bytes(7),
+        sections(record())[:-1],
+        sections(record()) + b"\0",
+        sections(record() + b"\0"),
+        sections(record(key=varint(1))),
+        sections(record(key=varint(2**31 - 1))),
+        sections(record(value=varint(5) + b"four")),
+        sections(record(headers=varint(-1))),
+        sections(record(headers=varint(2**31 - 1))),
+        sections(record(headers=varint(1) + varint(-1) + varint(0))),
+        sections(record(headers=varint(1) + varint(0))),
+        sections(record(headers=varint(2) + varint(0) + varint(0))),
+        varint(-1) + record(),
+        varint(-(2**31)) + record(),
+        varint(2**31 - 1) + record(),
+        varint(6) + record(key=varint(1) + b"k"),
+    ],
+)
+def test_records_that_lie_about_themselves_are_refused(twin, data):
+    code, _ = outcome(twin.scan_records, data, 1, 0, 0)
+    assert code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("count", [-(2**31), -1, 0, 2, 2**31 - 1])
+def test_a_wrong_record_count_is_refused_before_it_costs_memory(twin, count):
+    code, _ = outcome(twin.scan_records, sections(record()), count, 0, 0)
+    assert code == ErrorCode.INVALID_RECORD
+
+
+def test_no_records_are_no_bytes(twin):
+    assert table_of(twin.scan_records(b"", 0, 0, 0)) == [[]] * 7
+
+
+def client_batch(**options):
+    options.setdefault("base_offset", 0)
+    return build_batch([Record(0, 5, b"k", b"v" * 100), Record(1, 9, None, None)], **options)
+
+
+@pytest.mark.parametrize("size", [0, 5000, 200_000])
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_a_clients_batch_is_read_from_any_buffer_and_position(twin, size, kind):
+    batch = build_batch([Record(0, 5, b"k", bytes(size))])
+    frame = kind(b"abc" + bytes(batch) + b"more")
+    header = twin.read_client_batch(frame, 3, len(batch))
+    assert header == twin.read_batch_header(frame, 3)
+    twin.verify_crc(frame, 3, header)
+    assert (header.size_bytes, header.record_count, header.max_timestamp) == (len(batch), 1, 5)
+
+
+def test_a_partition_gets_exactly_one_batch(twin):
+    batch = bytes(client_batch())
+    code, _ = outcome(twin.read_client_batch, batch + batch, 0, 2 * len(batch))
+    assert code == ErrorCode.INVALID_RECORD
+    code, _ = outcome(twin.read_client_batch, batch + batch, 0, len(batch) - 1)
+    assert code == ErrorCode.CORRUPT_MESSAGE
+    code, _ = outcome(twin.read_client_batch, batch[:-1], 0, len(batch))
+    assert code == ErrorCode.CORRUPT_MESSAGE
+    code, _ = outcome(twin.read_client_batch, b"", 0, 0)
+    assert code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_zstd_needs_produce_7(twin):
+    batch = client_batch(compression=Compression.ZSTD)
+    assert twin.read_client_batch(batch, 0, len(batch), 7).compression == Compression.ZSTD
+    code, _ = outcome(twin.read_client_batch, batch, 0, len(batch), 6)
+    assert code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_a_header_can_be_made_compared_and_changed(twin):
+    fields = (1, 61, 2, 2, 3, 0x58, 4, 5, 6, 7, 8, 2**31 - 1, 5)
+    header = twin.BatchHeader(*fields)
+    assert header == twin.BatchHeader(*fields)
+    assert header != twin.BatchHeader(0, *fields[1:])
+    assert header != fields
+    assert repr(header) == repr(_records_python.BatchHeader(*fields))
+    assert (header.last_offset, header.last_sequence, header.delete_horizon_ms) == (5, 3, 5)
+    assert header.is_transactional
+    assert header.uses_log_append_time
+    assert not header.is_control
+    header.attributes = 0x21
+    assert header.is_control
+    assert (header.compression, header.delete_horizon_ms) == (1, None)
+
+
+def read_records_of(twin, data, count, base_offset, base_timestamp, attributes=0):
+    header = twin.BatchHeader(
+        base_offset, 0, 0, 2, 0, attributes, count - 1, base_timestamp, 777, -1, -1, -1, count
+    )
+    return twin.read_records(data, header)
+
+
+def test_records_are_read_with_their_headers_and_times(twin):
+    headers = varint(2) + varint(1) + b"h" + varint(-1) + varint(1) + b"\xff" + varint(2) + b"vv"
+    data = sections(record(key=varint(3) + b"key"), record(offset=varint(1), headers=headers))
+    wanted = [
+        Record(10, 50, b"key", None, ()),
+        Record(11, 50, None, None, (("h", None), ("\udcff", b"vv"))),
+    ]
+    assert read_records_of(twin, data, 2, 10, 50) == wanted
+    stamped = read_records_of(twin, data, 2, 10, 50, attributes=8)
+    assert stamped == [record._replace(timestamp=777) for record in wanted]
+    assert read_records_of(twin, b"", 0, 0, 0) == []
+
+
+# Side by side ---------------------------------------------------------------------------------------
+
+TINY = st.integers(-3, 5)
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | TINY
+BYTES = st.binary(max_size=4)
+
+
+@st.composite
+def sloppy_sections(draw):
+    """Records whose numbers are mostly right."""
+    records = []
+    for _ in range(draw(st.integers(0, 3))):
+        key, value, name = draw(BYTES), draw(BYTES), draw(BYTES)
+        headers = (
+            varint(draw(TINY)) if draw(st.booleans()) else varint(1) + varint(len(name)) + name + varint(-1)
+        )
+        body = record(
+            timestamp=varint(draw(NUMBERS)),
+            offset=varint(draw(NUMBERS)),
+            key=varint(draw(TINY) if draw(st.booleans()) else len(key)) + key,
+            value=varint(len(value)) + value,
+            headers=headers,
+        )
+        records.append(varint(len(body) + draw(st.sampled_from([0, 0, 0, 0, 1, -1]))) + body)
+    return b"".join(records)
+
+
+@pytest.mark.skipif(_records is None, reason="odradek.wire._records is not built here")
+@settings(max_examples=400)
+@given(sloppy_sections() | st.binary(max_size=40), st.integers(-1, 4), NUMBERS, NUMBERS)
+def test_both_scan_alike(data, count, base_offset, base_timestamp):
+    results = [outcome(twin.scan_records, data, count, base_offset, base_timestamp) for twin in TWINS]
+    if isinstance(results[0], _records_python.RecordTable):
+        results = [table_of(result) for result in results]
+    assert results[0] == results[1]
+    records = [outcome(read_records_of, twin, data, count, base_offset, base_timestamp) for twin in TWINS]
+    assert records[0] == records[1]
+
+
+@pytest.mark.skipif(_records is None, reason="odradek.wire._records is not built here")
+@settings(max_examples=400)
+@given(
+    st.sampled_from(["B", "h", "i", "q"]),
+    st.integers(0, HEADER_SIZE_BYTES),
+    st.integers(-3, 5) | st.integers(),
+    st.booleans(),
+    st.sampled_from([-1, 0, 0, 0, 0, 0, 1]),
+    st.integers(6, 7),
+)
+def test_both_read_a_clients_batch_alike(kind, position, number, sealed, beyond, version):
+    batch = client_batch(compression=Compression.ZSTD, producer_id=1, producer_epoch=0, base_sequence=0)
+    size = struct.calcsize(kind)
+    if position + size <= len(batch):
+        batch[position : position + size] = (number % (1 << 8 * size)).to_bytes(size, "big")
+    if sealed:
+        reseal(batch)
+    arguments = (bytes(batch), 0, len(batch) + beyond, version)
+    results = [comparable(outcome(twin.read_client_batch, *arguments)) for twin in TWINS]
+    assert results[0] == results[1]
+    results = [comparable(outcome(twin.read_batch_header, bytes(batch))) for twin in TWINS]
+    assert results[0] == results[1]
+
+
+def reseal(batch):
+    from crc32c import crc32c
+
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+
+
+def comparable(result):
+    return result if isinstance(result, tuple) else repr(result)

@@ -1,0 +1,442 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
+"""The compiled twin of `_records_python`: the same names, arguments, results, refusals, and one test suite.
+
+Here only what is sound is recognised. At the first doubt a function hands its arguments to its twin, which
+refuses with the very error that an install without a compiler gives: the two cannot disagree about a text or
+a code, and this file needs none of either.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from crc32c import crc32c as _crc32c_of_many
+
+from odradek.wire import _records_python as _python
+
+cdef object _Record = _python.Record
+cdef object _read_headers = _python.read_headers
+cdef object _new_tuple = tuple.__new__
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+
+    static uint64_t big_endian(const uint8_t *bytes, int size) {
+        uint64_t value = 0;
+        for (int i = 0; i < size; i++) value = value << 8 | bytes[i];
+        return value;
+    }
+
+    /* CRC-32C by the processor's own instruction; 0 where this machine or compiler has none of it. */
+    #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    #include <nmmintrin.h>
+    static int has_crc32c(void) { return __builtin_cpu_supports("sse4.2"); }
+    __attribute__((target("sse4.2")))
+    static uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) {
+        uint64_t sum = 0xFFFFFFFF;
+        for (; size >= 8; size -= 8, bytes += 8) {
+            uint64_t word;
+            memcpy(&word, bytes, 8);
+            sum = _mm_crc32_u64(sum, word);
+        }
+        for (; size; size--, bytes++) sum = _mm_crc32_u8((uint32_t) sum, *bytes);
+        return (uint32_t) sum ^ 0xFFFFFFFF;
+    }
+    #else
+    static int has_crc32c(void) { return 0; }
+    static uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) { return 0; }
+    #endif
+
+    /* The sum of two 64-bit numbers, or 0 for one that does not fit. */
+    static int sum_fits(int64_t left, int64_t right, int64_t *sum) {
+        if (right > 0 ? left > INT64_MAX - right : left < INT64_MIN - right) return 0;
+        *sum = left + right;
+        return 1;
+    }
+    """
+    uint64_t big_endian(const uint8_t *bytes, int size) nogil
+    bint has_crc32c() nogil
+    uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) nogil
+    bint sum_fits(int64_t left, int64_t right, int64_t *sum) nogil
+
+cdef enum:
+    HEADER_SIZE_BYTES = 61
+    LEAST_RECORD_BYTES = 7
+    COLUMNS = 7
+    # Beyond this the crc32c package's three interleaved sums outrun one sum in our own loop.
+    FEW_BYTES = 4096
+
+cdef bint _crc_in_hardware = has_crc32c()
+
+
+cdef class BatchHeader:
+    """The first 61 bytes of a batch; see `_records_python.BatchHeader`."""
+
+    cdef public int64_t base_offset
+    cdef public int64_t size_bytes
+    cdef public int64_t leader_epoch
+    cdef public int64_t magic
+    cdef public int64_t crc
+    cdef public int64_t attributes
+    cdef public int64_t last_offset_delta
+    cdef public int64_t base_timestamp
+    cdef public int64_t max_timestamp
+    cdef public int64_t producer_id
+    cdef public int64_t producer_epoch
+    cdef public int64_t base_sequence
+    cdef public int64_t record_count
+
+    def __init__(
+        self,
+        base_offset,
+        size_bytes,
+        leader_epoch,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ):
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.leader_epoch = leader_epoch
+        self.magic = magic
+        self.crc = crc
+        self.attributes = attributes
+        self.last_offset_delta = last_offset_delta
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = max_timestamp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.record_count = record_count
+
+    @property
+    def compression(self):
+        return self.attributes & 0x07
+
+    @property
+    def is_transactional(self):
+        return self.attributes & 0x10 != 0
+
+    @property
+    def is_control(self):
+        return self.attributes & 0x20 != 0
+
+    @property
+    def uses_log_append_time(self):
+        return self.attributes & 0x08 != 0
+
+    @property
+    def delete_horizon_ms(self):
+        return self.base_timestamp if self.attributes & 0x40 else None
+
+    @property
+    def last_offset(self):
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self):
+        if self.base_sequence == -1:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFFULL
+
+    def _fields(self):
+        return (
+            self.base_offset,
+            self.size_bytes,
+            self.leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        )
+
+    def __eq__(self, other):
+        if not isinstance(other, BatchHeader):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __repr__(self):
+        return repr(_python.BatchHeader(*self._fields()))
+
+
+cdef BatchHeader _parse_header(const uint8_t *start):
+    cdef BatchHeader header = BatchHeader.__new__(BatchHeader)
+    header.base_offset = <int64_t> big_endian(start, 8)
+    header.size_bytes = <int64_t> <int> big_endian(start + 8, 4) + 12
+    header.leader_epoch = <int> big_endian(start + 12, 4)
+    header.magic = <signed char> start[16]
+    header.crc = <uint32_t> big_endian(start + 17, 4)
+    header.attributes = <short> big_endian(start + 21, 2)
+    header.last_offset_delta = <int> big_endian(start + 23, 4)
+    header.base_timestamp = <int64_t> big_endian(start + 27, 8)
+    header.max_timestamp = <int64_t> big_endian(start + 35, 8)
+    header.producer_id = <int64_t> big_endian(start + 43, 8)
+    header.producer_epoch = <short> big_endian(start + 51, 2)
+    header.base_sequence = <int> big_endian(start + 53, 4)
+    header.record_count = <int> big_endian(start + 57, 4)
+    return header
+
+
+def read_batch_header(object buffer, Py_ssize_t position=0):
+    """See `_records_python.read_batch_header`."""
+    cdef Py_buffer view
+    cdef BatchHeader header = None
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    if 0 <= position <= view.len - HEADER_SIZE_BYTES:
+        header = _parse_header(<const uint8_t *> view.buf + position)
+    PyBuffer_Release(&view)
+    if header is None or header.magic != 2 or header.size_bytes < HEADER_SIZE_BYTES:
+        _python.read_batch_header(buffer, position)
+        raise AssertionError("the twins disagree about a batch header")
+    return header
+
+
+cdef bint _crc_fits(object buffer, const Py_buffer *view, Py_ssize_t position, BatchHeader header) except -1:
+    """Whether the checksum is right; the batch has to lie within the view."""
+    cdef Py_ssize_t end = position + header.size_bytes
+    if _crc_in_hardware and header.size_bytes <= FEW_BYTES:
+        return header.crc == crc32c_of_few(
+            <const uint8_t *> view.buf + position + 21, <size_t> (header.size_bytes - 21)
+        )
+    return header.crc == _crc32c_of_many(memoryview(buffer)[position + 21 : end])
+
+
+def verify_crc(object buffer, Py_ssize_t position, BatchHeader header not None):
+    """See `_records_python.verify_crc`."""
+    cdef Py_buffer view
+    cdef bint sound = False
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if 0 <= position <= view.len and HEADER_SIZE_BYTES <= header.size_bytes <= view.len - position:
+            sound = _crc_fits(buffer, &view, position, header)
+    finally:
+        PyBuffer_Release(&view)
+    if not sound:
+        _python.verify_crc(buffer, position, header)
+
+
+def read_client_batch(object buffer, Py_ssize_t position, Py_ssize_t size_bytes, int produce_version=13):
+    """See `_records_python.read_client_batch`."""
+    cdef Py_buffer view
+    cdef BatchHeader header = None
+    cdef bint sound = False
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if 0 <= position <= view.len - HEADER_SIZE_BYTES:
+            header = _parse_header(<const uint8_t *> view.buf + position)
+            sound = (
+                header.magic == 2
+                and header.size_bytes == size_bytes
+                and HEADER_SIZE_BYTES <= size_bytes <= view.len - position
+                and _client_may_send(header, produce_version)
+                and _crc_fits(buffer, &view, position, header)
+            )
+    finally:
+        PyBuffer_Release(&view)
+    if not sound:
+        _python.read_client_batch(buffer, position, size_bytes, produce_version)
+        raise AssertionError("the twins disagree about a client's batch")
+    return header
+
+
+cdef bint _client_may_send(BatchHeader header, int produce_version):
+    """`_records_python.validate_header`, as a yes or no."""
+    cdef int64_t attributes = header.attributes
+    if attributes & 0x68:  # log append time, control, delete horizon
+        return False
+    if attributes & 7 > 4 or (attributes & 7 == 4 and produce_version < 7):
+        return False
+    if header.base_offset != 0 or header.record_count <= 0:
+        return False
+    if header.record_count != header.last_offset_delta + 1:
+        return False
+    if header.producer_id == -1:
+        return not attributes & 0x10
+    return header.producer_id >= 0 and header.producer_epoch >= 0 and header.base_sequence >= 0
+
+
+# Records ------------------------------------------------------------------------------------------------
+
+cdef struct Cursor:
+    const uint8_t *at
+    const uint8_t *end
+    bint sound
+
+
+cdef inline int64_t _read_varint(Cursor *cursor, int most_bytes) noexcept nogil:
+    """A zigzag number of at most 5 (32 bits) or 10 bytes (64 bits); bits beyond are cut off, as in Java."""
+    cdef uint64_t raw = 0
+    cdef int i
+    cdef uint8_t octet
+    for i in range(most_bytes):
+        if cursor.at >= cursor.end:
+            cursor.sound = False
+            return 0
+        octet = cursor.at[0]
+        cursor.at += 1
+        raw |= <uint64_t> (octet & 0x7F) << (7 * i)
+        if octet < 0x80:
+            if most_bytes == 5:
+                raw = <uint32_t> raw
+            return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1)
+    cursor.sound = False
+    return 0
+
+
+cdef inline int64_t _skip_bytes(Cursor *cursor) noexcept nogil:
+    """The size of the bytes at the cursor, which ends up behind them; -1 for null."""
+    cdef int64_t size = _read_varint(cursor, 5)
+    if size < 0:
+        return -1
+    if size > cursor.end - cursor.at:
+        cursor.sound = False
+        return 0
+    cursor.at += size
+    return size
+
+
+cdef inline bint _skip_headers(Cursor *cursor) noexcept nogil:
+    """Whether there are headers; the cursor ends up behind them."""
+    cdef int64_t count = _read_varint(cursor, 5)
+    cdef int64_t i
+    if count < 0 or count > cursor.end - cursor.at:
+        cursor.sound = False
+        return False
+    for i in range(count):
+        if _skip_bytes(cursor) < 0:  # a header without a name
+            cursor.sound = False
+        _skip_bytes(cursor)
+        if not cursor.sound:
+            return False
+    return count > 0
+
+
+cdef bint _scan(
+    const uint8_t *data,
+    Py_ssize_t size,
+    Py_ssize_t count,
+    int64_t base_offset,
+    int64_t base_timestamp,
+    int64_t *columns,
+) noexcept nogil:
+    """Fill in the columns, `count` numbers each; whether all of it is sound."""
+    cdef Cursor cursor
+    cdef const uint8_t *start
+    cdef int64_t record_size
+    cdef Py_ssize_t row
+    cursor.at = data
+    cursor.sound = True
+    for row in range(count):
+        cursor.end = data + size
+        record_size = _read_varint(&cursor, 5)
+        if not cursor.sound or record_size < 1 or record_size > cursor.end - cursor.at:
+            return False
+        cursor.end = cursor.at + record_size
+        cursor.at += 1  # the attributes mean nothing in format v2
+        if not sum_fits(base_timestamp, _read_varint(&cursor, 10), &columns[count + row]):
+            return False
+        if not sum_fits(base_offset, _read_varint(&cursor, 5), &columns[row]):
+            return False
+        columns[3 * count + row] = _skip_bytes(&cursor)
+        start = cursor.at - columns[3 * count + row] if columns[3 * count + row] >= 0 else cursor.at
+        columns[2 * count + row] = start - data
+        columns[5 * count + row] = _skip_bytes(&cursor)
+        start = cursor.at - columns[5 * count + row] if columns[5 * count + row] >= 0 else cursor.at
+        columns[4 * count + row] = start - data
+        start = cursor.at
+        columns[6 * count + row] = start - data if _skip_headers(&cursor) else -1
+        if not cursor.sound or cursor.at != cursor.end:
+            return False
+    return cursor.at == data + size
+
+
+def scan_records(object data, object record_count, object base_offset, object base_timestamp):
+    """See `_records_python.scan_records`; the columns are memoryviews of one block of memory."""
+    cdef Py_buffer view
+    cdef bytes cells
+    cdef bint sound = False
+    cdef int64_t offset = base_offset
+    cdef int64_t timestamp = base_timestamp
+    cdef Py_ssize_t count = record_count
+    cdef int64_t *columns
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if 0 <= count <= view.len // LEAST_RECORD_BYTES:
+            cells = PyBytes_FromStringAndSize(NULL, count * COLUMNS * sizeof(int64_t))
+            columns = <int64_t *> PyBytes_AsString(cells)
+            sound = _scan(<const uint8_t *> view.buf, view.len, count, offset, timestamp, columns)
+    finally:
+        PyBuffer_Release(&view)
+    if not sound:
+        _python.scan_records(bytes(data), record_count, base_offset, base_timestamp)
+        raise AssertionError("the twins disagree about a batch's records")
+    table = memoryview(cells).cast("q")
+    return _python.RecordTable(*[table[i * count : (i + 1) * count] for i in range(COLUMNS)])
+
+
+def read_records(bytes data not None, BatchHeader header not None):
+    """See `_records_python.read_records`."""
+    cdef int64_t one_row[COLUMNS]  # a batch of one record, which a slow producer sends, needs no memory
+    cdef int64_t *columns = one_row
+    cdef int64_t count = header.record_count
+    cdef Py_ssize_t size = len(data)
+    cdef const uint8_t *start = <const uint8_t *> PyBytes_AsString(data)
+    if not 0 <= count <= size // LEAST_RECORD_BYTES:
+        _python.scan_records(data, count, header.base_offset, header.base_timestamp)
+        raise AssertionError("the twins disagree about a batch's records")
+    if count > 1:
+        columns = <int64_t *> PyMem_Malloc(count * COLUMNS * sizeof(int64_t))
+        if columns is NULL:
+            raise MemoryError
+    try:
+        if not _scan(start, size, count, header.base_offset, header.base_timestamp, columns):
+            _python.scan_records(data, count, header.base_offset, header.base_timestamp)
+            raise AssertionError("the twins disagree about a batch's records")
+        return _records_at(data, start, count, columns, header)
+    finally:
+        if columns is not one_row:
+            PyMem_Free(columns)
+
+
+cdef list _records_at(
+    bytes data, const uint8_t *start, Py_ssize_t count, const int64_t *columns, BatchHeader header
+):
+    cdef list records = []
+    cdef Py_ssize_t row
+    cdef bint append_time = header.attributes & 0x08 != 0
+    cdef const int64_t *at
+    for row in range(count):
+        at = columns + row
+        records.append(
+            _new_tuple(
+                _Record,
+                (
+                    at[0],
+                    header.max_timestamp if append_time else at[count],
+                    _bytes_at(start + at[2 * count], at[3 * count]),
+                    _bytes_at(start + at[4 * count], at[5 * count]),
+                    () if at[6 * count] < 0 else _read_headers(data, at[6 * count])[0],
+                ),
+            )
+        )
+    return records
+
+
+cdef object _bytes_at(const uint8_t *start, int64_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char *> start, size)

@@ -23,7 +23,7 @@ from odradek.apis import operations
 from odradek.apis.addresses import address_of
 from odradek.apis.api import Waiting
 from odradek.coordinator import commands
-from odradek.coordinator.driver import OFFSETS_TOPIC
+from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError, error_message
 from odradek.wire.messages.delete_groups import (
     DeletableGroupResult,

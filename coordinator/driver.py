@@ -311,8 +311,16 @@ class GroupCoordinator:
             partition = self._loading.popleft()
             try:
                 budget = self._load_slice(partition, budget)
-            except KafkaError as error:
-                logger.error("%s-%d cannot be loaded yet: %s", OFFSETS_TOPIC, partition.index, error)
+            except Exception as error:
+                # Whatever it is, the other partitions are to be loaded, and this one may heal.
+                logger.error(
+                    "%s-%d cannot be loaded yet: %s",
+                    OFFSETS_TOPIC,
+                    partition.index,
+                    error,
+                    exc_info=not isinstance(error, KafkaError),
+                )
+                partition.machine = None
                 partition.loading = partition.records = None
                 waiting.append(partition)
                 continue

@@ -345,3 +345,22 @@ def test_a_log_that_the_machine_trips_over_keeps_no_other_from_being_loaded(monk
     monkeypatch.setattr(GroupMachine, "replay", replay)
     node.clock.run(6_000)
     assert offset_of(node.fetch(group_of[0])) == 7
+
+
+def test_timers_that_are_due_together_do_not_hold_up_the_loop(node):
+    rung = []
+
+    def ring_slowly(partition, key):
+        rung.append(key)
+        node.clock.now_ms += 4
+
+    timers = node.coordinator._timers
+    timers._ring = ring_slowly
+    for number in range(7):
+        timers.set(node.coordinator._partitions[0], ("sync", str(number)), node.clock.now_ms + 50)
+    counts = []
+    while len(rung) < 7:
+        node.clock.now_ms = max(node.clock.now_ms, 1_000_050)
+        timers._wake()
+        counts.append(len(rung))
+    assert counts == [3, 6, 7]

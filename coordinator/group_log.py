@@ -2,11 +2,16 @@
 
 Written are OffsetCommitValue version 3 (1 for a commit with its own expiry) and GroupMetadataValue version 3,
 as brokers before 4.1 did, because tools that read this topic know those; every version is read.
+
+A commit writes one key and one value for each partition, and a start reads millions of them. So these two, in
+the versions that are written, have code of their own beside the declared messages; whatever does not fit it
+exactly goes the declared way, which also knows how to refuse it.
 """
 
 from __future__ import annotations
 
 import enum
+import struct
 from typing import Any, NamedTuple
 
 from odradek.wire.codec import decoder
@@ -22,6 +27,7 @@ from odradek.wire.messages.group_records import (
 )
 
 __all__ = [
+    "LONGEST_STRING_BYTES",
     "CommittedOffset",
     "Kind",
     "decode_group",
@@ -31,12 +37,22 @@ __all__ = [
     "encode_group_key",
     "encode_offset",
     "encode_offset_key",
+    "fits_record",
     "subscribed_topics",
 ]
 
 GROUP_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION = 3
 EXPIRING_OFFSET_VALUE_VERSION = 1
+LONGEST_STRING_BYTES = 2**15 - 1
+"""What the length of a string in these records can say."""
+
+_OFFSET_KEY_PREFIX = struct.pack(">h", OffsetCommitKey.record_type)
+_OFFSET_VALUE_PREFIX = struct.pack(">h", OFFSET_VALUE_VERSION)
+_OFFSET_VALUE_HEAD = struct.Struct(">hqih")
+_LENGTH = struct.Struct(">h")
+_PARTITION = struct.Struct(">i")
+_TIMESTAMP = struct.Struct(">q")
 
 
 class Kind(enum.Enum):
@@ -55,8 +71,25 @@ class CommittedOffset(NamedTuple):
     """-1 for the broker's retention."""
 
 
+def fits_record(*texts: str | None) -> bool:
+    """Whether all texts are short enough for these records; requests can hold longer ones."""
+    return all(
+        text is None or len(text) <= LONGEST_STRING_BYTES // 4 or len(text.encode()) <= LONGEST_STRING_BYTES
+        for text in texts
+    )
+
+
 def decode_key(key: bytes) -> tuple[Kind, Any]:
     """What a record is about: (OFFSET, (group, topic, partition)), (GROUP, group) or (OTHER, None)."""
+    if key[:2] == _OFFSET_KEY_PREFIX:
+        try:
+            group_end = 4 + _LENGTH.unpack_from(key, 2)[0]
+            topic_end = group_end + 2 + _LENGTH.unpack_from(key, group_end)[0]
+            if group_end >= 4 and group_end + 2 <= topic_end == len(key) - 4:
+                group_id, topic = str(key[4:group_end], "utf-8"), str(key[group_end + 2 : topic_end], "utf-8")
+                return Kind.OFFSET, (group_id, topic, _PARTITION.unpack_from(key, topic_end)[0])
+        except (struct.error, UnicodeDecodeError):
+            pass
     decoded = group_records.decode_key(key)
     if isinstance(decoded, OffsetCommitKey | LegacyOffsetCommitKey):
         return Kind.OFFSET, (decoded.group, decoded.topic, decoded.partition)
@@ -66,21 +99,34 @@ def decode_key(key: bytes) -> tuple[Kind, Any]:
 
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return group_records.encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+    """The names have to be short enough (`fits_record`)."""
+    group, name = group_id.encode(), topic.encode()
+    return b"".join(
+        (
+            _OFFSET_KEY_PREFIX,
+            _LENGTH.pack(len(group)),
+            group,
+            _LENGTH.pack(len(name)),
+            name,
+            _PARTITION.pack(partition),
+        )
+    )
 
 
 def encode_offset(committed: CommittedOffset) -> bytes:
+    """The metadata has to be short enough (`fits_record`)."""
     offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = committed
-    value = OffsetCommitValue(
-        offset=offset,
-        leader_epoch=leader_epoch,
-        metadata=metadata,
-        commit_timestamp=commit_timestamp_ms,
-        expire_timestamp=expire_timestamp_ms,
-    )
-    is_expiring = expire_timestamp_ms != -1
-    version = EXPIRING_OFFSET_VALUE_VERSION if is_expiring else OFFSET_VALUE_VERSION
-    return group_records.encode_value(value, version)
+    if expire_timestamp_ms != -1:
+        value = OffsetCommitValue(
+            offset=offset,
+            metadata=metadata,
+            commit_timestamp=commit_timestamp_ms,
+            expire_timestamp=expire_timestamp_ms,
+        )
+        return group_records.encode_value(value, EXPIRING_OFFSET_VALUE_VERSION)
+    text = metadata.encode()
+    head = _OFFSET_VALUE_HEAD.pack(OFFSET_VALUE_VERSION, offset, leader_epoch, len(text))
+    return head + text + _TIMESTAMP.pack(commit_timestamp_ms)
 
 
 _ANY_OFFSET_KEY = OffsetCommitKey(group="", topic="", partition=0)
@@ -88,6 +134,18 @@ _ANY_GROUP_KEY = GroupMetadataKey(group="")
 
 
 def decode_offset(value: bytes) -> CommittedOffset:
+    """Raises MalformedMessage."""
+    if value[:2] == _OFFSET_VALUE_PREFIX:
+        try:
+            _, offset, leader_epoch, size = _OFFSET_VALUE_HEAD.unpack_from(value)
+            text_end = 16 + size
+            if size >= 0 and text_end == len(value) - 8:
+                metadata = str(value[16:text_end], "utf-8") if size else ""
+                return CommittedOffset(
+                    offset, leader_epoch, metadata, *_TIMESTAMP.unpack_from(value, text_end)
+                )
+        except (struct.error, UnicodeDecodeError):
+            pass
     decoded = group_records.decode_value(_ANY_OFFSET_KEY, value)
     return CommittedOffset(
         decoded.offset,

@@ -135,12 +135,13 @@ class Log:
         self,
         parts: tuple[Buffer, ...],
         size_bytes: int,
+        first_offset: int,
         last_offset: int,
         max_timestamp_ms: int,
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        """Take one batch that begins at `next_offset`. Its buffers must not change until the commit."""
+        """Take one batch, from `next_offset` or later on. Its buffers must not change until the commit."""
         stage = self._stage
         position = stage.size_bytes
         if position and (
@@ -152,7 +153,7 @@ class Log:
                 and self._waited_long_enough(stage, max_timestamp_ms, now_ms)
             )
         ):
-            stage = self._stage_roll(self.next_offset, now_ms)
+            stage = self._stage_roll(first_offset, now_ms)
             position = 0
         if position == 0:
             stage.first_timestamp_ms = max_timestamp_ms
@@ -172,7 +173,7 @@ class Log:
         stage.size_bytes = position + size_bytes
         if leader_epoch > self._latest_staged_epoch:
             self._latest_staged_epoch = leader_epoch
-            self._pending_epochs.append((leader_epoch, self.next_offset))
+            self._pending_epochs.append((leader_epoch, first_offset))
         self.next_offset = last_offset + 1
 
     def _new_stage(self, segment: Segment) -> StagedSegment:

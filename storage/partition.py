@@ -229,7 +229,7 @@ class Partition:
             return self._append_many(records, now_ms, origin, magic_limit)
         size_bytes = len(records)
         if size_bytes < HEADER_BYTES:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size_bytes} bytes are too few for a record batch.")
+            check_client_batch(records, self.config, self._rules, now_ms, self.name)
         (
             base_offset,
             length,
@@ -264,6 +264,7 @@ class Partition:
             or crc32c(records[21:]) != crc
         ):
             records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
+            size_bytes = len(records)
             max_timestamp = _HEADER_UNPACK(records)[8]
         if self._log_append_time:
             records, max_timestamp = with_append_time(records, now_ms), now_ms
@@ -281,6 +282,7 @@ class Partition:
         log.stage(
             (_PREFIX_PACK(first_offset, length, leader_epoch), records[PREFIX_BYTES:]),
             size_bytes,
+            first_offset,
             last_offset,
             max_timestamp,
             leader_epoch,
@@ -333,7 +335,7 @@ class Partition:
                 raise KafkaError(
                     ErrorCode.INVALID_RECORD, f"More than one record batch came for {self.name}."
                 )
-        batches = [(self._checked(batch, header, origin, now_ms), header) for batch, header in batches]
+            batches = [(self._checked(batch, header, origin, now_ms), header) for batch, header in batches]
         size_bytes = sum(len(batch) for batch, _ in batches)
         if size_bytes > config.segment_bytes:
             raise segment_too_small(size_bytes, config, self.name)
@@ -347,10 +349,13 @@ class Partition:
         return self._stage_many(batches, now_ms, origin)
 
     def _converted(self, records: memoryview, now_ms: int) -> list[tuple[memoryview, BatchHeader]]:
-        """A message set of format 0 or 1 as batches v2."""
+        """A message set of format 0 or 1, checked, as batches v2."""
         from odradek.wire.legacy_records import to_v2  # only the oldest clients pay for it
 
-        batches = [memoryview(batch) for batch in to_v2(records, now_ms=now_ms)]
+        check_size(len(records), self.config, self.name)
+        batches = [memoryview(batch) for batch in to_v2(records, now_ms=now_ms, rules=self._rules)]
+        for batch in batches:
+            check_size(len(batch), self.config, self.name)
         return [(batch, read_batch_header(batch)) for batch in batches]
 
     def _checked(self, batch: memoryview, header: BatchHeader, origin: Origin, now_ms: int) -> memoryview:
@@ -382,6 +387,7 @@ class Partition:
             log.stage(
                 (prefix, batch[PREFIX_BYTES:]),
                 header.size_bytes,
+                first_offset,
                 last_offset,
                 max_timestamp,
                 leader_epoch,

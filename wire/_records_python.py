@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 Buffer = bytes | bytearray | memoryview
+Column = array | memoryview
 
 MAGIC_V2 = 2
 HEADER_SIZE_BYTES = 61
@@ -270,13 +271,13 @@ class RecordTable(NamedTuple):
     -1 says that the record has no headers.
     """
 
-    offsets: Sequence[int]
-    timestamps: Sequence[int]
-    key_positions: Sequence[int]
-    key_sizes: Sequence[int]
-    value_positions: Sequence[int]
-    value_sizes: Sequence[int]
-    header_positions: Sequence[int]
+    offsets: Column
+    timestamps: Column
+    key_positions: Column
+    key_sizes: Column
+    value_positions: Column
+    value_sizes: Column
+    header_positions: Column
 
 
 def scan_records(data: bytes, record_count: int, base_offset: int, base_timestamp: int) -> RecordTable:

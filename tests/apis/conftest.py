@@ -199,7 +199,9 @@ class Node:
             Broker(NODE_ID, {"PLAINTEXT": Endpoint("registered.example", 9092)}), is_controller=True
         )
         self.group_logs = {}
-        self.group_settings = GroupSettings(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=5)
+        self.group_settings = GroupSettings(
+            group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=5
+        )
         suffixes = itertools.count(1)
         self.groups = GroupCoordinator(
             node_id=NODE_ID,

@@ -1,8 +1,8 @@
 """Dozens of members on an unreliable network against one machine that is restarted at any moment.
 
-Every member is a small consumer: it joins, leads if it has to (a range assignor), syncs, sends heartbeats, commits
-and joins again when told to. Requests and answers are late or lost, members die, leave and come back, requests are
-sent twice, the machine is replaced by a replay of its log. All by one seed; no real time passes.
+Every member is a small consumer: it joins, leads if it has to (a range assignor), syncs, sends heartbeats,
+commits and joins again when told to. Requests and answers are late or lost, members die, leave and come back,
+requests are sent twice, the machine is replaced by a replay of its log. All by one seed; no real time passes.
 """
 
 import heapq
@@ -50,6 +50,7 @@ class World:
         """By generation: who was given a partition."""
         self.committed: dict[int, int] = {}
         self.restarts = 0
+        self.longest_calm_ms = self.random.choice((1_500, 6_000, 15_000))
         self.machine = self.new_machine()
         self.members = [Consumer(self, index) for index in range(member_count)]
 
@@ -70,9 +71,13 @@ class World:
     def send(self, command) -> None:
         if self.chaos and self.random.random() < 0.02:
             return
-        self.at(self.random.randrange(1, 40), self.receive, command)
-        if self.chaos and self.random.random() < 0.03:
-            self.at(self.random.randrange(1, 2_000), self.receive, command)
+        self.at(self.latency(), self.receive, command)
+        if self.chaos and self.random.random() < 0.05:
+            self.at(self.latency(), self.receive, command)
+
+    def latency(self) -> int:
+        is_slow = self.chaos and self.random.random() < 0.1
+        return self.random.randrange(1, 4_000 if is_slow else 40)
 
     def receive(self, command) -> None:
         before = len(self.log)
@@ -92,7 +97,7 @@ class World:
             elif isinstance(effect, CancelTimer):
                 self.timers.pop(effect.key, None)
             elif isinstance(effect, Reply) and not (self.chaos and self.random.random() < 0.02):
-                self.at(self.random.randrange(1, 40), effect.ticket, effect.value)
+                self.at(self.latency(), effect.ticket, effect.value)
 
     def ring(self, key, number: int) -> None:
         if self.timers.get(key) == number:
@@ -120,7 +125,7 @@ class World:
             return
         what = self.random.random()
         member = self.random.choice(self.members)
-        if what < 0.15:
+        if what < 0.1:
             self.restart()
         elif what < 0.45:
             member.die()
@@ -128,7 +133,7 @@ class World:
             member.leave()
         else:
             member.begin()
-        self.at(self.random.randrange(50, 1_500), self.trouble)
+        self.at(self.random.randrange(50, self.longest_calm_ms), self.trouble)
 
     def given(self, generation: int, partition: int, who: str) -> None:
         owners = self.assigned.setdefault(generation, {})
@@ -289,7 +294,9 @@ def assign(member_ids: list[str]) -> dict[str, bytes]:
     """A range assignor: partition numbers as bytes."""
     ordered = sorted(member_ids)
     return {
-        member_id: bytes(range(PARTITIONS)[index * PARTITIONS // len(ordered) :][: share(index, len(ordered))])
+        member_id: bytes(
+            range(PARTITIONS)[index * PARTITIONS // len(ordered) :][: share(index, len(ordered))]
+        )
         for index, member_id in enumerate(ordered)
     }
 
@@ -298,11 +305,11 @@ def share(index: int, count: int) -> int:
     return (index + 1) * PARTITIONS // count - index * PARTITIONS // count
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(9))
 def test_a_group_converges_after_any_trouble_and_never_owns_a_partition_twice(seed):
     world = World(seed, member_count=24)
     world.at(3_000, world.trouble)
-    world.run(120_000)
+    world.run(300_000)
     world.chaos = False
     for member in world.members[:: 1 + seed % 3]:
         member.begin()

@@ -8,9 +8,9 @@
     reply a NONE member=c-1 generation=1
 
 A block is one step: `seconds command ticket key=value ...`, a line of dashes, the effects in order, an empty
-line. The group is `g` and the client id `c` unless said otherwise; member ids are numbered. `timer KEY` rings a
-timer that is set and due; no step may come later than a timer that is due. `reload` replays the log into a new
-machine, which must hold the same durable state. `state` shows a group.
+line. The group is `g` and the client id `c` unless said otherwise; member ids are numbered. `timer KEY` rings
+a timer that is set and due; no step may come later than a timer that is due. `reload` replays the log into a
+new machine, which must hold the same durable state. `state` shows a group.
 
 With ODRADEK_WRITE_TRANSCRIPTS=1 pytest writes the effects that follow today into the files, for a person to
 read and judge.

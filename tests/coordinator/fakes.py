@@ -1,0 +1,85 @@
+"""A clock with timers, a log that completes when told to, and a cluster of one: what the driver is given."""
+
+import heapq
+import itertools
+
+from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
+from odradek.coordinator.driver import OFFSETS_TOPIC
+from odradek.wire.errors import ErrorCode, KafkaError
+
+
+class FakeClock:
+    """Milliseconds that pass only in `run`."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self.calls: list = []
+        self.numbers = itertools.count()
+
+    def clock_ms(self) -> int:
+        return self.now_ms
+
+    def call_later(self, delay_seconds: float, function):
+        handle = FakeHandle(function)
+        heapq.heappush(self.calls, (self.now_ms + delay_seconds * 1000, next(self.numbers), handle))
+        return handle
+
+    def run(self, milliseconds: int = 0) -> None:
+        until_ms = self.now_ms + milliseconds
+        while self.calls and self.calls[0][0] <= until_ms:
+            at_ms, _, handle = heapq.heappop(self.calls)
+            self.now_ms = max(self.now_ms, round(at_ms))
+            if handle.function is not None:
+                handle.function()
+        self.now_ms = until_ms
+
+    @property
+    def pending(self) -> int:
+        return sum(handle.function is not None for _, _, handle in self.calls)
+
+
+class FakeHandle:
+    def __init__(self, function) -> None:
+        self.function = function
+
+    def cancel(self) -> None:
+        self.function = None
+
+
+class FakeLog:
+    """Keeps records in a list; with `is_prompt` off, appends wait for `complete` or `fail`."""
+
+    def __init__(self) -> None:
+        self.records: list = []
+        self.waiting: list = []
+        self.is_prompt = True
+        self.read_error: KafkaError | None = None
+        self.clock: FakeClock | None = None
+
+    def append(self, records, then) -> None:
+        self.waiting.append((records, then))
+        if self.is_prompt:
+            self.clock.call_later(0, self.complete)
+
+    def complete(self) -> None:
+        records, then = self.waiting.pop(0)
+        self.records += records
+        then(None)
+
+    def fail(self, code: ErrorCode) -> None:
+        _, then = self.waiting.pop(0)
+        then(KafkaError(code))
+
+    def read_all(self):
+        if self.read_error is not None:
+            raise self.read_error
+        yield from list(self.records)
+
+
+def view_with_offsets_topic(leaders: list[int], leader_epoch: int = 0) -> ClusterView:
+    partitions = tuple(
+        PartitionView(index, leader, leader_epoch, (leader,), (leader,))
+        for index, leader in enumerate(leaders)
+    )
+    topic = TopicView(OFFSETS_TOPIC, bytes(16), partitions, is_internal=True)
+    return ClusterView(topics={OFFSETS_TOPIC: topic})

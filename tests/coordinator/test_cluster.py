@@ -1,0 +1,312 @@
+"""The cluster machine: what it refuses, what it writes, and that a restart finds the same."""
+
+import itertools
+
+import pytest
+
+from odradek.coordinator.cluster import (
+    Broker,
+    ClusterMachine,
+    Endpoint,
+    NewPartitions,
+    NewTopic,
+    Row,
+    TopicDefaults,
+)
+from odradek.coordinator.topics import place_replicas
+from odradek.wire.errors import ErrorCode, KafkaError
+
+
+class MemoryStore:
+    """Rows in a dict; `fails` makes the next write fail."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[str, str], str] = {}
+        self.fails = False
+
+    def rows(self):
+        return [Row(table, key, value) for (table, key), value in self.held.items()]
+
+    def write(self, rows) -> None:
+        if self.fails:
+            self.fails = False
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        for table, key, value in rows:
+            if value is None:
+                del self.held[table, key]
+            else:
+                self.held[table, key] = value
+
+
+def check_configs(name, configs):
+    if "bad.setting" in configs:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, "bad.setting is bad")
+
+
+def machine_over(store: MemoryStore, *brokers: int) -> ClusterMachine:
+    numbers = itertools.count(len(store.held) + 1)
+    machine = ClusterMachine(
+        store,
+        cluster_id="c",
+        new_topic_id=lambda: next(numbers).to_bytes(16, "big"),
+        defaults=TopicDefaults(partition_count=2),
+        check_topic_configs=check_configs,
+        check_broker_configs=check_configs,
+    )
+    machine.load()
+    for broker in brokers or (1,):
+        machine.register_broker(
+            Broker(broker, {"PLAINTEXT": Endpoint("localhost", 9092)}), is_controller=broker == 1
+        )
+    return machine
+
+
+@pytest.fixture
+def store():
+    return MemoryStore()
+
+
+@pytest.fixture
+def machine(store):
+    return machine_over(store)
+
+
+def codes(results) -> list[str]:
+    return ["NONE" if result.error is None else result.error.code.name for result in results]
+
+
+def create(machine, name, *arguments, **options) -> str:
+    return codes(machine.create_topics([NewTopic(name, *arguments, **options)]))[0]
+
+
+# Creating
+
+
+def test_a_created_topic_is_in_the_view_by_name_and_by_id(machine):
+    (result,) = machine.create_topics([NewTopic("t", 3, configs={"retention.ms": "5"})])
+    topic = machine.view.topic("t")
+    assert result.topic is topic is machine.view.topic_by_id(topic.topic_id)
+    assert [partition.index for partition in topic.partitions] == [0, 1, 2]
+    assert machine.view.leader_of("t", 2) == 1
+    assert machine.view.partition("t", 0).isr == (1,)
+    assert topic.configs == {"retention.ms": "5"}
+    assert not topic.is_internal
+    assert machine.view.partition("t", 3) is machine.view.partition("t", -1) is None
+    assert machine.view.leader_of("none", 0) == -1
+
+
+def test_minus_one_stands_for_the_defaults(machine):
+    create(machine, "t")
+    assert len(machine.view.topic("t").partitions) == 2
+    assert machine.view.topic("t").replication_factor == 1
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "a" * 250, "a\n"])
+def test_illegal_names_are_refused(machine, name):
+    assert create(machine, name) == "INVALID_TOPIC_EXCEPTION"
+
+
+def test_a_name_of_249_characters_is_fine(machine):
+    assert create(machine, "a" * 249) == "NONE"
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        (NewTopic("t", 0), "INVALID_PARTITIONS"),
+        (NewTopic("t", -2), "INVALID_PARTITIONS"),
+        (NewTopic("t", 10_001), "POLICY_VIOLATION"),
+        (NewTopic("t", 1, 0), "INVALID_REPLICATION_FACTOR"),
+        (NewTopic("t", 1, -2), "INVALID_REPLICATION_FACTOR"),
+        (NewTopic("t", 1, 2), "INVALID_REPLICATION_FACTOR"),
+        (NewTopic("t", 1, assignments=[(0, [1])]), "INVALID_REQUEST"),
+        (NewTopic("t", -1, 1, assignments=[(0, [1])]), "INVALID_REQUEST"),
+        (NewTopic("t", assignments=[(0, [])]), "INVALID_REPLICA_ASSIGNMENT"),
+        (NewTopic("t", assignments=[(0, [7])]), "INVALID_REPLICA_ASSIGNMENT"),
+        (NewTopic("t", assignments=[(0, [1, 1])]), "INVALID_REPLICA_ASSIGNMENT"),
+        (NewTopic("t", assignments=[(0, [1]), (0, [1])]), "INVALID_REPLICA_ASSIGNMENT"),
+        (NewTopic("t", assignments=[(1, [1])]), "INVALID_REPLICA_ASSIGNMENT"),
+        (NewTopic("t", assignments=[(0, [1]), (1, [1, 2])]), "INVALID_REPLICA_ASSIGNMENT"),
+        (NewTopic("t", assignments=[(1, [2, 1]), (0, [1, 2])]), "NONE"),
+        (NewTopic("t", configs={"retention.ms": None}), "INVALID_CONFIG"),
+        (NewTopic("t", configs={"bad.setting": "1"}), "INVALID_CONFIG"),
+        (NewTopic("taken"), "TOPIC_ALREADY_EXISTS"),
+        (NewTopic("one.two"), "INVALID_TOPIC_EXCEPTION"),
+    ],
+)
+def test_what_kafka_refuses_is_refused_with_its_code(store, topic, code):
+    machine = machine_over(store, 1, 2)
+    machine.create_topics([NewTopic("taken"), NewTopic("one_two")])
+    if topic.replication_factor == 2:
+        machine = machine_over(store)
+    before = machine.view
+    assert codes(machine.create_topics([topic])) == [code]
+    assert (machine.view is before) == (code != "NONE")
+
+
+def test_one_refusal_does_not_stop_the_others_of_a_request(machine):
+    results = machine.create_topics([NewTopic("a"), NewTopic("b", 0), NewTopic("c")])
+    assert codes(results) == ["NONE", "INVALID_PARTITIONS", "NONE"]
+    assert set(machine.view.topics) == {"a", "c"}
+
+
+def test_a_request_may_not_create_too_many_partitions_in_all(machine):
+    results = machine.create_topics([NewTopic("a", 6_000), NewTopic("b", 6_000), NewTopic("c", 4_000)])
+    assert codes(results) == ["NONE", "POLICY_VIOLATION", "NONE"]
+
+
+def test_validating_only_changes_nothing(machine, store):
+    before, rows = machine.view, dict(store.held)
+    (result,) = machine.create_topics([NewTopic("t", 4)], validate_only=True)
+    assert len(result.topic.partitions) == 4
+    assert machine.view is before
+    assert store.held == rows
+    assert create(machine, "t") == "NONE"
+
+
+def test_a_store_that_fails_leaves_everything_as_it_was(machine, store):
+    before = machine.view
+    store.fails = True
+    with pytest.raises(KafkaError):
+        machine.create_topics([NewTopic("a.b")])
+    assert machine.view is before
+    assert create(machine, "a_b") == "NONE"
+
+
+def test_internal_topics_are_flagged(machine):
+    create(machine, "__consumer_offsets", 50)
+    assert machine.view.topic("__consumer_offsets").is_internal
+
+
+# Deleting and growing
+
+
+def test_a_topic_made_anew_has_a_new_id_and_frees_its_name(machine, store):
+    create(machine, "a.b", 3, configs={"retention.ms": "5"})
+    old = machine.view.topic("a.b")
+    assert create(machine, "a_b") == "INVALID_TOPIC_EXCEPTION"
+    assert codes(machine.delete_topics(["a.b", "none"])) == ["NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
+    assert machine.view.topic_by_id(old.topic_id) is None
+    assert store.held == {}
+    assert create(machine, "a_b") == "NONE"
+    assert machine.view.topic("a_b").topic_id != old.topic_id
+
+
+def test_growing_keeps_what_is_there(store):
+    machine = machine_over(store, 1, 2, 3)
+    create(machine, "t", 2, 2)
+    old = machine.view.topic("t")
+    machine.create_partitions([NewPartitions("t", 4, [[3, 1], [2, 3]])])
+    grown = machine.view.topic("t")
+    assert grown.partitions[:2] == old.partitions
+    assert [partition.replicas for partition in grown.partitions[2:]] == [(3, 1), (2, 3)]
+    assert machine_over(store).view.topics == machine.view.topics
+
+
+@pytest.mark.parametrize(
+    ("growth", "code"),
+    [
+        (NewPartitions("none", 3), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (NewPartitions("t", 2), "INVALID_PARTITIONS"),
+        (NewPartitions("t", 1), "INVALID_PARTITIONS"),
+        (NewPartitions("t", -1), "INVALID_PARTITIONS"),
+        (NewPartitions("t", 20_000), "POLICY_VIOLATION"),
+        (NewPartitions("t", 4, [[1]]), "INVALID_REPLICA_ASSIGNMENT"),
+        (NewPartitions("t", 3, [[9]]), "INVALID_REPLICA_ASSIGNMENT"),
+        (NewPartitions("t", 3, []), "INVALID_REPLICA_ASSIGNMENT"),
+        (NewPartitions("t", 3, [[1]]), "NONE"),
+    ],
+)
+def test_growth_is_refused_as_kafka_does(machine, growth, code):
+    create(machine, "t", 2)
+    assert codes(machine.create_partitions([growth], validate_only=True)) == [code]
+    assert len(machine.view.topic("t").partitions) == 2
+
+
+def test_replicas_are_spread_and_never_doubled():
+    placed = place_replicas([1, 2, 3, 4], 0, 24, 3)
+    assert all(len(set(replicas)) == 3 for replicas in placed)
+    for position in range(3):
+        leaders = [replicas[position] for replicas in placed]
+        assert {leaders.count(broker) for broker in (1, 2, 3, 4)} == {6}
+
+
+# Configuration, producer ids, features
+
+
+def test_overrides_are_replaced_as_a_whole(machine, store):
+    create(machine, "t", configs={"a": "1", "b": "2"})
+    machine.set_topic_configs({"t": {"b": "3", "c": "4"}})
+    assert machine.view.topic("t").configs == {"b": "3", "c": "4"}
+    results = machine.set_topic_configs({"t": {"bad.setting": "1"}, "none": {}})
+    assert codes(results) == ["INVALID_CONFIG", "UNKNOWN_TOPIC_OR_PARTITION"]
+    machine.set_topic_configs({"t": {}}, validate_only=True)
+    assert machine_over(store).view.topic("t").configs == {"b": "3", "c": "4"}
+
+
+def test_a_broker_has_overrides_of_its_own_and_shares_those_of_all(machine, store):
+    machine.set_broker_configs(1, {"a": "1"})
+    machine.set_broker_configs(None, {"b": "2"})
+    assert machine.view.broker_configs == {1: {"a": "1"}, None: {"b": "2"}}
+    with pytest.raises(KafkaError):
+        machine.set_broker_configs(1, {"bad.setting": "1"})
+    machine.set_broker_configs(None, {})
+    assert machine_over(store).view.broker_configs == machine.view.broker_configs == {1: {"a": "1"}}
+
+
+def test_producer_ids_never_come_twice_whatever_crashes(machine, store):
+    given = [machine.allocate_producer_ids(), machine.allocate_producer_ids()]
+    store.fails = True
+    with pytest.raises(KafkaError):
+        machine.allocate_producer_ids()
+    given.append(machine_over(store).allocate_producer_ids())
+    ids = [producer_id for block in given for producer_id in block]
+    assert len(set(ids)) == len(ids) == 3_000
+
+
+def test_feature_levels_raise_the_epoch_and_survive(machine, store):
+    machine.set_features({"group.version": 1, "metadata.version": 30})
+    machine.set_features({"group.version": 0})
+    view = machine_over(store).view
+    assert view.features == {"metadata.version": 30} == machine.view.features
+    assert view.features_epoch == machine.view.features_epoch == 2
+
+
+# Views
+
+
+def test_a_restart_finds_the_same(machine, store):
+    machine.create_topics([NewTopic("b.c", 3, configs={"x/y": "a/b"}), NewTopic("__consumer_offsets", 5)])
+    machine.create_partitions([NewPartitions("b.c", 12)])
+    again = machine_over(store)
+    assert again.view.topics == machine.view.topics
+    assert again.view.topic_names == machine.view.topic_names
+    assert create(again, "b_c") == "INVALID_TOPIC_EXCEPTION"
+
+
+def test_subscribers_hear_what_is_different(machine):
+    heard = []
+    machine.subscribe(lambda view, change: heard.append((view, change)))
+    create(machine, "t", 2)
+    machine.create_partitions([NewPartitions("t", 3)])
+    machine.set_topic_configs({"t": {"a": "1"}})
+    machine.set_topic_configs({"t": {"a": "1"}})
+    machine.set_broker_configs(1, {"a": "1"})
+    machine.delete_topics(["t"])
+    created, grown, configured, broker, deleted = [change for _, change in heard]
+    assert [(topic.name, partition.index) for topic, partition in created.created] == [("t", 0), ("t", 1)]
+    assert [(topic.name, partition.index) for topic, partition in grown.created] == [("t", 2)]
+    assert [topic.configs for topic in configured.configured] == [{"a": "1"}]
+    assert broker.brokers_configured == (1,)
+    assert [topic.name for topic in deleted.deleted] == ["t"]
+    versions = [view.version for view, _ in heard]
+    assert versions == sorted(set(versions))
+
+
+def test_a_view_is_not_changed_by_what_comes_after_it(machine):
+    create(machine, "t")
+    view = machine.view
+    machine.delete_topics(["t"])
+    create(machine, "u")
+    assert list(view.topics) == ["t"]
+    assert view.topic_by_id(view.topic("t").topic_id).name == "t"

@@ -1,0 +1,324 @@
+"""The driver: machines come and go with the leadership, answers wait for the log, timers ring once."""
+
+import pytest
+
+from odradek.coordinator.cluster import ClusterView
+from odradek.coordinator.commands import (
+    CommitOffsets,
+    DescribeGroup,
+    FetchOffsets,
+    Heartbeat,
+    Join,
+    OfferedProtocol,
+    OffsetToCommit,
+    Sync,
+)
+from odradek.coordinator.driver import RECORDS_PER_TURN, GroupCoordinator, coordinator_error
+from odradek.coordinator.group_log import CommittedOffset, encode_offset, encode_offset_key
+from odradek.coordinator.settings import GroupSettings
+from odradek.wire.errors import ErrorCode, KafkaError
+from tests.coordinator.fakes import FakeClock, FakeLog, view_with_offsets_topic
+from tests.coordinator.transcript import subscription
+
+NONE = ErrorCode.NONE
+PROTOCOLS = [OfferedProtocol("range", subscription("t"))]
+
+
+class Node:
+    def __init__(self, partition_count: int = 1) -> None:
+        self.clock = FakeClock()
+        self.logs = {index: FakeLog() for index in range(partition_count)}
+        for log in self.logs.values():
+            log.clock = self.clock
+        self.log = self.logs[0]
+        self.answers: list = []
+        self.settings = GroupSettings(
+            group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=partition_count
+        )
+        self.member_count = 0
+        self.coordinator = GroupCoordinator(
+            node_id=1,
+            settings=self.settings,
+            open_log=self.logs.get,
+            clock_ms=self.clock.clock_ms,
+            call_later=self.clock.call_later,
+            new_member_suffix=self.new_suffix,
+        )
+
+    def new_suffix(self) -> str:
+        self.member_count += 1
+        return str(self.member_count)
+
+    def lead(self, *leaders: int, leader_epoch: int = 0) -> None:
+        self.coordinator.view_changed(view_with_offsets_topic(list(leaders), leader_epoch))
+
+    def submit(self, command_class, *arguments, group_id: str = "g", **options) -> list:
+        """Submit a command; a list that will hold its answers."""
+        answers: list = []
+        self.coordinator.submit(group_id, command_class(answers.append, group_id, *arguments, **options))
+        return answers
+
+    def commit(self, offset: int, group_id: str = "g") -> list:
+        return self.submit(CommitOffsets, -1, "", [OffsetToCommit("t", 0, offset)], group_id=group_id)
+
+    def fetch(self, group_id: str = "g") -> list:
+        return self.submit(FetchOffsets, [("t", 0)], group_id=group_id)
+
+    def join(self, **options) -> list:
+        return self.submit(
+            Join, "", "consumer", PROTOCOLS, 10_000, 30_000, client_id="c", version=3, **options
+        )
+
+    def stable_member(self) -> None:
+        joined = self.join()
+        self.clock.run(1)
+        assert joined[0].error_code is NONE
+        self.submit(Sync, 1, "c-1", assignments={"c-1": b"all"})
+        self.clock.run(1)
+
+
+@pytest.fixture
+def node():
+    node = Node()
+    node.lead(1)
+    return node
+
+
+def offset_of(answers: list) -> int:
+    (answer,) = answers
+    assert answer.error_code is NONE
+    return answer.offsets[0].offset
+
+
+# Answers and the log
+
+
+def test_a_commit_is_answered_when_the_log_has_it_and_not_before(node):
+    node.log.is_prompt = False
+    committed = node.commit(5)
+    assert not committed
+    node.log.complete()
+    assert [answer.errors for answer in committed] == [[NONE]]
+
+
+def test_a_read_after_a_commit_waits_until_that_commit_is_safe(node):
+    node.log.is_prompt = False
+    committed = node.commit(5)
+    fetched = node.fetch()
+    assert not fetched
+    node.log.complete()
+    assert committed
+    assert offset_of(fetched) == 5
+
+
+def test_an_answer_may_come_with_the_next_command_which_stays_behind_in_the_log(node):
+    second: list = []
+
+    def commit_again(answer):
+        second.append(node.commit(6))
+
+    node.coordinator.submit("g", CommitOffsets(commit_again, "g", -1, "", [OffsetToCommit("t", 0, 5)]))
+    node.clock.run(1)
+    assert second[0]
+    assert offset_of(node.fetch()) == 6
+
+
+# Failure
+
+
+def test_a_failed_append_refuses_its_callers_and_brings_back_what_the_log_holds(node):
+    node.commit(5)
+    node.clock.run(1)
+    node.log.is_prompt = False
+    failed, behind, fetched = node.commit(6), node.commit(7), node.fetch()
+    node.log.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert [answer.errors for answer in failed] == [[ErrorCode.NOT_COORDINATOR]]
+    assert [answer.errors for answer in behind] == [[ErrorCode.NOT_COORDINATOR]]
+    assert [answer.error_code for answer in fetched] == [ErrorCode.NOT_COORDINATOR]
+
+    # The append behind it is still under way: what it becomes is known only when it is through.
+    assert node.fetch()[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.log.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    node.clock.run(1)
+    assert offset_of(node.fetch()) == 5
+    node.log.is_prompt = True
+    node.commit(8)
+    node.clock.run(1)
+    assert offset_of(node.fetch()) == 8
+
+
+def test_a_failed_append_answers_parked_members_and_their_timers_are_forgotten(node):
+    node.stable_member()
+    waiting = node.join()
+    node.log.is_prompt = False
+    node.commit(1, group_id="other")
+    node.log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert [answer.error_code for answer in waiting] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    node.log.is_prompt = True
+    node.clock.run(1)
+    assert node.submit(DescribeGroup)[0].state == "Stable"
+    node.clock.run(10_001)
+    assert node.submit(DescribeGroup)[0].state == "Empty"
+
+
+def test_a_machine_that_trips_over_a_command_is_loaded_again(node):
+    node.stable_member()
+    node.commit(5, group_id="simple")
+    node.clock.run(1)
+    machine = node.coordinator._partitions[0].machine
+
+    def trip(*arguments):
+        machine.groups.clear()
+        raise ZeroDivisionError
+
+    machine._handlers[Heartbeat] = trip
+    assert node.submit(Heartbeat, 1, "c-1")[0].error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    node.clock.run(1)
+    assert node.submit(Heartbeat, 1, "c-1")[0].error_code is NONE
+    assert offset_of(node.fetch("simple")) == 5
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_errors_of_the_log_become_errors_of_a_coordinator(said, told):
+    assert coordinator_error(said) is told
+
+
+# Leadership and loading
+
+
+def test_without_the_topic_or_the_leadership_it_is_not_the_coordinator():
+    node = Node(2)
+    group_of = {node.coordinator.partition_of(name): name for name in ("a", "b", "c", "d")}
+    assert node.fetch("a")[0].error_code is ErrorCode.NOT_COORDINATOR
+    node.coordinator.view_changed(ClusterView())
+    assert node.fetch("a")[0].error_code is ErrorCode.NOT_COORDINATOR
+    node.lead(1, 2)
+    assert node.fetch(group_of[0])[0].error_code is NONE
+    assert node.fetch(group_of[1])[0].error_code is ErrorCode.NOT_COORDINATOR
+
+
+def test_who_waits_is_told_when_the_leadership_moves_and_a_late_append_harms_nobody(node):
+    node.stable_member()
+    node.log.is_prompt = False
+    committed, joining = node.commit(1, group_id="x"), node.join()
+    node.lead(2)
+    assert [answer.errors for answer in committed] == [[ErrorCode.NOT_COORDINATOR]]
+    assert [answer.error_code for answer in joining] == [ErrorCode.NOT_COORDINATOR]
+    node.log.complete()
+    node.clock.run(100_000)
+    assert len(committed) == len(joining) == 1
+    node.lead(1, leader_epoch=2)
+    assert node.fetch("x")[0].offsets[0].offset == 1
+
+
+def test_a_new_leader_epoch_loads_again(node):
+    node.commit(5)
+    node.clock.run(1)
+    node.log.records.append((encode_offset_key("g", "t", 0), encode_offset(CommittedOffset(9, -1, "", 0)), 0))
+    node.lead(1, leader_epoch=1)
+    assert offset_of(node.fetch()) == 9
+
+
+def test_a_long_log_is_loaded_in_slices_and_groups_wait_for_it():
+    node = Node()
+    record = encode_offset(CommittedOffset(7, -1, "", 0))
+    node.log.records = [
+        (encode_offset_key("g", "t", number % 10), record, 0) for number in range(3 * RECORDS_PER_TURN)
+    ]
+    node.lead(1)
+    assert node.coordinator.is_loading
+    assert node.fetch()[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert node.submit(Heartbeat, 1, "c-1")[0].error_code is NONE
+    assert node.coordinator.list_groups().error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.coordinator.remove_topics({"u"})
+    node.clock.run(1)
+    assert not node.coordinator.is_loading
+    assert offset_of(node.fetch()) == 7
+    assert [group.group_id for group in node.coordinator.list_groups().groups] == ["g"]
+
+
+def test_topics_deleted_while_loading_lose_their_offsets():
+    node = Node()
+    node.log.read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    node.log.records = [(encode_offset_key("g", "t", 0), encode_offset(CommittedOffset(7, -1, "", 0)), 0)]
+    node.lead(1)
+    node.coordinator.remove_topics({"t"})
+    node.log.read_error = None
+    node.clock.run(6_000)
+    assert offset_of(node.fetch()) == -1
+
+
+def test_a_log_that_cannot_be_read_is_tried_again_until_it_can():
+    node = Node(2)
+    node.logs[0].read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    node.lead(1, 1)
+    group_of = {node.coordinator.partition_of(name): name for name in ("a", "b", "c", "d")}
+    assert node.fetch(group_of[1])[0].error_code is NONE
+    assert node.fetch(group_of[0])[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.logs[0].read_error = None
+    node.clock.run(6_000)
+    assert node.fetch(group_of[0])[0].error_code is NONE
+
+
+def test_a_record_that_nobody_knows_is_passed_over():
+    node = Node()
+    node.log.records = [
+        (b"\x00\x63\x00\x00", b"\x00\x00", 0),
+        (encode_offset_key("g", "t", 0), b"\x00\x63", 0),
+        (encode_offset_key("g", "t", 0), encode_offset(CommittedOffset(7, -1, "", 0)), 0),
+        (b"\x00", b"", 0),
+    ]
+    node.lead(1)
+    assert offset_of(node.fetch()) == 7
+
+
+# Timers
+
+
+def test_a_session_ends_in_time_and_heartbeats_set_no_timer(node):
+    node.stable_member()
+    for _ in range(1_000):
+        node.clock.run(1_000)
+        assert node.submit(Heartbeat, 1, "c-1")[0].error_code is NONE
+    assert len(node.coordinator._timers._heap) < 10
+    node.clock.run(9_999)
+    assert node.submit(DescribeGroup)[0].state == "Stable"
+    node.clock.run(2)
+    assert node.submit(DescribeGroup)[0].state == "Empty"
+
+
+def test_replaced_timers_do_not_pile_up(node):
+    node.stable_member()
+    heap = node.coordinator._timers
+    for number in range(10_000):
+        heap.set(node.coordinator._partitions[0], ("join", "g"), node.clock.now_ms + 1_000_000 - number)
+    assert len(heap._heap) < 2_500
+
+
+def test_expired_offsets_are_looked_for_at_the_interval(node):
+    node.settings.offsets_retention_ms = 1_000
+    node.commit(5)
+    node.clock.run(599_999)
+    assert offset_of(node.fetch()) == 5
+    node.clock.run(10)
+    assert offset_of(node.fetch()) == -1
+    assert node.coordinator.list_groups().groups == []
+
+
+def test_closed_it_refuses_all_and_leaves_no_timer(node):
+    node.stable_member()
+    joining = node.join()
+    node.coordinator.close()
+    assert [answer.error_code for answer in joining] == [ErrorCode.NOT_COORDINATOR]
+    assert node.clock.pending == 0
+    assert node.fetch()[0].error_code is ErrorCode.NOT_COORDINATOR

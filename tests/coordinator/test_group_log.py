@@ -1,0 +1,119 @@
+"""Records of `__consumer_offsets`: the short way for offsets and the declared one say the same."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.coordinator.group_log import (
+    CommittedOffset,
+    Kind,
+    decode_group,
+    decode_key,
+    decode_offset,
+    encode_group,
+    encode_offset,
+    encode_offset_key,
+    fits_record,
+    subscribed_topics,
+)
+from odradek.wire.errors import MalformedMessage
+from odradek.wire.messages import consumer_protocol, group_records
+from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.wire.messages.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+NAMES = st.text(max_size=40)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+ANY_KEY = OffsetCommitKey(group="", topic="", partition=0)
+
+
+@given(NAMES, NAMES, INT32)
+def test_a_key_is_written_and_read_as_declared(group_id, topic, partition):
+    declared = group_records.encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+    assert encode_offset_key(group_id, topic, partition) == declared
+    assert decode_key(declared) == (Kind.OFFSET, (group_id, topic, partition))
+    assert decode_key(memoryview(declared)) == (Kind.OFFSET, (group_id, topic, partition))
+
+
+@given(INT64, INT32, NAMES, INT64)
+def test_a_value_is_written_and_read_as_declared(offset, leader_epoch, metadata, timestamp):
+    committed = CommittedOffset(offset, leader_epoch, metadata, timestamp)
+    declared = OffsetCommitValue(
+        offset=offset, leader_epoch=leader_epoch, metadata=metadata, commit_timestamp=timestamp
+    )
+    assert encode_offset(committed) == group_records.encode_value(declared, 3)
+    assert decode_offset(encode_offset(committed)) == committed
+    assert decode_offset(memoryview(encode_offset(committed))) == committed
+
+
+@given(st.binary(max_size=40), st.sampled_from([b"", b"\x00\x01", b"\x00\x03", b"\x00\x02"]))
+def test_damaged_records_are_refused_as_malformed(data, prefix):
+    for decode in (decode_key, decode_offset, decode_group):
+        try:
+            decode(prefix + data)
+        except MalformedMessage:
+            pass
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_of_an_offset_is_read(version):
+    value = OffsetCommitValue(offset=7, metadata="m", commit_timestamp=5)
+    decoded = decode_offset(group_records.encode_value(value, version))
+    assert decoded == CommittedOffset(7, -1, "m", 5, -1)
+
+
+def test_an_offset_with_its_own_expiry_is_written_in_the_version_that_has_it():
+    committed = CommittedOffset(7, -1, "m", 5, 99)
+    assert encode_offset(committed)[:2] == b"\x00\x01"
+    assert decode_offset(encode_offset(committed)) == committed
+
+
+def test_the_oldest_keys_are_read():
+    key = group_records.encode_key(LegacyOffsetCommitKey(group="g", topic="t", partition=3))
+    assert decode_key(key) == (Kind.OFFSET, ("g", "t", 3))
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_of_a_group_is_read(version):
+    member = MemberMetadata(
+        member_id="m", client_id="c", client_host="h", session_timeout=9, subscription=b"s", assignment=b"a"
+    )
+    group = GroupMetadataValue(
+        protocol_type="consumer", generation=4, protocol="range", leader="m", members=[member]
+    )
+    decoded = decode_group(group_records.encode_value(group, version))
+    assert decoded.generation == 4
+    assert decoded.members[0].member_id == "m"
+    assert decoded.members[0].rebalance_timeout == -1
+    assert encode_group(group)[:2] == b"\x00\x03"
+    assert decode_key(group_records.encode_key(GroupMetadataKey(group="g"))) == (Kind.GROUP, "g")
+
+
+def test_texts_that_no_record_can_hold_are_known():
+    assert fits_record(None, "", "g" * 32_767, "ü" * 16_383)
+    assert not fits_record("g" * 32_768)
+    assert not fits_record("", "ü" * 16_384)
+    assert len(encode_offset(CommittedOffset(1, -1, "ü" * 16_383, 0))) > 32_000
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_subscriptions_of_every_version_are_understood(version):
+    metadata = consumer_protocol.encode(
+        ConsumerProtocolSubscription(topics=["a", "b"], owned_partitions=[]), version
+    )
+    assert subscribed_topics(metadata) == {"a", "b"}
+
+
+def test_a_subscription_counts_even_if_what_follows_its_topics_is_missing():
+    """Some clients say version 1 and leave its partitions out."""
+    metadata = consumer_protocol.encode(ConsumerProtocolSubscription(topics=["a"], owned_partitions=[]), 0)
+    assert subscribed_topics(b"\x00\x01" + metadata[2:]) == {"a"}
+    assert subscribed_topics(b"") is None
+    assert subscribed_topics(b"\x00\x00\xff") is None

@@ -72,7 +72,7 @@ class Broker:
 
 
 class PartitionView(NamedTuple):
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
     leader: int
     """A broker's id, or -1 when there is none."""
     leader_epoch: int
@@ -512,6 +512,7 @@ class _Loaded:
 
     def add(self, row: Row) -> None:
         table, key, value = row
+        assert value is not None, "the store gave a row that is deleted"
         owner, _, rest = key.partition("/")
         if table == TOPIC:
             self.topic_ids[key] = bytes.fromhex(value)

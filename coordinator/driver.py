@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.commands import Command, ListGroups, ListGroupsReply, RemoveTopics
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
-from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.group_machine import GroupMachine, TimerKey
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.partitioner import partition_for
 from odradek.coordinator.settings import GroupSettings
@@ -32,7 +32,7 @@ __all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "TimerHandle", "coordinator_erro
 
 RECORDS_PER_TURN = 2_000
 """How much of a log is loaded before others have their turn: about 10 ms."""
-RETRY_LOAD_AFTER_SECONDS = 1.0
+RETRY_LOAD_AFTER_SECONDS = 5.0
 STALE_TIMERS_KEPT = 1_000
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class _Partition:
         """An append failed: load again when the last one under way is through."""
         self.removed_topics: set[str] = set()
         """Deleted while loading."""
-        self.timers: dict[Hashable, int] = {}
+        self.timers: dict[TimerKey, int] = {}
         """Which entry of the heap counts, by timer key."""
 
 
@@ -218,25 +218,20 @@ class GroupCoordinator:
         """Carry out what a machine decided. Answers go last: who gets one may come with a command at once,
         which must not overtake this one on its way to the log."""
         held = partition.held
-        answers = None
+        answers: list[Reply] = []
         for effect in effects:
-            kind = effect.__class__
-            if kind is Reply:
-                if held:
-                    held[-1].append(effect)
-                elif answers is None:
-                    answers = [effect]
-                else:
-                    answers.append(effect)
-            elif kind is SetTimer:
+            if isinstance(effect, Reply):
+                (held[-1] if held else answers).append(effect)
+            elif isinstance(effect, SetTimer):
                 self._timers.set(partition, effect.key, effect.at_ms)
-            elif kind is Append:
+            elif isinstance(effect, Append):
+                assert partition.log is not None
                 held.append([])
                 partition.log.append(effect.records, self._appended(partition))
             else:
                 partition.timers.pop(effect.key, None)
-        if answers is not None:
-            _deliver(answers)
+        for answer in answers:
+            answer.ticket(answer.value)
 
     def _appended(self, partition: _Partition) -> Callable[[KafkaError | None], None]:
         def appended(error: KafkaError | None) -> None:
@@ -256,7 +251,7 @@ class GroupCoordinator:
 
         return appended
 
-    def _ring(self, partition: _Partition, key: Hashable) -> None:
+    def _ring(self, partition: _Partition, key: TimerKey) -> None:
         if partition.machine is None:
             return
         try:
@@ -376,18 +371,18 @@ class _TimerHeap:
         self,
         clock_ms: Callable[[], int],
         call_later: CallLater,
-        ring: Callable[[_Partition, Hashable], None],
+        ring: Callable[[_Partition, TimerKey], None],
     ) -> None:
         self._clock_ms = clock_ms
         self._call_later = call_later
         self._ring = ring
-        self._heap: list[tuple[int, int, _Partition, Hashable]] = []
+        self._heap: list[tuple[int, int, _Partition, TimerKey]] = []
         self._number = 0
         self._tidy_at = STALE_TIMERS_KEPT
         self._handle: TimerHandle | None = None
         self._wakes_at_ms = 0
 
-    def set(self, partition: _Partition, key: Hashable, at_ms: int) -> None:
+    def set(self, partition: _Partition, key: TimerKey, at_ms: int) -> None:
         self._number += 1
         partition.timers[key] = self._number
         heappush(self._heap, (at_ms, self._number, partition, key))

@@ -9,7 +9,6 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -40,14 +39,15 @@ class Reply:
     """Answer the command that carried `ticket`."""
 
     ticket: Any
-    value: Answer
+    value: Any
+    """An `Answer`."""
 
 
 @dataclass(slots=True)
 class SetTimer:
     """Call `expire(key, now_ms)` at `at_ms` or soon after; replaces the timer with the same key."""
 
-    key: Hashable
+    key: tuple[str, ...]
     at_ms: int
 
 
@@ -55,7 +55,7 @@ class SetTimer:
 class CancelTimer:
     """Forget the timer; no harm when there is none."""
 
-    key: Hashable
+    key: tuple[str, ...]
 
 
 Effect = Append | Reply | SetTimer | CancelTimer

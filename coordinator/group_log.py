@@ -27,6 +27,7 @@ from odradek.wire.messages.group_records import (
 )
 
 __all__ = [
+    "LONGEST_STRING_BYTES",
     "CommittedOffset",
     "Kind",
     "decode_group",
@@ -36,6 +37,7 @@ __all__ = [
     "encode_group_key",
     "encode_offset",
     "encode_offset_key",
+    "fits_record",
     "subscribed_topics",
 ]
 
@@ -69,13 +71,21 @@ class CommittedOffset(NamedTuple):
     """-1 for the broker's retention."""
 
 
+def fits_record(*texts: str | None) -> bool:
+    """Whether all texts are short enough for these records; requests can hold longer ones."""
+    return all(
+        text is None or len(text) <= LONGEST_STRING_BYTES // 4 or len(text.encode()) <= LONGEST_STRING_BYTES
+        for text in texts
+    )
+
+
 def decode_key(key: bytes) -> tuple[Kind, Any]:
     """What a record is about: (OFFSET, (group, topic, partition)), (GROUP, group) or (OTHER, None)."""
     if key[:2] == _OFFSET_KEY_PREFIX:
         try:
             group_end = 4 + _LENGTH.unpack_from(key, 2)[0]
             topic_end = group_end + 2 + _LENGTH.unpack_from(key, group_end)[0]
-            if 4 <= group_end and group_end + 2 <= topic_end == len(key) - 4:
+            if group_end >= 4 and group_end + 2 <= topic_end == len(key) - 4:
                 group_id, topic = str(key[4:group_end], "utf-8"), str(key[group_end + 2 : topic_end], "utf-8")
                 return Kind.OFFSET, (group_id, topic, _PARTITION.unpack_from(key, topic_end)[0])
         except (struct.error, UnicodeDecodeError):
@@ -89,10 +99,8 @@ def decode_key(key: bytes) -> tuple[Kind, Any]:
 
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """Raises ValueError when a name is too long for a record."""
+    """The names have to be short enough (`fits_record`)."""
     group, name = group_id.encode(), topic.encode()
-    if len(group) > LONGEST_STRING_BYTES or len(name) > LONGEST_STRING_BYTES:
-        raise ValueError("a name is too long for a record")
     return b"".join(
         (
             _OFFSET_KEY_PREFIX,
@@ -106,10 +114,8 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def encode_offset(committed: CommittedOffset) -> bytes:
-    """Raises ValueError when the metadata is too long for a record."""
+    """The metadata has to be short enough (`fits_record`)."""
     offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = committed
-    if len(metadata) > LONGEST_STRING_BYTES // 4 and len(metadata.encode()) > LONGEST_STRING_BYTES:
-        raise ValueError("the metadata is too long for a record")
     if expire_timestamp_ms != -1:
         value = OffsetCommitValue(
             offset=offset,
@@ -135,7 +141,9 @@ def decode_offset(value: bytes) -> CommittedOffset:
             text_end = 16 + size
             if size >= 0 and text_end == len(value) - 8:
                 metadata = str(value[16:text_end], "utf-8") if size else ""
-                return CommittedOffset(offset, leader_epoch, metadata, *_TIMESTAMP.unpack_from(value, text_end))
+                return CommittedOffset(
+                    offset, leader_epoch, metadata, *_TIMESTAMP.unpack_from(value, text_end)
+                )
         except (struct.error, UnicodeDecodeError):
             pass
     decoded = group_records.decode_value(_ANY_OFFSET_KEY, value)

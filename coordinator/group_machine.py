@@ -10,7 +10,7 @@ transactional commits come with transactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from odradek.coordinator import group_log
@@ -40,17 +40,19 @@ from odradek.coordinator.commands import (
     Sync,
 )
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
-from odradek.coordinator.group_log import CommittedOffset, Kind
+from odradek.coordinator.group_log import LONGEST_STRING_BYTES, CommittedOffset, Kind, fits_record
 from odradek.coordinator.membership import Membership
 from odradek.coordinator.offsets import OffsetTable, expired_offsets
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import GroupMetadataValue
 
-__all__ = ["GroupMachine"]
+__all__ = ["GroupMachine", "TimerKey"]
 
 NONE = ErrorCode.NONE
-EXPIRE_OFFSETS = ("expire_offsets",)
+TimerKey = tuple[str, ...]
+"""What a timer is for, then the group, then the member."""
+EXPIRE_OFFSETS: TimerKey = ("expire_offsets",)
 RECORDS_PER_APPEND = 1_000
 """Tombstones of one big deletion are spread over batches of this many."""
 BATCH_OVERHEAD_BYTES = 61
@@ -88,23 +90,23 @@ class GroupMachine:
         self._handlers[command.__class__](command, now_ms, out)
         return out
 
-    def expire(self, timer_key: Hashable, now_ms: int) -> list[Effect]:
+    def expire(self, timer_key: TimerKey, now_ms: int) -> list[Effect]:
         """A timer that was set has rung, at its time or later."""
         out: list[Effect] = []
-        match timer_key:
-            case ("session", group_id, member_id):
-                if (group := self.groups.get(group_id)) is not None:
-                    self._membership.expire_session(group, member_id, now_ms, out)
-            case ("join", group_id):
-                if (group := self.groups.get(group_id)) is not None:
-                    self._membership.expire_join(group, now_ms, out)
-            case ("sync", group_id):
-                if (group := self.groups.get(group_id)) is not None:
-                    self._membership.expire_sync(group, now_ms, out)
-            case ("expire_offsets",):
-                self._expire_offsets(now_ms, out)
-            case _:
-                raise AssertionError(timer_key)
+        if timer_key == EXPIRE_OFFSETS:
+            self._expire_offsets(now_ms, out)
+            return out
+        kind, group_id = timer_key[:2]
+        group = self.groups.get(group_id)
+        if group is None:
+            return out
+        if kind == "session":
+            self._membership.expire_session(group, timer_key[2], now_ms, out)
+        elif kind == "join":
+            self._membership.expire_join(group, now_ms, out)
+        else:
+            assert kind == "sync", timer_key
+            self._membership.expire_sync(group, now_ms, out)
         return out
 
     def replay(self, key: bytes, value: bytes | None) -> None:
@@ -201,9 +203,12 @@ class GroupMachine:
         retention_ms = command.retention_time_ms
         expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
         metadata_limit = self._settings.offset_metadata_max_bytes
-        errors, records, commits = [], [], []
+        unchecked_length = min(metadata_limit // 2, LONGEST_STRING_BYTES // 4)
+        errors: list[ErrorCode] = []
+        records: list[LogRecord] = []
+        commits: list[tuple[str, int, CommittedOffset]] = []
         for topic, partition, offset, leader_epoch, metadata, commit_ms in command.offsets:
-            if len(metadata) * 2 > metadata_limit and _java_length(metadata) > metadata_limit:
+            if len(metadata) > unchecked_length and not _fits_metadata(metadata, metadata_limit):
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             errors.append(NONE)
@@ -227,7 +232,7 @@ class GroupMachine:
         generation = command.generation
         if group is None:
             if generation < 0:
-                return NONE
+                return NONE if fits_record(command.group_id) else ErrorCode.UNKNOWN_SERVER_ERROR
             is_named = command.version >= GROUP_NOT_FOUND_SINCE
             return ErrorCode.GROUP_ID_NOT_FOUND if is_named else ErrorCode.ILLEGAL_GENERATION
         if generation < 0 and group.state is GroupState.EMPTY:
@@ -250,8 +255,8 @@ class GroupMachine:
                 found += [_fetched(topic, partition, offset) for partition, offset in offsets.items()]
         else:
             for topic, partition in command.partitions:
-                offsets = topics.get(topic)
-                offset = None if offsets is None else offsets.get(partition)
+                of_topic = topics.get(topic)
+                offset = None if of_topic is None else of_topic.get(partition)
                 found.append(_fetched(topic, partition, offset))
         out.append(Reply(command.ticket, FetchOffsetsReply(NONE, found)))
 
@@ -377,6 +382,6 @@ def _batch_size(records: list[LogRecord]) -> int:
     return size
 
 
-def _java_length(text: str) -> int:
-    """Kafka's `offset.metadata.max.bytes` counts UTF-16 units, whatever its name says."""
-    return len(text) + sum(character > "\uffff" for character in text)
+def _fits_metadata(text: str, limit: int) -> bool:
+    """Whether it is within `offset.metadata.max.bytes`, which counts UTF-16 units, and fits into a record."""
+    return len(text) + sum(character > "\uffff" for character in text) <= limit and fits_record(text)

@@ -27,6 +27,7 @@ from odradek.coordinator.commands import (
     SyncReply,
 )
 from odradek.coordinator.effects import CancelTimer, Effect, Reply, SetTimer
+from odradek.coordinator.group_log import fits_record
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import GroupMetadataValue
@@ -36,6 +37,7 @@ __all__ = ["NEW_MEMBER_TIMEOUT_MS", "Membership"]
 NONE = ErrorCode.NONE
 NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
 """How long a member may wait for its first join, without heartbeats (Kafka's constant)."""
+MEMBER_ID_PREFIX_LENGTH_MAX = 8_000
 MEMBER_ID_REQUIRED_SINCE = 4
 """JoinGroup version from which a new member is given an id first (KIP-394)."""
 SKIP_ASSIGNMENT_SINCE = 9
@@ -84,6 +86,11 @@ class Membership:
         shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
         if not shortest <= command.session_timeout_ms <= longest:
             return _refuse(command, ErrorCode.INVALID_SESSION_TIMEOUT, out)
+        names = [name for name, _ in command.protocols]
+        if not fits_record(
+            command.group_id, command.client_id, command.group_instance_id, command.protocol_type, *names
+        ):
+            return _refuse(command, ErrorCode.UNKNOWN_SERVER_ERROR, out)
         if command.rebalance_timeout_ms == -1:
             command.rebalance_timeout_ms = command.session_timeout_ms
         group = self._groups.get(command.group_id)
@@ -119,7 +126,8 @@ class Membership:
 
     def _join_new(self, group: ClassicGroup, command: Join, now_ms: int, out: list[Effect]) -> None:
         prefix = command.client_id if command.group_instance_id is None else command.group_instance_id
-        member_id = f"{prefix}-{self._new_member_suffix()}"
+        # Cut, so that the id fits into a record, too; ids are opaque.
+        member_id = f"{prefix[:MEMBER_ID_PREFIX_LENGTH_MAX]}-{self._new_member_suffix()}"
         if command.group_instance_id in group.static_members:
             self._replace_static_member(group, member_id, command, now_ms, out)
         elif command.group_instance_id is None and command.version >= MEMBER_ID_REQUIRED_SINCE:

@@ -254,7 +254,7 @@ def test_topics_deleted_while_loading_lose_their_offsets():
     node.lead(1)
     node.coordinator.remove_topics({"t"})
     node.log.read_error = None
-    node.clock.run(2_000)
+    node.clock.run(6_000)
     assert offset_of(node.fetch()) == -1
 
 
@@ -266,7 +266,7 @@ def test_a_log_that_cannot_be_read_is_tried_again_until_it_can():
     assert node.fetch(group_of[1])[0].error_code is NONE
     assert node.fetch(group_of[0])[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     node.logs[0].read_error = None
-    node.clock.run(2_000)
+    node.clock.run(6_000)
     assert node.fetch(group_of[0])[0].error_code is NONE
 
 

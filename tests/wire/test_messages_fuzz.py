@@ -6,10 +6,12 @@ import tracemalloc
 
 import pytest
 
+from odradek.wire._decoding import ITEMS_MAX
 from odradek.wire.codec import decode_message, decoder, encode_message
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.frames import read_request_header, read_response
 from odradek.wire.messages import consumer_protocol, find, group_records, transaction_records
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.schema import Array, Primitive, fields_of
 from tests.wire.message_samples import Samples, all_messages, name_of
@@ -20,7 +22,7 @@ CUTS = 10000 if os.environ.get("ODRADEK_NIGHTLY") else 60
 CLASSES = list(dict.fromkeys(cls for cls, _ in all_messages()))
 
 # Bytes of memory for a byte of frame: the worst are arrays of structs that are three empty fields each.
-MEMORY_FACTOR = 80
+MEMORY_FACTOR = 60
 MEMORY_FLOOR = 32 * 1024
 
 
@@ -108,6 +110,15 @@ def test_a_lying_count_allocates_nothing():
     with pytest.raises(MalformedMessage, match="more items than fit"):
         decode_message(ProduceRequest, 0, frame)
     assert memory_to_decode(decoder(ProduceRequest, 0), frame) < MEMORY_FLOOR
+
+
+def test_a_message_of_too_many_items_is_malformed():
+    request = FindCoordinatorRequest(coordinator_keys=[""] * (ITEMS_MAX + 1))
+    frame = encode_message(request, 4)
+    with pytest.raises(MalformedMessage, match="more than 1000000 items"):
+        decode_message(FindCoordinatorRequest, 4, frame)
+    request.coordinator_keys.pop()
+    assert decode_message(FindCoordinatorRequest, 4, encode_message(request, 4)) == request
 
 
 def test_headers_and_responses_refuse_in_one_way_only():

@@ -1,0 +1,89 @@
+"""What does not fit a transcript: texts that no record can hold, and the fates of a group by hand."""
+
+import pytest
+
+from odradek.coordinator.classic_group import RULES, GroupState
+from odradek.coordinator.commands import CommitOffsets, Join, OfferedProtocol, OffsetToCommit
+from odradek.coordinator.effects import Append, Reply
+from odradek.coordinator.group_machine import RECORDS_PER_APPEND, GroupMachine
+from odradek.coordinator.settings import GroupSettings
+from odradek.wire.errors import ErrorCode
+
+TOO_LONG = "ü" * 20_000
+
+
+@pytest.fixture
+def machine():
+    return GroupMachine(GroupSettings(offset_metadata_max_bytes=100_000), lambda: "1")
+
+
+def join(**changes) -> Join:
+    options = {
+        "ticket": "a",
+        "group_id": "g",
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [OfferedProtocol("range", b"")],
+        "session_timeout_ms": 10_000,
+    }
+    return Join(**{**options, **changes})
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        join(group_id=TOO_LONG),
+        join(client_id=TOO_LONG),
+        join(group_instance_id=TOO_LONG),
+        join(protocol_type=TOO_LONG),
+        join(protocols=[OfferedProtocol(TOO_LONG, b"")]),
+        CommitOffsets("a", TOO_LONG, -1, "", [OffsetToCommit("t", 0, 1)]),
+    ],
+)
+def test_a_text_that_no_record_can_hold_is_refused_and_changes_nothing(machine, command):
+    (reply,) = machine.handle(command, 0)
+    codes = getattr(reply.value, "errors", None) or [reply.value.error_code]
+    assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert not machine.groups
+
+
+def test_metadata_that_no_record_can_hold_is_too_large_whatever_the_limit(machine):
+    offsets = [OffsetToCommit("t", 0, 1, -1, TOO_LONG), OffsetToCommit("t", 1, 1, -1, "ü" * 16_000)]
+    append, reply = machine.handle(CommitOffsets("a", "g", -1, "", offsets), 0)
+    assert reply.value.errors == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
+    assert len(append.records) == 1
+
+
+def test_the_metadata_limit_counts_as_java_does(machine):
+    machine._settings.offset_metadata_max_bytes = 4
+    offsets = [OffsetToCommit("t", 0, 1, -1, "😀😀"), OffsetToCommit("t", 1, 1, -1, "😀😀x")]
+    _, reply = machine.handle(CommitOffsets("a", "g", -1, "", offsets), 0)
+    assert reply.value.errors == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+
+
+def test_the_longest_client_id_still_gives_a_member_id_that_can_be_kept(machine):
+    machine.handle(join(client_id="c" * 32_767, version=3), 0)
+    effects = machine.expire(("join", "g"), 3_000)
+    (reply,) = (effect for effect in effects if isinstance(effect, Reply))
+    assert reply.value.error_code is ErrorCode.NONE
+    assert len(reply.value.member_id) < 32_000
+
+
+def test_a_big_deletion_is_spread_over_batches(machine):
+    count = RECORDS_PER_APPEND * 2 + 5
+    offsets = [OffsetToCommit("t", partition, 1) for partition in range(count)]
+    machine._settings.append_max_bytes = 10**9
+    machine.handle(CommitOffsets("a", "g", -1, "", offsets), 0)
+    effects = machine.expire(("expire_offsets",), 8 * 24 * 3_600_000)
+    sizes = [len(effect.records) for effect in effects if isinstance(effect, Append)]
+    assert sizes == [RECORDS_PER_APPEND, RECORDS_PER_APPEND, 6]
+    assert not machine.groups
+
+
+def test_every_state_has_rules_and_can_be_left():
+    assert RULES.keys() == set(GroupState)
+    for state in set(GroupState) - {GroupState.DEAD}:
+        assert any(
+            state in rules.comes_from for target, rules in RULES.items() if target is not GroupState.DEAD
+        )
+        assert state in RULES[GroupState.DEAD].comes_from

@@ -513,9 +513,9 @@ class Log:
             return hint
         place = max(segment_holding(self.bases, offset), 0)
         for segment in self.segments[place:]:
-            batch = segment.find(offset)
-            if batch is not None:
-                return segment, batch.position
+            position = segment.find(offset)
+            if position >= 0:
+                return segment, position
         return None
 
     def read(self, offset: int, end_offset: int, max_bytes: int, minimum_one_batch: bool) -> Slice:
@@ -571,8 +571,8 @@ class Log:
             del self._hints[next(iter(self._hints))]
 
     def _position_of(self, segment: Segment, end_offset: int) -> int:
-        batch = segment.find(end_offset)
-        return segment.size_bytes if batch is None else batch.position
+        position = segment.find(end_offset)
+        return segment.size_bytes if position < 0 else position
 
 
 def first_timestamp(segment: Segment) -> int:

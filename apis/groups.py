@@ -143,7 +143,7 @@ class FindCoordinator:
         view = self._topics.view
         leader = view.brokers.get(view.leader_of(OFFSETS_TOPIC, self._groups.partition_of(key)))
         address = None if leader is None else address_of(leader, connection, self._node_id)
-        if address is None:
+        if leader is None or address is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOWHERE
         return ErrorCode.NONE, (leader.node_id, *address)
 

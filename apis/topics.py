@@ -83,10 +83,11 @@ class CreateTopics:
     def _result(
         self, name: str, result: TopicResult | None, refusal: KafkaError | None, version: int
     ) -> CreatableTopicResult:
+        topic = None if result is None else result.topic
         error = refusal if result is None else result.error
         if error is not None:
             return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
-        topic = result.topic
+        assert topic is not None, name
         return CreatableTopicResult(
             name=name,
             topic_id=topic.topic_id,
@@ -135,6 +136,7 @@ class DeleteTopics:
         self._is_enabled = is_enabled
 
     def __call__(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+        asked: list[tuple[str | None, bytes]]
         if context.api_version < FIRST_VERSION_OF_DELETION_BY_ID:
             asked = [(name, ZERO_UUID) for name in request.topic_names]
         else:
@@ -153,11 +155,12 @@ class DeleteTopics:
             responses += [_deleted(name, names[name], error.code, error.message) for name in names]
             return DeleteTopicsResponse(responses=responses)
         for result in results:
-            error = result.error
-            if error is None:
+            if result.topic is not None:
                 responses.append(_deleted(result.name, result.topic.topic_id, ErrorCode.NONE))
             else:
-                responses.append(_deleted(result.name, ZERO_UUID, error.code, error.message))
+                refusal = result.error
+                assert refusal is not None, result
+                responses.append(_deleted(result.name, ZERO_UUID, refusal.code, refusal.message))
         return DeleteTopicsResponse(responses=responses)
 
     def _names(

@@ -1,4 +1,4 @@
-"""DescribeConfigs, DescribeLogDirs, InitProducerId: what the node tells of itself, and the ids that it gives."""
+"""DescribeConfigs, DescribeLogDirs, InitProducerId: what the node tells of itself, and the ids it gives."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster and DescribeTopicPartitions: what clients learn of the cluster, and where it is."""
+"""Metadata, DescribeCluster and DescribeTopicPartitions: what clients learn of the cluster."""
 
 from dataclasses import replace
 

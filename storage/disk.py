@@ -60,8 +60,6 @@ class Disk(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
-    def is_directory(self, path: str) -> bool: ...
-
     def list(self, path: str) -> list[str]:
         """The names in a directory, in no order."""
         ...
@@ -232,9 +230,6 @@ class OsDisk:
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
-
-    def is_directory(self, path: str) -> bool:
-        return os.path.isdir(path)
 
     def list(self, path: str) -> list[str]:
         return os.listdir(path)

@@ -43,6 +43,7 @@ from odradek.storage.validation import (
     check_client_batch,
     check_content,
     check_size,
+    frames_one_record,
     rules_of,
     segment_too_small,
     with_append_time,
@@ -257,7 +258,7 @@ class Partition:
             or (record_count == 1 and not attributes and size_bytes != HEADER_BYTES + (
                 1 + (first_byte >> 1) if first_byte < 0x80
                 else 2 + ((first_byte & 0x7F | second_byte << 7) >> 1)
-            ))
+            ) and not frames_one_record(records, size_bytes))
             or size_bytes > self._size_bytes_max
             or max_timestamp - now_ms > self._ahead_ms_max
             or self._inspects_records

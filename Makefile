@@ -1,7 +1,44 @@
-# Targets for people: serve, test, check, bench, test-reference, nightly. See README.md.
-PYTHON ?= python3.11
+# Everything that a person or CI runs. `make help` lists it. Environments, jars and source packages live in a cache
+# folder outside the checkout (ODRADEK_CACHE, else ~/.cache/odradek) and are made once.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+ENVIRONMENT = $(PYTHON) tools/environment.py
+TEST_PYTHON = $$($(ENVIRONMENT) venv test)/bin/python
+SUITES = $(TEST_PYTHON) -m tools.suites
+LISTEN ?= 127.0.0.1:9092
+BENCH ?=
 
-.PHONY: links
+.DEFAULT_GOAL := help
+.PHONY: help serve test check test-reference nightly bench clean links tools-present
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+serve: ## a broker on 127.0.0.1:9092 with its data in ./data (LISTEN=host:port for another address)
+	@venv=$$($(ENVIRONMENT) venv serve) && exec $$venv/bin/odradek serve --listen $(LISTEN) --data-dir ./data
+
+tools-present:
+	@$(ENVIRONMENT) check
+
+test: tools-present links ## every suite: ours, the clients', Kafka's tools, the real broker, a soak, Spark
+	@$(SUITES) check compat reference kafka-python soak spark
+
+check: links ## the fast tier, under two minutes: ruff, mypy, tests/
+	@$(SUITES) check
+
+test-reference: tools-present links ## the same requests to Apache Kafka 4.3.1 and to Odradek, answers compared
+	@$(SUITES) reference
+
+nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
+	@$(SUITES) check compat compat-on-kafka reference kafka-python long-soak spark
+
+bench: tools-present links ## both brokers side by side; writes benchmarks/RESULTS.md (BENCH='--only produce --rounds 3')
+	@python=$(TEST_PYTHON) && jars=$$($(ENVIRONMENT) jars kafka-4.3.1) && \
+		$$python -m benchmarks --jars $$jars --output benchmarks --work . $(BENCH)
+
+clean: ## removes what was built inside the checkout (not ./data, not the cache)
+	@rm -rf build dist ./*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -not -path './.git/*' -exec rm -rf {} +
+
 links: ## symlinks that make this checkout importable as `odradek` (PYTHONPATH=build/links)
 	@mkdir -p build/links/odradek
 	@for f in wire storage coordinator apis server; do ln -sfn ../../../$$f build/links/odradek/$$f; done

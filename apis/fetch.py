@@ -191,7 +191,9 @@ class FetchPlan:
                 answer = self._refusal(partition, error)
                 if not (is_first and error.code in _UNKNOWN_TOPIC):
                     may_wait = False
-            size = len(answer.records)
+            records = answer.records
+            assert records is not None
+            size = len(records)
             if size:
                 one_batch = False
                 read_bytes += size
@@ -224,11 +226,13 @@ class FetchPlan:
         result = log.read(
             partition.fetch_offset, max_bytes=max_bytes, isolation=isolation, minimum_one_batch=one_batch
         )
-        if isolation is READ_UNCOMMITTED:
-            # Null, not empty: librdkafka complains about a list that it did not ask for.
-            aborted = None
-        else:
-            aborted = [AbortedTransaction(producer_id=one[0], first_offset=one[1]) for one in result.aborted]
+        # Null, not empty, for those who read everything: librdkafka complains about a list that it did not
+        # ask for.
+        aborted = None
+        if isolation is READ_COMMITTED:
+            aborted = [
+                AbortedTransaction(producer_id=one[0], first_offset=one[1]) for one in result.aborted or ()
+            ]
         answer = PartitionData(
             partition_index=partition.index,
             error_code=0,
@@ -298,14 +302,14 @@ class FetchPlan:
         topics = response.responses
         current_name: str | None = None
         current_id: bytes | None = None
-        served = []
+        served: list[FetchedPartition] = []
         for partition, answer in zip(self._partitions, answers, strict=True):
             if session is not None:
                 is_news = partition.is_news(answer)
                 if self._is_incremental:
                     if not is_news:
                         continue
-                    if len(answer.records):
+                    if answer.records:
                         served.append(partition)
             if answer.error_code in _MOVED and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
                 self._name_the_leader(response, partition, answer)
@@ -313,7 +317,7 @@ class FetchPlan:
                 current_name, current_id = partition.topic, partition.topic_id
                 topics.append(FetchableTopicResponse(topic=current_name, topic_id=current_id))
             topics[-1].partitions.append(answer)
-        if served:
+        if session is not None and served:
             session.serve_later(served)
         return response
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from odradek.wire.messages.fetch import FetchRequest
+    from odradek.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -53,30 +53,31 @@ class FetchedPartition:
         "topic_id",
     )
 
-    def __init__(self, topic: str, topic_id: bytes, index: int) -> None:
+    def __init__(self, topic: str, topic_id: bytes, asked: FetchPartition) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        self.index = index
-        self.fetch_offset = 0
-        self.max_bytes = 0
-        self.current_leader_epoch = -1
-        self.last_fetched_epoch = -1
+        self.index = asked.partition
         self.sent_high_watermark = _NOTHING_SENT
         self.sent_log_start_offset = _NOTHING_SENT
-
-    def ask(self, asked) -> None:
-        """Takes over a FetchPartition of a request."""
+        # As `ask` does; spelt out, since a fetch without a session makes one of these for each partition.
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
 
-    def is_news(self, answer) -> bool:
+    def ask(self, asked: FetchPartition) -> None:
+        """Takes over what a later request of the session asks."""
+        self.fetch_offset = asked.fetch_offset
+        self.max_bytes = asked.partition_max_bytes
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+
+    def is_news(self, answer: PartitionData) -> bool:
         """Whether an incremental answer has to name this partition; remembers what it will say.
 
         Errors and diverging epochs are always news, and so is whatever comes after an error.
         """
-        news = len(answer.records) > 0
+        news = bool(answer.records)
         if answer.high_watermark != self.sent_high_watermark:
             self.sent_high_watermark = answer.high_watermark
             news = True
@@ -97,7 +98,7 @@ class FetchSession:
     def __init__(
         self,
         session_id: int,
-        partitions: OrderedDict[PartitionKey, FetchedPartition],
+        partitions: dict[PartitionKey, FetchedPartition],
         *,
         uses_topic_ids: bool,
         is_privileged: bool,
@@ -120,9 +121,9 @@ class FetchSession:
                 key = (topic_key, asked.partition)
                 partition = partitions.get(key)
                 if partition is None:
-                    partition = FetchedPartition(asked_topic.topic, asked_topic.topic_id, asked.partition)
-                    partitions[key] = partition
-                partition.ask(asked)
+                    partitions[key] = FetchedPartition(asked_topic.topic, asked_topic.topic_id, asked)
+                else:
+                    partition.ask(asked)
         for forgotten in request.forgotten_topics_data:
             topic_key = forgotten.topic_id if self.uses_topic_ids else forgotten.topic
             for index in forgotten.partitions:
@@ -133,7 +134,7 @@ class FetchSession:
         for partition in served:
             key = (partition.topic_id if self.uses_topic_ids else partition.topic, partition.index)
             if key in self.partitions:
-                self.partitions.move_to_end(key)
+                self.partitions[key] = self.partitions.pop(key)
 
 
 def next_epoch(epoch: int) -> int:
@@ -141,18 +142,14 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == _MAX_INT32 else epoch + 1
 
 
-def requested_partitions(
-    request: FetchRequest, uses_topic_ids: bool
-) -> OrderedDict[PartitionKey, FetchedPartition]:
+def requested_partitions(request: FetchRequest, uses_topic_ids: bool) -> dict[PartitionKey, FetchedPartition]:
     """The partitions of a full request, in its order; of one named twice the last counts, as in Kafka."""
-    partitions: OrderedDict[PartitionKey, FetchedPartition] = OrderedDict()
+    partitions: dict[PartitionKey, FetchedPartition] = {}
     for asked_topic in request.topics:
         name, topic_id = asked_topic.topic, asked_topic.topic_id
         topic_key = topic_id if uses_topic_ids else name
         for asked in asked_topic.partitions:
-            partition = FetchedPartition(name, topic_id, asked.partition)
-            partition.ask(asked)
-            partitions[topic_key, asked.partition] = partition
+            partitions[topic_key, asked.partition] = FetchedPartition(name, topic_id, asked)
     return partitions
 
 
@@ -210,7 +207,7 @@ class FetchSessionCache:
 
     def admit(
         self,
-        partitions: OrderedDict[PartitionKey, FetchedPartition],
+        partitions: dict[PartitionKey, FetchedPartition],
         *,
         uses_topic_ids: bool,
         is_privileged: bool,

@@ -23,7 +23,7 @@ from odradek.apis import operations
 from odradek.apis.addresses import address_of
 from odradek.apis.api import Waiting
 from odradek.coordinator import commands
-from odradek.coordinator.driver import OFFSETS_TOPIC
+from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError, error_message
 from odradek.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -143,7 +143,7 @@ class FindCoordinator:
         view = self._topics.view
         leader = view.brokers.get(view.leader_of(OFFSETS_TOPIC, self._groups.partition_of(key)))
         address = None if leader is None else address_of(leader, connection, self._node_id)
-        if address is None:
+        if leader is None or address is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOWHERE
         return ErrorCode.NONE, (leader.node_id, *address)
 

@@ -102,7 +102,7 @@ def leader_hint(
     view = leadership.view
     partition = None if topic is None else view.partition(topic, index)
     broker = None if partition is None else view.brokers.get(partition.leader)
-    if broker is None:
+    if partition is None or broker is None:
         return None
     address = address_of(broker, connection, leadership.node_id)
     if address is None:

@@ -74,7 +74,7 @@ class Metadata:
         wants_all = request.topics is None or (
             version < FIRST_VERSION_WITH_NULL_FOR_ALL and not request.topics
         )
-        asked = [] if wants_all else request.topics
+        asked = [] if wants_all or request.topics is None else request.topics
         if not _is_sound(asked, version):
             return _refusal_of_request(asked)
         alive = {

@@ -32,6 +32,7 @@ from odradek.wire.messages.offset_delete import (
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -68,7 +69,7 @@ class OffsetCommit:
         answers: list[OffsetCommitResponsePartition] = []
         for topic in request.topics:
             name, unknown = _resolve(view, topic.name, topic.topic_id, version)
-            partitions = []
+            partitions: list[OffsetCommitResponsePartition] = []
             response.topics.append(
                 OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
             )
@@ -175,13 +176,17 @@ class OffsetFetch:
         """
         if group.topics is None:
             return None
-        names = self._leadership.view.topic_names
         wanted = []
         for topic in group.topics:
-            name = topic.name if version < FIRST_VERSION_WITH_IDS else names.get(topic.topic_id)
+            name = self._name_of(topic, version)
             if name is not None:
                 wanted += [(name, index) for index in topic.partition_indexes]
         return wanted
+
+    def _name_of(self, topic: OffsetFetchRequestTopics, version: int) -> str | None:
+        if version < FIRST_VERSION_WITH_IDS:
+            return topic.name
+        return self._leadership.view.topic_names.get(topic.topic_id)
 
     def _group(
         self, asked: OffsetFetchRequestGroup, reply: commands.FetchOffsetsReply, version: int
@@ -201,17 +206,15 @@ class OffsetFetch:
                 group.topics.append(_fetched_topic(name, topic_id, offsets))
             return group
         for wanted in asked.topics:
-            name: str | None = wanted.name
-            if version >= FIRST_VERSION_WITH_IDS:
-                name = view.topic_names.get(wanted.topic_id)
-            if name is None:
+            asked_name = self._name_of(wanted, version)
+            if asked_name is None:
                 offsets = [
                     _nothing("", index, ErrorCode.UNKNOWN_TOPIC_ID) for index in wanted.partition_indexes
                 ]
             else:
-                known = {one.partition: one for one in by_topic.get(name, ())}
+                known = {one.partition: one for one in by_topic.get(asked_name, ())}
                 offsets = [
-                    known.get(index) or _nothing(name, index, ErrorCode.NONE)
+                    known.get(index) or _nothing(asked_name, index, ErrorCode.NONE)
                     for index in wanted.partition_indexes
                 ]
             group.topics.append(_fetched_topic(wanted.name, wanted.topic_id, offsets))
@@ -293,7 +296,7 @@ class OffsetDelete:
         wanted: list[tuple[str, int]] = []
         answers: list[OffsetDeleteResponsePartition] = []
         for topic in request.topics:
-            partitions = []
+            partitions: list[OffsetDeleteResponsePartition] = []
             response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
             for asked in topic.partitions:
                 answer = OffsetDeleteResponsePartition(partition_index=asked.partition_index, error_code=0)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
 from odradek.apis.leadership import Leadership, add_endpoint, leader_hint
+from odradek.apis.produce_shortcut import shortcut
 from odradek.coordinator.topics import INTERNAL_TOPICS
 from odradek.wire.batch_validation import InvalidRecords
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -34,7 +35,7 @@ from odradek.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.api import ConnectionInfo, RequestContext, Shortcut
     from odradek.apis.turn import Turn
     from odradek.storage.partition import Appended, Partition
 
@@ -75,7 +76,7 @@ class _NotOneBatch(KafkaError):
 class ProduceAnswer(Waiting):
     """The answer to one request: complete when every partition that staged something has been committed.
 
-    For a request with one partition it is itself what the turn calls when done.
+    It is itself what the turn calls for the first of them, so that most requests need no other object.
     """
 
     __slots__ = ("connection", "pending", "response", "single")
@@ -91,8 +92,10 @@ class ProduceAnswer(Waiting):
         """Set when the client expects no answer (acks=0); an error then closes the connection."""
         self.pending = 0
         self.single: PartitionProduceResponse | None = None
+        """The first partition that staged something: the one whose commit calls the answer itself."""
 
     def __call__(self, error: KafkaError | None) -> None:
+        assert self.single is not None
         self.settle(self.single, error)
 
     def settle(self, partition: PartitionProduceResponse, error: KafkaError | None) -> None:
@@ -128,6 +131,10 @@ class Produce:
     def __init__(self, leadership: Leadership, turn: Turn) -> None:
         self._leadership = leadership
         self._turn = turn
+
+    def shortcut(self, version: int) -> Shortcut | None:
+        """The short way of ordinary requests (see `apis/produce_shortcut.py`)."""
+        return shortcut(self._leadership, self._turn, version)
 
     def __call__(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | Waiting | None:
         version = context.api_version
@@ -227,7 +234,7 @@ class Produce:
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
                 for index, message in error.record_errors
             ]
-        if code in _SAYS_LOG_START and not isinstance(error, _NotOneBatch):
+        if name is not None and code in _SAYS_LOG_START and not isinstance(error, _NotOneBatch):
             partition.log_start_offset = self._leadership.lead(name, partition.index).log.log_start_offset
 
 

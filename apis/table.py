@@ -1,42 +1,66 @@
-"""The one list of what is served. ApiVersions is derived from it: nothing is advertised that is not here."""
+"""The one list of what is served. ApiVersions is derived from it: nothing is advertised that is not here.
+
+A row names its handler; module and messages of an API are imported when the first request for it comes, since
+a broker that starts in a tenth of a second cannot import them all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Api, Handler
-from odradek.apis.configs import DescribeConfigs, Settings
-from odradek.apis.fetch import Fetch
-from odradek.apis.fetch_sessions import FetchSessionCache
-from odradek.apis.groups import (
-    DeleteGroups,
-    DescribeGroups,
-    FindCoordinator,
-    Groups,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    ListGroups,
-    SyncGroup,
-)
 from odradek.apis.leadership import Leadership
-from odradek.apis.log_dirs import DescribeLogDirs
-from odradek.apis.metadata import DescribeCluster, DescribeTopicPartitions, Metadata
-from odradek.apis.offsets import OffsetCommit, OffsetDelete, OffsetFetch
-from odradek.apis.offsets_of_logs import ListOffsets, OffsetForLeaderEpoch
-from odradek.apis.produce import Produce
-from odradek.apis.producers import InitProducerId, ProducerIds
 from odradek.apis.topic_creation import TopicCreation
-from odradek.apis.topics import CreatePartitions, CreateTopics, DeleteTopics
 from odradek.apis.versions import ApiVersions
 from odradek.coordinator.cluster import NewTopic
 from odradek.wire.messages import find
 
 if TYPE_CHECKING:
+    from odradek.apis.configs import Settings
+    from odradek.apis.groups import Groups
     from odradek.apis.turn import Timers, Turn
     from odradek.coordinator.cluster import ClusterMachine
     from odradek.storage.store import LogStore
+
+MakeHandler = Callable[[], Handler]
+
+
+class Apis(Mapping[int, Api]):
+    """Every API by its key; an API is made when it is first asked for."""
+
+    def __init__(self, rows: Mapping[int, tuple[int, MakeHandler]]) -> None:
+        self._rows = rows
+        self._made: dict[int, Api] = {}
+
+    def __getitem__(self, api_key: int) -> Api:
+        api = self._made.get(api_key)
+        if api is None:
+            make_handler = self._rows[api_key][1]
+            request, response = find(api_key)
+            handler = make_handler()
+            shortcut = getattr(handler, "shortcut", None)
+            api = Api(request, response, handler, self.versions(api_key), shortcut)
+            self._made[api_key] = api
+        return api
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def versions(self, api_key: int) -> range:
+        """What is served of an API, without making it."""
+        return range(self._rows[api_key][0] + 1)
+
+
+def _later(name: str, *arguments: Any, **keywords: Any) -> MakeHandler:
+    """`module.Class` of this package, to be made with these arguments when it is needed."""
+    module, _, handler = name.partition(".")
+    return lambda: getattr(import_module(f"odradek.apis.{module}"), handler)(*arguments, **keywords)
 
 
 def build_apis(
@@ -53,7 +77,7 @@ def build_apis(
     deletes_topics: bool = True,
     fetch_max_bytes: int = 57_671_680,
     fetch_session_slots: int = 1000,
-) -> dict[int, Api]:
+) -> Apis:
     """Every API by its key. The names of the last four parameters in Kafka: `auto.create.topics.enable`,
     `delete.topic.enable`, `fetch.max.bytes`, `max.incremental.fetch.session.cache.slots`.
 
@@ -66,41 +90,65 @@ def build_apis(
 
     leadership = Leadership(current_view, store, node_id)
     topics = TopicCreation(machine, offsets_topic)
-    settings = Settings(node_id, current_view, start_configs)
     api_versions = ApiVersions(current_view)
-    # Key, last version, handler. Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of
+
+    @cache
+    def settings() -> Settings:
+        from odradek.apis.configs import Settings
+
+        return Settings(node_id, current_view, start_configs)
+
+    def fetch() -> Handler:
+        from odradek.apis.fetch import Fetch
+        from odradek.apis.fetch_sessions import FetchSessionCache
+
+        return Fetch(leadership, timers, FetchSessionCache(fetch_session_slots), fetch_max_bytes)
+
+    def create_topics() -> Handler:
+        from odradek.apis.topics import CreateTopics
+
+        return CreateTopics(machine, settings().describe_topic)
+
+    def describe_configs() -> Handler:
+        from odradek.apis.configs import DescribeConfigs
+
+        return DescribeConfigs(settings())
+
+    def init_producer_id() -> Handler:
+        from odradek.apis.producers import InitProducerId, ProducerIds
+
+        return InitProducerId(ProducerIds(machine.allocate_producer_ids))
+
+    # Key: last version, handler. Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of
     # Kafka 4.3. kafka-python tells the release from these, and librdkafka before 2.11 looks for single low
     # versions (KAFKA-18659), so that a range is never narrowed without need.
-    rows: tuple[tuple[int, int, Handler], ...] = (
-        (0, 13, Produce(leadership, turn)),
-        (1, 18, Fetch(leadership, timers, FetchSessionCache(fetch_session_slots), fetch_max_bytes)),
-        (2, 11, ListOffsets(leadership)),
-        (3, 13, Metadata(node_id, topics, auto_creates_topics=auto_creates_topics)),
-        (8, 10, OffsetCommit(leadership, groups)),
-        (9, 10, OffsetFetch(leadership, groups)),
-        (10, 6, FindCoordinator(node_id, topics, groups)),
-        (11, 9, JoinGroup(groups)),
-        (12, 4, Heartbeat(groups)),
-        (13, 5, LeaveGroup(groups)),
-        (14, 5, SyncGroup(groups)),
-        (15, 6, DescribeGroups(groups)),
-        (16, 5, ListGroups(groups)),
-        (18, 4, api_versions),
-        (19, 7, CreateTopics(machine, settings.describe_topic)),
-        (20, 6, DeleteTopics(machine, is_enabled=deletes_topics)),
-        (22, 5, InitProducerId(ProducerIds(machine.allocate_producer_ids))),
-        (23, 4, OffsetForLeaderEpoch(leadership)),
-        (32, 4, DescribeConfigs(settings)),
-        (35, 5, DescribeLogDirs(store)),
-        (37, 3, CreatePartitions(machine)),
-        (42, 2, DeleteGroups(groups)),
-        (47, 0, OffsetDelete(leadership, groups)),
-        (60, 2, DescribeCluster(node_id, topics)),
-        (75, 0, DescribeTopicPartitions(node_id, topics)),
-    )
-    apis = {}
-    for key, last_version, handler in rows:
-        request, response = find(key)
-        apis[key] = Api(request, response, handler, range(last_version + 1))
-    api_versions.describe(apis.items())
+    rows: dict[int, tuple[int, MakeHandler]] = {
+        0: (13, _later("produce.Produce", leadership, turn)),
+        1: (18, fetch),
+        2: (11, _later("offsets_of_logs.ListOffsets", leadership)),
+        3: (13, _later("metadata.Metadata", node_id, topics, auto_creates_topics=auto_creates_topics)),
+        8: (10, _later("offsets.OffsetCommit", leadership, groups)),
+        9: (10, _later("offsets.OffsetFetch", leadership, groups)),
+        10: (6, _later("groups.FindCoordinator", node_id, topics, groups)),
+        11: (9, _later("groups.JoinGroup", groups)),
+        12: (4, _later("groups.Heartbeat", groups)),
+        13: (5, _later("groups.LeaveGroup", groups)),
+        14: (5, _later("groups.SyncGroup", groups)),
+        15: (6, _later("groups.DescribeGroups", groups)),
+        16: (5, _later("groups.ListGroups", groups)),
+        18: (4, lambda: api_versions),
+        19: (7, create_topics),
+        20: (6, _later("topics.DeleteTopics", machine, is_enabled=deletes_topics)),
+        22: (5, init_producer_id),
+        23: (4, _later("offsets_of_logs.OffsetForLeaderEpoch", leadership)),
+        32: (4, describe_configs),
+        35: (5, _later("log_dirs.DescribeLogDirs", store)),
+        37: (3, _later("topics.CreatePartitions", machine)),
+        42: (2, _later("groups.DeleteGroups", groups)),
+        47: (0, _later("offsets.OffsetDelete", leadership, groups)),
+        60: (2, _later("metadata.DescribeCluster", node_id, topics)),
+        75: (0, _later("metadata.DescribeTopicPartitions", node_id, topics)),
+    }
+    apis = Apis(rows)
+    api_versions.describe((key, apis.versions(key)) for key in apis)
     return apis

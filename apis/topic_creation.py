@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.cluster import NewTopic
-from odradek.coordinator.driver import OFFSETS_TOPIC
+from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

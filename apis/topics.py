@@ -83,10 +83,11 @@ class CreateTopics:
     def _result(
         self, name: str, result: TopicResult | None, refusal: KafkaError | None, version: int
     ) -> CreatableTopicResult:
+        topic = None if result is None else result.topic
         error = refusal if result is None else result.error
         if error is not None:
             return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
-        topic = result.topic
+        assert topic is not None, name
         return CreatableTopicResult(
             name=name,
             topic_id=topic.topic_id,
@@ -135,6 +136,7 @@ class DeleteTopics:
         self._is_enabled = is_enabled
 
     def __call__(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+        asked: list[tuple[str | None, bytes]]
         if context.api_version < FIRST_VERSION_OF_DELETION_BY_ID:
             asked = [(name, ZERO_UUID) for name in request.topic_names]
         else:
@@ -153,11 +155,12 @@ class DeleteTopics:
             responses += [_deleted(name, names[name], error.code, error.message) for name in names]
             return DeleteTopicsResponse(responses=responses)
         for result in results:
-            error = result.error
-            if error is None:
+            if result.topic is not None:
                 responses.append(_deleted(result.name, result.topic.topic_id, ErrorCode.NONE))
             else:
-                responses.append(_deleted(result.name, ZERO_UUID, error.code, error.message))
+                refusal = result.error
+                assert refusal is not None, result
+                responses.append(_deleted(result.name, ZERO_UUID, refusal.code, refusal.message))
         return DeleteTopicsResponse(responses=responses)
 
     def _names(
@@ -165,29 +168,29 @@ class DeleteTopics:
     ) -> tuple[dict[str, bytes], list[DeletableTopicResult]]:
         """What is to be deleted, by name with its id, and the refusals of what makes no sense."""
         view = self._machine.view
-        counts = Counter(name for name, _ in asked if name is not None)
-        id_counts = Counter(topic_id for _, topic_id in asked if topic_id != ZERO_UUID)
-        names: dict[str, bytes] = {}
+        wanted: list[tuple[str, str | None, bytes]] = []
         refused = []
-        for name, topic_id in asked:
+        # Something asked for in the same words twice is answered once.
+        for name, topic_id in dict.fromkeys(asked):
             if name is not None and topic_id != ZERO_UUID:
                 message = "A topic is named by its name or by its id, not by both."
                 refused.append(_deleted(name, topic_id, ErrorCode.INVALID_REQUEST, message))
-            elif name is None and topic_id == ZERO_UUID:
-                refused.append(_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Neither name nor id."))
             elif name is not None:
-                if counts.pop(name, 0) == 1:
-                    names[name] = ZERO_UUID
-                elif name not in counts and all(one.name != name for one in refused):
-                    refused.append(_deleted(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Named twice."))
+                wanted.append((name, name, topic_id))
+            elif topic_id == ZERO_UUID:
+                refused.append(_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Neither name nor id."))
+            elif (known := view.topic_by_id(topic_id)) is None:
+                refused.append(_deleted(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
             else:
-                known = view.topic_by_id(topic_id)
-                if known is None:
-                    refused.append(_deleted(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
-                elif id_counts[topic_id] > 1 or known.name in counts:
-                    refused.append(_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Named twice."))
-                else:
-                    names[known.name] = topic_id
+                wanted.append((known.name, None, topic_id))
+        asked_count = Counter(asked)
+        topic_count = Counter(topic for topic, _, _ in wanted)
+        names: dict[str, bytes] = {}
+        for topic, name, topic_id in wanted:
+            if topic_count[topic] > 1 or asked_count[name, topic_id] > 1:
+                refused.append(_deleted(name, topic_id, ErrorCode.INVALID_REQUEST, "Named twice."))
+            else:
+                names[topic] = topic_id
         return names, refused
 
 

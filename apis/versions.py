@@ -23,7 +23,7 @@ from odradek.wire.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from odradek.apis.api import Api, RequestContext
+    from odradek.apis.api import RequestContext
     from odradek.coordinator.cluster import ClusterView
 
 FIRST_VERSION_WITH_CLIENT_NAME = 3
@@ -42,11 +42,11 @@ class ApiVersions:
         self._current_view = current_view
         self._served: list[ApiVersion] = []
 
-    def describe(self, apis: Iterable[tuple[int, Api]]) -> None:
-        """Takes over what is served: (key, Api) pairs."""
+    def describe(self, served: Iterable[tuple[int, range]]) -> None:
+        """Takes over what is served: pairs of key and versions."""
         self._served = [
-            ApiVersion(api_key=key, min_version=api.versions[0], max_version=api.versions[-1])
-            for key, api in sorted(apis)
+            ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
+            for key, versions in sorted(served, key=lambda pair: pair[0])
         ]
 
     def __call__(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:

@@ -25,11 +25,11 @@ from odradek.coordinator.group_machine import GroupMachine, TimerKey
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.partitioner import partition_for
 from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 
 __all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "TimerHandle", "coordinator_error"]
 
-OFFSETS_TOPIC = "__consumer_offsets"
 RECORDS_PER_TURN = 2_000
 """How much of a log is loaded before others have their turn: about 10 ms."""
 RETRY_LOAD_AFTER_SECONDS = 5.0

@@ -15,6 +15,7 @@ __all__ = [
     "INTERNAL_TOPICS",
     "MAX_NAME_LENGTH",
     "MAX_PARTITIONS_PER_REQUEST",
+    "OFFSETS_TOPIC",
     "NewPartitions",
     "NewTopic",
     "check_name",
@@ -23,7 +24,8 @@ __all__ = [
     "replicas_of_new_topic",
 ]
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 MAX_NAME_LENGTH = 249
 """Leaves room for "-" and a partition number in a 255-byte file name."""
 MAX_PARTITIONS_PER_REQUEST = 10_000

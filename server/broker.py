@@ -14,9 +14,10 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
+from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.server.connection import Routes
 from odradek.server.connections import ConnectionLimits, Connections
 from odradek.server.listeners import Listener, accept, bind_listener
@@ -27,6 +28,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from odradek.apis.api import Api
     from odradek.coordinator.cluster import ClusterChange, ClusterMachine, ClusterView, TopicView
+    from odradek.coordinator.commands import Command, ListGroupsReply
     from odradek.coordinator.driver import GroupCoordinator
     from odradek.coordinator.settings import GroupSettings
     from odradek.server.config import BrokerConfig
@@ -36,10 +38,41 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.broker")
 
+GROUPS_DELAY_MS = 50
+"""First the clients that wait for the port, then the loading of groups."""
 MAINTENANCE_INTERVAL_MS_MAX = 30_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
+CLEANING_STEP_BYTES = 65_536
+CLEANING_PAUSE = 2
+"""Compaction pauses this many times as long as it worked."""
 FLUSH_WAIT_S = 1.0
 GOODBYE_WAIT_S = 0.5
+
+
+class Groups:
+    """The group coordinator, made when somebody needs it: most tests and many brokers have no groups."""
+
+    def __init__(self, make: Callable[[], GroupCoordinator]) -> None:
+        self._make = make
+        self._made: GroupCoordinator | None = None
+
+    @property
+    def is_made(self) -> bool:
+        return self._made is not None
+
+    def made(self) -> GroupCoordinator:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def partition_of(self, group_id: str) -> int:
+        return self.made().partition_of(group_id)
+
+    def submit(self, group_id: str, command: Command) -> None:
+        self.made().submit(group_id, command)
+
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> ListGroupsReply:
+        return self.made().list_groups(states, types)
 
 
 class BrokerServer:
@@ -60,7 +93,7 @@ class BrokerServer:
         self._metadata: SqliteMetadataStore | None = None
         self._machine: ClusterMachine | None = None
         self._store: LogStore | None = None
-        self._coordinator: GroupCoordinator | None = None
+        self._groups: Groups | None = None
         self._connections: Connections | None = None
         self._turn: LoopTurn | None = None
         self._timers: Timers | None = None
@@ -98,7 +131,7 @@ class BrokerServer:
             self._bound.append((listener, bind_listener(listener)))
             self.listeners.append(listener)
         self._open_data()
-        self._open_coordinator(loop)
+        self._groups = Groups(self._new_coordinator)
         self._connections = Connections(
             Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config)
         )
@@ -156,11 +189,11 @@ class BrokerServer:
         broker = Broker(self.node_id, endpoints, self.config.broker_rack)
         self._machine.register_broker(broker, is_controller=True)
 
-    def _open_coordinator(self, loop: asyncio.AbstractEventLoop) -> None:
-        from odradek.coordinator.driver import OFFSETS_TOPIC, GroupCoordinator
+    def _new_coordinator(self) -> GroupCoordinator:
+        from odradek.coordinator.driver import GroupCoordinator
         from odradek.server.coordinator_log import PartitionLog
 
-        store, turn = self._store, self._turn
+        store, turn, loop = self._store, self._turn, asyncio.get_running_loop()
         assert store is not None
         assert turn is not None
         assert self._machine is not None
@@ -169,7 +202,7 @@ class BrokerServer:
             partition = store.get(OFFSETS_TOPIC, index)
             return None if partition is None else PartitionLog(partition, turn, self._now_ms, loop)
 
-        self._coordinator = GroupCoordinator(
+        coordinator = GroupCoordinator(
             node_id=self.node_id,
             settings=_group_settings(self.config),
             open_log=open_log,
@@ -177,18 +210,18 @@ class BrokerServer:
             call_later=loop.call_later,
             new_member_suffix=_new_member_suffix,
         )
-        self._coordinator.view_changed(self._machine.view)
+        coordinator.view_changed(self._machine.view)
+        return coordinator
 
     def _build_apis(self) -> Mapping[int, Api]:
         from odradek.apis.table import build_apis
         from odradek.apis.topic_creation import OFFSETS_TOPIC_CONFIGS
         from odradek.coordinator.cluster import NewTopic
-        from odradek.coordinator.driver import OFFSETS_TOPIC
 
         config = self.config
         assert self._machine is not None
         assert self._store is not None
-        assert self._coordinator is not None
+        assert self._groups is not None
         assert self._turn is not None
         assert self._timers is not None
         offsets_topic = NewTopic(
@@ -201,7 +234,7 @@ class BrokerServer:
             node_id=self.node_id,
             machine=self._machine,
             store=self._store,
-            groups=self._coordinator,
+            groups=self._groups,
             turn=self._turn,
             timers=self._timers,
             start_configs=config.layers.start,
@@ -222,12 +255,18 @@ class BrokerServer:
             every(FLUSH_LOOK_INTERVAL_MS, self._flush_due),
             self._connections.start_sweeping(self._timers),
         ]
+        assert self._machine is not None
+        assert self._groups is not None
+        if self._machine.view.topic(OFFSETS_TOPIC) is not None:
+            self._timers.after(GROUPS_DELAY_MS, self._groups.made)
+        if config.log_cleaner_enable:
+            self._background.append(self._start_cleaning(self._timers, config.log_cleaner_backoff_ms))
 
     # What the machine decides is done to the logs
 
     def _apply(self, view: ClusterView, change: ClusterChange) -> None:
         """Follows a new view: partitions are there before anybody can be told of them."""
-        store, coordinator = self._store, self._coordinator
+        store, groups = self._store, self._groups
         assert store is not None
         for topic, partition in change.created:
             if self.node_id in partition.replicas:
@@ -243,10 +282,10 @@ class BrokerServer:
                 log = store.get(topic.name, partition.index)
                 if log is not None:
                     log.set_config(self._log_config(topic.configs))
-        if coordinator is not None:
-            coordinator.view_changed(view)
+        if groups is not None and groups.is_made:
+            groups.made().view_changed(view)
             if change.deleted:
-                coordinator.remove_topics([topic.name for topic in change.deleted])
+                groups.made().remove_topics([topic.name for topic in change.deleted])
 
     def _create_partition(self, topic: TopicView, index: int, leader_epoch: int) -> None:
         """A partition that cannot be made is one that answers KAFKA_STORAGE_ERROR."""
@@ -304,6 +343,34 @@ class BrokerServer:
         assert self._store is not None
         self._store.maintain(self._now_ms())
 
+    def _start_cleaning(self, timers: Timers, backoff_ms: int) -> Callable[[], None]:
+        """Compacts in small steps between the requests; the returned function ends it.
+
+        A step takes about a millisecond and at least twice as long is left to the clients. (In a thread it
+        would cost them more: whoever waits for the interpreter's lock waits five milliseconds.)
+        """
+        loop = asyncio.get_running_loop()
+        is_ended = False
+
+        def step() -> None:
+            if is_ended or self._store is None:
+                return
+            started = loop.time()
+            has_more = False
+            try:
+                has_more = self._store.clean(self._now_ms(), CLEANING_STEP_BYTES)
+            except Exception:
+                logger.exception("compaction failed")
+            took_ms = (loop.time() - started) * 1000
+            timers.after(max(CLEANING_PAUSE * took_ms, 1) if has_more else backoff_ms, step)
+
+        def end() -> None:
+            nonlocal is_ended
+            is_ended = True
+
+        timers.after(backoff_ms, step)
+        return end
+
     def _flush_due(self) -> None:
         assert self._store is not None
         assert self._turn is not None
@@ -336,10 +403,10 @@ class BrokerServer:
 
     async def _say_goodbye(self) -> None:
         """Commits what is staged, answers what can be answered, closes the connections."""
-        coordinator, self._coordinator = self._coordinator, None
+        groups, self._groups = self._groups, None
         connections, turn = self._connections, self._turn
-        if coordinator is not None:
-            coordinator.close()
+        if groups is not None and groups.is_made:
+            groups.made().close()
         if turn is None:
             return
         turn.end()

@@ -26,7 +26,8 @@ Key = tuple[str, int]
 DELETE_SUFFIX = "-delete"
 CHECKPOINT_INTERVAL_MS = 60_000
 """`log.flush.offset.checkpoint.interval.ms`"""
-UNLOADED_PER_MAINTENANCE = 64
+EFFORT_PER_MAINTENANCE = 256
+EFFORT_OF_LOADING = 8
 
 
 class DirectoryInUse(Exception):
@@ -127,7 +128,7 @@ class LogStore:
                 self._remove_directory(f"{directory}/{name}")
                 continue
             key = key_of(name)
-            if key is None or not disk.is_directory(f"{directory}/{name}"):
+            if key is None:
                 continue
             if key in self._places:
                 raise KafkaError(
@@ -135,7 +136,15 @@ class LogStore:
                     f"{name} is in two data directories: {self._places[key].directory} and {directory}.",
                 )
             place = self._places[key] = _Place(directory, name)
-            if not clean and (cut := self._load(key, place, clean=False)):
+            if clean:
+                continue
+            try:
+                cut = self._load(key, place, clean=False)
+            except NotADirectoryError:
+                # Somebody's file, with a name like that of a partition.
+                del self._places[key]
+                continue
+            if cut:
                 cut_bytes[key] = cut
 
     def _load(self, key: Key, place: _Place, *, clean: bool) -> int:
@@ -358,38 +367,47 @@ class LogStore:
     def maintain(self, now_ms: int) -> None:
         """Retention, rolling by time, expiry of producers, checkpoints, removing what was deleted.
 
-        Partitions that nobody has asked for since the start get their turn a few at a time.
+        Of very many partitions each call takes some; those that nobody has asked for are loaded for it,
+        fewer still.
         """
         self._now_ms = now_ms
-        self._load_some()
-        for partition in list(self.loaded()):
-            if partition.is_available:
-                try:
-                    for segment in partition.maintain(now_ms):
-                        delay_ms = partition.config.file_delete_delay_ms
-                        self._doomed_segments.append((now_ms + delay_ms, segment))
-                except OSError:
-                    # A disk in trouble is reported by those who write to it;
-                    # maintenance tries again next time.
-                    continue
+        effort = 0
+        for key in self._next_keys():
+            effort += EFFORT_OF_LOADING if self._places[key].partition is None else 1
+            self._maintain_one(key, now_ms)
+            if effort >= EFFORT_PER_MAINTENANCE:
+                break
         self._remove_doomed(now_ms)
         if now_ms - self._last_checkpoint_ms >= CHECKPOINT_INTERVAL_MS:
             self._last_checkpoint_ms = now_ms
             try:
                 self._write_checkpoints()
             except OSError:
+                # The next start then reads more of the logs; the time after the next it may be written.
                 pass
 
-    def _load_some(self) -> None:
-        for _ in range(UNLOADED_PER_MAINTENANCE):
+    def _next_keys(self) -> Iterator[Key]:
+        """Go on where the last call stopped, and once around at the most."""
+        left = len(self._places)
+        while left > 0:
             key = next(self._turn, None)
             if key is None:
-                self._turn = (key for key, place in list(self._places.items()) if place.partition is None)
+                self._turn = iter(list(self._places))
+                key = next(self._turn)
+            left -= 1
+            if key in self._places:
+                yield key
+
+    def _maintain_one(self, key: Key, now_ms: int) -> None:
+        try:
+            partition = self.get(*key)
+            if partition is None or not partition.is_available:
                 return
-            try:
-                self.get(*key)
-            except KafkaError:
-                continue
+            delay_ms = partition.config.file_delete_delay_ms
+            self._doomed_segments += [(now_ms + delay_ms, segment) for segment in partition.maintain(now_ms)]
+        except (OSError, KafkaError):
+            # A disk in trouble is reported by those who write to it; maintenance tries again next time.
+            return
 
     def clean(self, now_ms: int, budget_bytes: int = STEP_BYTES) -> bool:
         """One bounded step of compaction; True while there is more to do.

@@ -5,7 +5,7 @@ Order and error codes as in `ProduceRequest.validateRecords`, `UnifiedLog.analyz
 `LogValidator.java`. What concerns the content of a batch is in `wire/batch_validation.py`.
 """
 
-from odradek.storage.batches import HEADER_BYTES
+from odradek.storage.batches import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from odradek.storage.config import LogConfig
 from odradek.wire.batch_validation import BatchRules, validate_batch
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -18,6 +18,7 @@ from odradek.wire.records import (
 )
 
 MAGIC_POSITION = 16
+LEGACY_MESSAGE_BYTES_MIN = 14
 
 
 def rules_of(config: LogConfig) -> BatchRules:
@@ -37,26 +38,48 @@ def check_client_batch(
 
     The batch is a corrected copy when its records say another latest timestamp than its header.
     """
-    magic = records[MAGIC_POSITION]
-    if magic < 2:
+    size_bytes = leading_batch_bytes(records)
+    if size_bytes == 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"No whole record batch came for {partition}.")
+    if records[MAGIC_POSITION] < 2:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"Produce of this version carries batches of format 2; one for {partition} says {magic}.",
+            f"Produce of this version carries batches of format 2; one for {partition} says "
+            f"{records[MAGIC_POSITION]}.",
         )
-    header = read_batch_header(records)
-    if header.size_bytes > len(records):
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"The batch for {partition} claims {header.size_bytes} bytes where {len(records)} came.",
-        )
-    if header.size_bytes < len(records):
+    if leading_batch_bytes(records[size_bytes:]):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"More than one record batch came for {partition}.")
+    # What follows is the beginning of a batch at most: Kafka cuts it off, and so do we.
+    records = records[:size_bytes]
+    header = read_batch_header(records)
     check_size(header.size_bytes, config, partition)
     verify_crc(records, 0, header)
     records = check_content(records, header, rules, now_ms)
+    if header.record_count == 1 and not header.compression and not frames_one_record(records, size_bytes):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"The record for {partition} does not fill its batch.")
     if header.size_bytes > config.segment_bytes:
         raise segment_too_small(header.size_bytes, config, partition)
     return records
+
+
+def leading_batch_bytes(records: memoryview) -> int:
+    """The size of the batch or old message at the start, 0 when it is not all there.
+
+    Refuses with CORRUPT_MESSAGE what can be neither. As `ByteBufferLogInputStream.java`.
+    """
+    if len(records) < LOG_OVERHEAD_BYTES:
+        return 0
+    length = int.from_bytes(records[8:12], "big", signed=True)
+    if length < LEGACY_MESSAGE_BYTES_MIN:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A record batch claims {length} bytes.")
+    if len(records) <= MAGIC_POSITION:
+        return 0
+    if records[MAGIC_POSITION] > 2:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"A record batch has the format {records[MAGIC_POSITION]}."
+        )
+    size_bytes = length + LOG_OVERHEAD_BYTES
+    return size_bytes if size_bytes <= len(records) else 0
 
 
 def check_content(records: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int) -> memoryview:

@@ -5,6 +5,8 @@ A run gathers neighbouring fields of fixed width, the length prefix that ends it
 """
 
 import struct
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from odradek.wire._source import (
@@ -29,6 +31,10 @@ from odradek.wire.schema import (
 
 STRING_SIZE_MAX = 0x7FFF
 
+ITEMS_MAX = 1_000_000
+"""Objects in all arrays of one message. A frame of 100 MB could hold thirty million of the smallest structs,
+for 4 GB of memory; no client comes near to this number, whose worst case is below 200 MB."""
+
 
 def write(cls: type[Versioned], version: int) -> tuple[str, dict[str, Any]]:
     """The source of `decode(buffer, position)` and the names that it needs."""
@@ -42,6 +48,7 @@ class _DecoderWriter(Source):
         self.flexible = flexible
         self.run: list[tuple[str, str]] = []
         self.reads_records = False
+        self.makes_items = False
         self.names.update(
             MalformedMessage=MalformedMessage,
             finish_uvarint=finish_uvarint,
@@ -57,6 +64,8 @@ class _DecoderWriter(Source):
                 start = len(self.lines)
                 self.struct("message", cls)
                 self.flush()
+                if self.makes_items:
+                    self.lines.insert(start, f"        room = {ITEMS_MAX}")
                 if self.reads_records:
                     wrap = "        view = buffer if type(buffer) is memoryview else memoryview(buffer)"
                     self.lines.insert(start, wrap)
@@ -159,6 +168,10 @@ class _DecoderWriter(Source):
         self.line(f"position += {item.size_min} * {count}")
 
     def varied_items(self, target: str, name: str, count: str, item: Any) -> None:
+        self.makes_items = True
+        self.line(f"room -= {count}")
+        with self.block("if room < 0:"):
+            self.malformed(f"the message has more than {ITEMS_MAX} items")
         items, one = self.fresh("items"), self.fresh("item")
         self.line(f"{target} = {items} = []")
         with self.block(f"for _ in range({count}):"):
@@ -256,7 +269,6 @@ class _DecoderWriter(Source):
             self.flush()
 
 
-def _unpacker(layout: str, known: dict[str, Any] = {}) -> Any:  # noqa: B006 - one Struct for each layout
-    if layout not in known:
-        known[layout] = struct.Struct(layout).unpack_from
-    return known[layout]
+@cache
+def _unpacker(layout: str) -> Callable[[Any, int], tuple[Any, ...]]:
+    return struct.Struct(layout).unpack_from

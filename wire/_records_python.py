@@ -11,8 +11,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from odradek.wire.checksums import crc32c
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -26,6 +25,7 @@ __all__ = [
 ]
 
 Buffer = bytes | bytearray | memoryview
+Column = array | memoryview
 
 MAGIC_V2 = 2
 HEADER_SIZE_BYTES = 61
@@ -270,13 +270,13 @@ class RecordTable(NamedTuple):
     -1 says that the record has no headers.
     """
 
-    offsets: Sequence[int]
-    timestamps: Sequence[int]
-    key_positions: Sequence[int]
-    key_sizes: Sequence[int]
-    value_positions: Sequence[int]
-    value_sizes: Sequence[int]
-    header_positions: Sequence[int]
+    offsets: Column
+    timestamps: Column
+    key_positions: Column
+    key_sizes: Column
+    value_positions: Column
+    value_sizes: Column
+    header_positions: Column
 
 
 def scan_records(data: bytes, record_count: int, base_offset: int, base_timestamp: int) -> RecordTable:

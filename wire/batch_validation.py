@@ -7,7 +7,8 @@ batch is decompressed. `validate_batch` is the three together. Nothing is change
 
 Stricter than Kafka, which would repair or store it: a batch that claims log append time, has a delete
 horizon, is transactional without a producer id, or whose records do not number themselves 0, 1, 2, ... is
-refused. Laxer: where no promise needs the records, a wrong max timestamp is stored as it came.
+refused. A codec number without a meaning gets UNSUPPORTED_COMPRESSION_TYPE, where Kafka fails with
+UNKNOWN_SERVER_ERROR. Laxer: where no promise needs the records, a wrong max timestamp is stored as it came.
 """
 
 from collections.abc import Sequence
@@ -122,7 +123,10 @@ def validate_records(
 
 
 def check_rules(key_sizes: Sequence[int], timestamps: Sequence[int], rules: BatchRules, now_ms: int) -> None:
-    """Refuse with `InvalidRecords` what the rules forbid; a key size below zero is a missing key."""
+    """Refuse with `InvalidRecords` what the rules forbid; a key size below zero is a missing key.
+
+    A record is named once, for its key before its timestamp. INVALID_TIMESTAMP outweighs INVALID_RECORD.
+    """
     errors: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
     if rules.compacted and min(key_sizes, default=0) < 0:
@@ -132,11 +136,11 @@ def check_rules(key_sizes: Sequence[int], timestamps: Sequence[int], rules: Batc
             if size < 0
         ]
     if not rules.log_append_time:
-        late = _out_of_range(timestamps, rules, now_ms)
+        named = {index for index, _ in errors}
+        late = [error for error in _out_of_range(timestamps, rules, now_ms) if error[0] not in named]
         if late:
             code = ErrorCode.INVALID_TIMESTAMP
-            named = {index for index, _ in errors}
-            errors = sorted(errors + [error for error in late if error[0] not in named])
+            errors = sorted(errors + late)
     if errors:
         raise InvalidRecords(code, f"{len(errors)} records are refused: {errors[0][1]}", errors)
 

@@ -3,8 +3,8 @@
 The generated source is flat: one function, loops where the message has arrays, neighbouring fields of fixed
 width read or written by one precompiled `struct.Struct`. `source_of` shows it; tracebacks show its lines.
 
-What decoders promise: they raise `MalformedMessage` and nothing else, they never read past the buffer, and
-they never make a list before enough bytes are there for its shortest possible items.
+What decoders promise: they raise `MalformedMessage` and nothing else, they never read past the buffer, they
+make no list before enough bytes are there for its shortest possible items, and no more than a million items.
 """
 
 import linecache

@@ -166,7 +166,13 @@ def to_v2(
         messages = _unwrap(outer, limit_bytes)
     _check_timestamp_type(outer, messages, rules)
     key_sizes = [-1 if message.key is None else len(message.key) for message in messages]
-    check_rules(key_sizes, [message.timestamp for message in messages], rules, now_ms)
+    timestamps = [message.timestamp for message in messages]
+    if source == Compression.NONE:
+        # To Kafka each of these is a batch of its own: the first bad one alone decides, and its index is 0.
+        for key_size, timestamp in zip(key_sizes, timestamps, strict=True):
+            check_rules([key_size], [timestamp], rules, now_ms)
+    else:
+        check_rules(key_sizes, timestamps, rules, now_ms)
     records = [
         Record(base_offset + index, message.timestamp, message.key, message.value)
         for index, message in enumerate(messages)

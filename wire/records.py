@@ -18,8 +18,6 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from odradek.wire._records_python import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -40,6 +38,7 @@ from odradek.wire._records_python import (
     invalid_record,
     validate_header,
 )
+from odradek.wire.checksums import crc32c
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -189,29 +188,29 @@ def build_batch(
     last_offset_delta: int | None = None,
     max_timestamp: int | None = None,
 ) -> bytearray:
-    """One batch of `records` (`Record`s, offsets absolute and ascending), checksum included.
+    """One batch of `records` (`Record`s or such tuples) with absolute, ascending offsets; checksum included.
 
     `base_offset` is by default that of the first record. `last_offset_delta` and `max_timestamp` are by
     default those of the records; compaction gives the original's, so that offsets and sequences stay as they
     were even in a batch that has lost its last records, or all of them. With `log_append_time_ms` all records
     have that timestamp. ValueError where the records and the arguments contradict each other.
     """
-    records = [record if type(record) is Record else Record(*record) for record in records]
+    rows = [record if type(record) is Record else Record(*record) for record in records]
     if base_offset is None:
-        base_offset = records[0].offset if records else 0
+        base_offset = rows[0].offset if rows else 0
     if delete_horizon_ms is not None:
         base_timestamp = delete_horizon_ms
-    elif records:
-        base_timestamp = records[0].timestamp
+    elif rows:
+        base_timestamp = rows[0].timestamp
     else:
         base_timestamp = NO_TIMESTAMP if max_timestamp is None else max_timestamp
     if last_offset_delta is None:
-        last_offset_delta = records[-1].offset - base_offset if records else 0
+        last_offset_delta = rows[-1].offset - base_offset if rows else 0
     if log_append_time_ms is not None:
         max_timestamp = log_append_time_ms
     elif max_timestamp is None:
-        max_timestamp = max([record.timestamp for record in records], default=NO_TIMESTAMP)
-    section = _write_records(records, base_offset, base_timestamp, last_offset_delta)
+        max_timestamp = max([record.timestamp for record in rows], default=NO_TIMESTAMP)
+    section = _write_records(rows, base_offset, base_timestamp, last_offset_delta)
     attributes = (
         compression
         | (LOG_APPEND_TIME if log_append_time_ms is not None else 0)
@@ -219,10 +218,11 @@ def build_batch(
         | (CONTROL if control else 0)
         | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
     )
-    if compression != Compression.NONE and records:
-        section = compress(compression, section, level)
     batch = bytearray(HEADER_SIZE_BYTES)
-    batch += section
+    if compression != Compression.NONE and rows:
+        batch += compress(compression, section, level)
+    else:
+        batch += section
     HEADER.pack_into(
         batch,
         0,
@@ -238,7 +238,7 @@ def build_batch(
         producer_id,
         producer_epoch,
         base_sequence,
-        len(records),
+        len(rows),
     )
     _seal(batch, 0, len(batch))
     return batch

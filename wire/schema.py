@@ -183,8 +183,8 @@ def uuid_to_text(uuid: bytes) -> str:
 
 def uuid_from_text(text: str) -> bytes:
     """The 16 bytes of an id in Kafka's text form; ValueError if it is none."""
-    if len(text) != 22:
-        raise ValueError(f"an id has 22 characters, {text!r} has {len(text)}")
+    if len(text) != 22 or "+" in text or "/" in text:
+        raise ValueError(f"an id has 22 characters of URL-safe base64, not {text!r}")
     try:
         return base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:

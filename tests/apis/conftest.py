@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import os
 
 import pytest
 
 from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.table import build_apis
 from odradek.coordinator.cluster import Broker, ClusterMachine, Endpoint, NewTopic, TopicDefaults
+from odradek.coordinator.driver import GroupCoordinator
+from odradek.coordinator.settings import GroupSettings
 from odradek.storage.config import LogConfig
-from odradek.storage.disk import OsDisk
+from odradek.storage.disk import OsDisk, OsFile
 from odradek.storage.slices import Slice
 from odradek.storage.store import LogStore
 from odradek.wire.codec import decode_message, encode_message, encoder
@@ -27,6 +30,21 @@ from odradek.wire.records import build_batch
 
 NODE_ID = 1
 START_MS = 1_700_000_000_000
+
+
+class QuickFile(OsFile):
+    """A real file whose syncs cost nothing: nobody pulls the plug here."""
+
+    def sync(self):
+        pass
+
+
+class QuickDisk(OsDisk):
+    def open(self, path, *, create=False):
+        return QuickFile(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644))
+
+    def sync_directory(self, path):
+        pass
 
 
 class FakeConnection:
@@ -130,6 +148,24 @@ class MemoryMetadata:
         self.saved += rows
 
 
+class MemoryLog:
+    """A CoordinatorLog in a list; its appends are done in the next turn, or fail with `failure`."""
+
+    def __init__(self, loop):
+        self.records = []
+        self.failure = None
+        self._loop = loop
+
+    def append(self, records, then):
+        failure = self.failure
+        if failure is None:
+            self.records += records
+        self._loop.after(0, lambda: then(failure))
+
+    def read_all(self):
+        return iter(list(self.records))
+
+
 class Answer:
     """An answer that may come later: `response` is None until then. Decoded, as the client sees it."""
 
@@ -157,12 +193,12 @@ class Answer:
 class Node:
     """The handlers of one broker and all that is under them."""
 
-    def __init__(self, directory, *, configs=None, groups=None, **options):
+    def __init__(self, directory, *, configs=None, **options):
         self.loop = FakeLoop()
         self.connection = FakeConnection()
         self.start_configs = dict(configs or {})
         self._defaults = topic_defaults(broker_values(BrokerLayers(start=self.start_configs)))
-        self.store = LogStore(OsDisk(), [str(directory)])
+        self.store = LogStore(QuickDisk(), [str(directory)])
         self.store.open(self.loop.now_ms)
         ids = itertools.count(1)
         self.metadata = MemoryMetadata()
@@ -178,10 +214,21 @@ class Node:
         self.machine.register_broker(
             Broker(NODE_ID, {"PLAINTEXT": Endpoint("registered.example", 9092)}), is_controller=True
         )
-        self.groups = groups(self) if groups is not None else None
-        if self.groups is not None:
-            self.machine.subscribe(lambda view, change: self.groups.view_changed(view))
-            self.groups.view_changed(self.machine.view)
+        self.group_logs = {}
+        self.group_settings = GroupSettings(
+            group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=5
+        )
+        suffixes = itertools.count(1)
+        self.groups = GroupCoordinator(
+            node_id=NODE_ID,
+            settings=self.group_settings,
+            open_log=self._open_group_log,
+            clock_ms=lambda: self.loop.now_ms,
+            call_later=self.loop.call_later,
+            new_member_suffix=lambda: f"{next(suffixes):04d}",
+        )
+        self.machine.subscribe(lambda view, change: self.groups.view_changed(view))
+        self.groups.view_changed(self.machine.view)
         self.apis = build_apis(
             node_id=NODE_ID,
             machine=self.machine,
@@ -193,6 +240,11 @@ class Node:
             offsets_topic=NewTopic("__consumer_offsets", 5, 1, configs={"cleanup.policy": "compact"}),
             **options,
         )
+
+    def _open_group_log(self, index):
+        if "__consumer_offsets" not in self.machine.view.topics:
+            return None
+        return self.group_logs.setdefault(index, MemoryLog(self.loop))
 
     def _view_changed(self, view, change):
         for topic, partition in change.created:

@@ -47,8 +47,8 @@ class Client:
         answer = await self.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
         return answer.topics[0]
 
-    async def produce(self, topic, value, partition=0, acks=-1):
-        batch = build_batch([Record(0, 1_700_000_000_000, None, value)])
+    async def produce(self, topic, value, partition=0, acks=-1, key=None):
+        batch = build_batch([Record(0, 1_700_000_000_000, key, value)])
         request = produce.ProduceRequest(
             acks=acks,
             timeout_ms=1000,
@@ -273,3 +273,26 @@ def test_a_stop_is_clean_while_clients_wait_and_do_not_read(tmp_path):
 
     asyncio.run(act())
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_compacted_topic_is_cleaned_in_the_background_while_clients_are_served(tmp_path):
+    async def act():
+        async with running(tmp_path, log_cleaner_backoff_ms=5) as server:
+            client = await Client.connect(server.port)
+            settings = {
+                "cleanup.policy": "compact",
+                "segment.bytes": str(1024 * 1024),
+                "min.cleanable.dirty.ratio": "0.01",
+            }
+            assert (await client.create("latest", configs=settings.items())).error_code == 0
+            partition = server._store.get("latest", 0)
+            for number in range(40):
+                value = bytes([number]) * 100_000
+                assert (await client.produce("latest", value, key=b"k%d" % (number % 2))).error_code == 0
+            async with asyncio.timeout(10):
+                # 4 MB came; the sealed part shrinks to one record of each key.
+                while partition.size_bytes > 1_500_000:
+                    await asyncio.sleep(0.005)
+            assert (await client.produce("latest", b"x", key=b"k")).base_offset == 40
+
+    asyncio.run(act())

@@ -1,4 +1,4 @@
-"""Every declared message in every version, and random values for them; seeded, so a failure repeats itself."""
+"""Every declared message in every version, with random values; seeded, so that a failure repeats itself."""
 
 import random
 from dataclasses import fields as dataclass_fields

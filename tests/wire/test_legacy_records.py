@@ -215,10 +215,11 @@ def test_the_topics_rules_hold_for_old_formats():
         to_v2(by_kafka_python(1, Compression.GZIP), now_ms=NOW, rules=BatchRules(compacted=True))
     assert caught.value.code == ErrorCode.INVALID_RECORD
     assert [index for index, _ in caught.value.record_errors] == [1, 3]
-    with pytest.raises(InvalidRecords) as caught:
-        to_v2(by_kafka_python(1, Compression.NONE), now_ms=NOW - 3_600_000 - 994)
-    assert caught.value.code == ErrorCode.INVALID_TIMESTAMP
-    assert [index for index, _ in caught.value.record_errors] == [3, 4]
+    for compression, named in ((Compression.GZIP, [3, 4]), (Compression.NONE, [0])):
+        with pytest.raises(InvalidRecords) as caught:
+            to_v2(by_kafka_python(1, compression), now_ms=NOW - 3_600_000 - 994)
+        assert caught.value.code == ErrorCode.INVALID_TIMESTAMP
+        assert [index for index, _ in caught.value.record_errors] == named
 
 
 @settings(max_examples=200)

@@ -5,21 +5,27 @@ import importlib
 import io
 import pkgutil
 import typing
+import warnings
 
-import kafka.protocol
 import kio.index
 import kio.serial
 import pytest
-from kafka.protocol.api_message import ApiMessage
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
 from odradek.wire.codec import decode_message, encode_message
+from odradek.wire.messages import consumer_protocol
 from odradek.wire.messages.api_versions import ApiVersionsResponse
 from odradek.wire.schema import INT32, UUID, ZERO_UUID, Array, Primitive, fields_of
-from tests.wire.message_samples import Samples, api_messages, name_of, plain
+from tests.wire.message_samples import Samples, api_messages, plain
 
-SAMPLES_EACH = 3
+with warnings.catch_warnings():
+    # kafka-python loads its schemas with a deprecated call.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.protocol
+    from kafka.protocol.api_message import ApiMessage
+
+SAMPLES_EACH = 2
 
 
 def kafka_python_classes():
@@ -33,8 +39,9 @@ def kafka_python_classes():
     return found
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-KAFKA_PYTHON = kafka_python_classes()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    KAFKA_PYTHON = kafka_python_classes()
 IN_KAFKA_PYTHON = [
     (cls, version)
     for cls, version in api_messages()
@@ -42,7 +49,15 @@ IN_KAFKA_PYTHON = [
 ]
 
 
-def same_values(ours, theirs, version, path=""):
+def by_class(pairs):
+    """One test for a class with all of its versions: a test for each would cost more than what it does."""
+    versions = {}
+    for cls, version in pairs:
+        versions.setdefault(cls, []).append(version)
+    return [pytest.param(cls, found, id=cls.__name__) for cls, found in versions.items()]
+
+
+def same_values(ours, theirs, version, path):
     """Compare by field name, so that two neighbours of one type cannot be swapped unseen."""
     for spec in fields_of(type(ours)):
         if not spec.exists_in(version):
@@ -71,15 +86,20 @@ def same_value(mine, other, wire_type, version, path):
         assert plain(mine) == plain(other), path
 
 
-@pytest.mark.parametrize(("cls", "version"), IN_KAFKA_PYTHON, ids=name_of)
-def test_kafka_python_reads_and_writes_the_same_bytes(cls, version):
+@pytest.mark.parametrize(("cls", "versions"), by_class(IN_KAFKA_PYTHON))
+def test_kafka_python_reads_and_writes_the_same_bytes(cls, versions):
+    for version in versions:
+        check_with_kafka_python(cls, version)
+
+
+def check_with_kafka_python(cls, version):
     samples = Samples((cls.__name__, version))
     theirs = KAFKA_PYTHON[cls.__name__][version]
     for _ in range(SAMPLES_EACH):
         message = settled(samples.message(cls, version), version)
         data = encode_message(message, version)
         read = theirs.decode(data, header=False)
-        same_values(message, read, version)
+        same_values(message, read, version, f"v{version}")
         if not hasattr(read, "_header"):
             read._header = None
         assert bytes(read.encode(header=False)) == data
@@ -112,7 +132,7 @@ def kio_class(cls, version):
 IN_KIO = [(cls, version) for cls, version in api_messages() if kio_class(cls, version) is not None]
 
 
-def same_names(ours, theirs, version, path=""):
+def same_names(ours, theirs, version, path):
     # kio turns a number of milliseconds into a time and drops the unit from the name.
     mine = {spec.name.removesuffix("_ms") for spec in fields_of(ours) if spec.exists_in(version)}
     assert mine == {field.name.removesuffix("_ms") for field in dataclasses.fields(theirs)}, path
@@ -126,11 +146,23 @@ def same_names(ours, theirs, version, path=""):
             same_names(inner, nested[-1], version, f"{path}.{spec.name}")
 
 
-@pytest.mark.parametrize(("cls", "version"), IN_KIO, ids=name_of)
-def test_kio_reads_and_writes_the_same_bytes(cls, version):
+@pytest.mark.parametrize(("cls", "versions"), by_class(IN_KIO))
+def test_kio_reads_and_writes_the_same_bytes(cls, versions):
+    for version in versions:
+        check_with_kio(cls, version, kio_class(cls, version))
+
+
+@pytest.mark.parametrize("name", ["subscription", "assignment"])
+def test_kio_agrees_about_what_consumers_put_inside_of_group_requests(name):
+    cls = getattr(consumer_protocol, f"ConsumerProtocol{name.capitalize()}")
+    for version in cls.versions:
+        module = importlib.import_module(f"kio.schema.consumer_protocol_{name}.v{version}.data")
+        check_with_kio(cls, version, getattr(module, cls.__name__))
+
+
+def check_with_kio(cls, version, theirs):
     samples = Samples((cls.__name__, version), tame=True)
-    theirs = kio_class(cls, version)
-    same_names(cls, theirs, version)
+    same_names(cls, theirs, version, f"v{version}")
     read, write = kio.serial.entity_reader(theirs), kio.serial.entity_writer(theirs)
     for _ in range(SAMPLES_EACH):
         message = samples.message(cls, version)

@@ -345,3 +345,9 @@ def test_importing_records_loads_no_codec_library():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
     )
     assert done.stdout == "[]\n"
+
+
+def test_records_may_be_plain_tuples_from_a_generator():
+    rows = consecutive(3)
+    assert build_batch(tuple(row) for row in rows) == build_batch(rows)
+    assert build_batch(iter(()), last_offset_delta=4) == build_batch([], last_offset_delta=4)

@@ -103,6 +103,10 @@ def test_timestamps_out_of_range_are_named_and_outweigh_missing_keys():
     error = refusal(validate_batch, batch, header, BatchRules(compacted=True), NOW)
     assert error.code == ErrorCode.INVALID_TIMESTAMP
     assert [index for index, _ in error.record_errors] == [0, 1]
+    both = batch_of((0, NOW + HOUR + 1, None, b"x"))
+    error = refusal(validate_batch, both, read_batch_header(both), BatchRules(compacted=True), NOW)
+    assert error.code == ErrorCode.INVALID_RECORD
+    assert [index for index, _ in error.record_errors] == [0]
     assert validate_batch(batch, header, BatchRules(), NOW + 1) == NOW + HOUR + 1
     assert validate_batch(batch, header, BatchRules(log_append_time=True), NOW) == NOW + HOUR + 1
 

@@ -1,0 +1,162 @@
+"""What every client library can do, said the same way, so that one set of stories serves them all.
+
+An adapter is thin: it drives the unmodified library with the library's own calls and waits for its own answers.
+"""
+
+from __future__ import annotations
+
+import abc
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+DEADLINE_SECONDS = 45.0
+POLL_SECONDS = 0.1
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a test asks to be produced."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int = 0
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a consumer got."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    def content(self) -> tuple[bytes | None, bytes | None, Headers]:
+        return self.key, self.value, self.headers
+
+
+class Member(abc.ABC):
+    """A consumer in a group: polls in a thread of its own, commits what it got after each poll."""
+
+    rebalancing: tuple[type[BaseException], ...] = ()
+    """What the library raises when a commit comes in the middle of a rebalance."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.assigned: frozenset[int] = frozenset()
+        self._leaving = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> Member:
+        self._thread.start()
+        return self
+
+    def leave(self) -> None:
+        """Closes the consumer, which leaves the group; raises what went wrong in its thread."""
+        self._leaving.set()
+        self._thread.join(DEADLINE_SECONDS)
+        self.assigned = frozenset()
+        self.raise_failure()
+        assert not self._thread.is_alive(), "the consumer did not close"
+
+    def raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            self.open()
+            commit_pending = False
+            while commit_pending or not self._leaving.is_set():
+                records = self.poll()
+                self.records.extend(records)
+                self.assigned = self.assignment()
+                if records or commit_pending:
+                    commit_pending = not self.try_commit()
+            self.close()
+        except BaseException as failure:
+            self._failure = failure
+
+    def try_commit(self) -> bool:
+        """Whether the commit got through; in the middle of a rebalance the broker rightly refuses it."""
+        try:
+            self.commit()
+        except self.rebalancing:
+            return False
+        return True
+
+    @abc.abstractmethod
+    def open(self) -> None: ...
+
+    @abc.abstractmethod
+    def poll(self) -> list[Record]:
+        """Records that came within about POLL_SECONDS."""
+
+    @abc.abstractmethod
+    def assignment(self) -> frozenset[int]: ...
+
+    @abc.abstractmethod
+    def commit(self) -> None: ...
+
+    @abc.abstractmethod
+    def close(self) -> None: ...
+
+
+class Client(abc.ABC):
+    """One library against one broker. `close` ends what it holds open."""
+
+    codecs: Sequence[str] = ("none", "gzip", "snappy", "lz4", "zstd")
+
+    sends_null_headers = True
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    @abc.abstractmethod
+    def create_topic(self, topic: str, partitions: int) -> None: ...
+
+    @abc.abstractmethod
+    def produce(self, topic: str, messages: Sequence[Message], codec: str = "none") -> list[tuple[int, int]]:
+        """Produces all with acks=all, waits for every answer; (partition, offset) of each, in their order."""
+
+    @abc.abstractmethod
+    def read(self, topic: str, starts: Mapping[int, int], count: int) -> list[Record]:
+        """Assigns the partitions, seeks each to its start, and reads until `count` records came."""
+
+    @abc.abstractmethod
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """Offset of the first record at that time or later; None when there is none."""
+
+    @abc.abstractmethod
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None: ...
+
+    @abc.abstractmethod
+    def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int | None]: ...
+
+    @abc.abstractmethod
+    def join(self, group: str, topic: str) -> Member:
+        """A started member of the group, reading from the earliest offset where none is committed."""
+
+    def close(self) -> None:
+        """Nothing to end unless an adapter says so."""
+
+
+def wait_until(
+    claim: Callable[[], bool], what: str, members: Iterable[Member] = (), seconds: float = 60
+) -> None:
+    """Returns as soon as `claim` holds; fails with `what` when it still does not after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not claim():
+        for member in members:
+            member.raise_failure()
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.02)

@@ -1,0 +1,211 @@
+"""Apache Kafka itself, run from its Maven jars: the broker that we are compared with, and its command-line tools.
+
+`Kafka` has the same few methods as `odradek.Broker(process=True)`, so that a test takes either. Only processes that
+were started here are ever signalled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from types import TracebackType
+
+from tools import environment
+
+CURRENT = "4.3.1"
+OLDER = "3.9.2"
+"""The last line that speaks Produce 0 to 2 and Fetch 0 to 3."""
+
+SMALL_JVM = [
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Dlog4j2.level=ERROR",
+]
+"""For tools that live a second: the time goes into starting the JVM."""
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+controller.quorum.voters={voters}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}{advertised_controller}
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={data}
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+{more}
+"""
+
+ONLY_CURRENT = {
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+
+
+def class_path(version: str = CURRENT) -> str:
+    return f"{environment.jars(f'kafka-{version}')}/*"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_open(
+    port: int, process: subprocess.Popen[bytes], log: pathlib.Path, seconds: float = 60
+) -> None:
+    """Returns when something listens; raises with the end of the log when the process dies or time runs out."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(
+                f"the broker ended with status {process.returncode}:\n{log.read_text()[-3000:]}"
+            )
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"nothing listens on port {port} after {seconds} s:\n{log.read_text()[-3000:]}")
+
+
+class Kafka:
+    """One combined KRaft node of Apache Kafka with a directory of its own.
+
+    `properties` are added to its server.properties. Use as a context manager, or start() and stop().
+    """
+
+    def __init__(self, version: str = CURRENT, properties: Mapping[str, str] | None = None) -> None:
+        self.version = version
+        self.port = free_port()
+        self._controller_port = free_port()
+        self._properties = dict(properties or {})
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"kafka-{version}-"))
+        self.data_dir = self.directory / "data"
+        self._log = self.directory / "broker.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Kafka:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def start(self) -> None:
+        """Starts the broker (formats its directory at first) and returns when it answers."""
+        config = self.directory / "server.properties"
+        if not config.exists():
+            self._format(config)
+        command = ["java", "-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1"]
+        command += [*self._logging(), "-cp", class_path(self.version), "kafka.Kafka", str(config)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_until_open(self.port, self._process, self._log)
+
+    def stop(self) -> None:
+        """Asks the broker to shut down; kills it when it has not done so after 30 s."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL, as when the machine's memory runs out."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stops the broker if it runs, then starts it on the same port and data."""
+        self.stop()
+        self.start()
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _logging(self) -> list[str]:
+        if self.version == CURRENT:
+            return ["-Dlog4j2.level=WARN"]
+        config = self.directory / "log4j.properties"
+        config.write_text(
+            "log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
+            "log4j.appender.out.layout.ConversionPattern=%d %p %c %m%n\n"
+        )
+        return [f"-Dlog4j.configuration=file:{config}"]
+
+    def _format(self, config: pathlib.Path) -> None:
+        current = self.version == CURRENT
+        more = {**(ONLY_CURRENT if current else {}), **self._properties}
+        text = PROPERTIES.format(
+            port=self.port,
+            controller=self._controller_port,
+            voters=f"1@127.0.0.1:{self._controller_port}",
+            advertised_controller=f",CONTROLLER://127.0.0.1:{self._controller_port}" if current else "",
+            data=self.data_dir,
+            more="\n".join(f"{name}={value}" for name, value in more.items()),
+        )
+        # 4.x is formatted as a standalone quorum, 3.9 with a fixed list of voters.
+        unwanted = "controller.quorum.voters" if current else "controller.quorum.bootstrap.servers"
+        config.write_text("".join(line for line in text.splitlines(True) if not line.startswith(unwanted)))
+        command = ["java", *SMALL_JVM, "-cp", class_path(self.version), "kafka.tools.StorageTool", "format"]
+        command += ["--standalone"] if current else []
+        command += ["-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(config)]
+        finished = subprocess.run(command, capture_output=True, text=True)
+        if finished.returncode != 0:
+            config.unlink()
+            raise RuntimeError(f"formatting failed:\n{finished.stdout}{finished.stderr}")
+
+
+def kafka_tool(
+    main_class: str,
+    *arguments: str,
+    version: str = CURRENT,
+    stdin: str | bytes | None = None,
+    timeout_seconds: float = 60,
+    check: bool = True,
+) -> subprocess.CompletedProcess[str]:
+    """Runs one of Kafka's Java programs to its end; its output is text.
+
+    Raises AssertionError with both outputs when it ends with another status than 0, unless `check` is false.
+    """
+    command = tool_command(main_class, *arguments, version=version)
+    text = stdin.decode() if isinstance(stdin, bytes) else stdin
+    finished = subprocess.run(
+        command, input=text, capture_output=True, text=True, timeout=timeout_seconds, env=dict(os.environ)
+    )
+    if check and finished.returncode != 0:
+        raise AssertionError(
+            f"{main_class} {' '.join(arguments)} ended with status {finished.returncode}:\n"
+            f"{finished.stdout}\n{finished.stderr}"
+        )
+    return finished
+
+
+def tool_command(main_class: str, *arguments: str, version: str = CURRENT) -> list[str]:
+    return ["java", *SMALL_JVM, "-cp", class_path(version), main_class, *arguments]

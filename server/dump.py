@@ -1,0 +1,497 @@
+"""`odradek dump`: what the files of a broker hold, read without a broker.
+
+Each thing found is one line: `what name=value ...`, or with `--json` one JSON object. A damaged file is shown
+up to the damage, whose place is told in a line of its own, and makes the exit status 1. Files are only read.
+
+Known: segments (`.log`, batches of format v2), offset, time and transaction indexes, producer snapshots,
+checkpoints, `partition.metadata`, `meta.properties`, the metadata store, a partition's directory, a data
+directory in summary. The records of `__consumer_offsets` and `__transaction_state` are decoded. Not here:
+message sets of formats v0 and v1, which are converted when they arrive and so are never on disk.
+"""
+
+import base64
+import json
+import mmap
+import os
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TextIO
+
+from odradek.wire.errors import KafkaError, MalformedMessage
+
+__all__ = ["dump"]
+
+Fact = dict[str, Any]
+"""One line: "what" and the fields in the order in which they are shown."""
+
+_CHECKPOINTS = (
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+_OFFSET_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+_TRANSACTION_ENTRY = struct.Struct(">hqqqq")
+
+
+def dump(paths: Sequence[str], *, records: bool, as_json: bool, out: TextIO) -> int:
+    """Print what is at the paths; 1 when something is damaged or cannot be read, else 0."""
+    status = 0
+    for path in paths:
+        for fact in _facts(path, records):
+            if fact["what"] == "damage":
+                status = 1
+            out.write((json.dumps(fact) if as_json else _line(fact)) + "\n")
+    out.flush()
+    return status
+
+
+def _line(fact: Fact) -> str:
+    fields = (f"{name}={_shown(value)}" for name, value in fact.items() if name != "what")
+    return " ".join([fact["what"], *fields])
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str) and value and value.isprintable() and not set(value) & set(' "=\\'):
+        return value
+    return json.dumps(value)
+
+
+def _damage(path: str, why: object, position: int | None = None) -> Fact:
+    fact: Fact = {"what": "damage", "file": path}
+    if position is not None:
+        fact["position"] = position
+    return {**fact, "why": str(why)}
+
+
+# --- Which file is what ---
+
+
+def _facts(path: str, records: bool) -> Iterator[Fact]:
+    try:
+        if os.path.isdir(path):
+            if any(name.endswith(".log") for name in os.listdir(path)):
+                yield from _partition(path, records)
+            else:
+                yield from _data_directory(path)
+        else:
+            yield from _file(path, records)
+    except OSError as error:
+        yield _damage(path, error.strerror or error)
+
+
+def _file(path: str, records: bool) -> Iterator[Fact]:
+    name = os.path.basename(path)
+    if name.endswith(".log"):
+        yield from _segment(path, records)
+        return
+    for ending, reader in _READERS.items():
+        if name.endswith(ending):
+            yield from reader(path)
+            return
+    if name in _CHECKPOINTS:
+        yield from _checkpoint(path)
+        return
+    os.stat(path)
+    yield _damage(path, "is no file of a broker that this tool knows")
+
+
+# --- Directories ---
+
+
+def _data_directory(path: str) -> Iterator[Fact]:
+    yield {"what": "data-directory", "path": path, "clean_stop": _exists(path, ".kafka_cleanshutdown")}
+    names = sorted(os.listdir(path))
+    if "meta.properties" in names:
+        yield from _properties(os.path.join(path, "meta.properties"))
+    for name in names:
+        inside = os.path.join(path, name)
+        if os.path.isdir(inside) and any(file.endswith(".log") for file in os.listdir(inside)):
+            yield from _partition_summary(inside)
+
+
+def _partition_summary(path: str) -> Iterator[Fact]:
+    topic, index = _topic_and_index(path)
+    segments = _segments(path)
+    batch_count = record_count = size_bytes = 0
+    end_offset = _base_offset(segments[0])
+    damages = []
+    for segment in segments:
+        size_bytes += os.path.getsize(segment)
+        for fact in _batches(segment, check=False):
+            if fact["what"] == "damage":
+                damages.append(fact)
+                continue
+            batch_count += 1
+            record_count += fact["records"]
+            end_offset = fact["last_offset"] + 1
+    yield {
+        "what": "partition",
+        "topic": topic,
+        "partition": index,
+        "segments": len(segments),
+        "size_bytes": size_bytes,
+        "first_segment": _base_offset(segments[0]),
+        "end_offset": end_offset,
+        "batches": batch_count,
+        "records": record_count,
+    }
+    yield from damages
+
+
+def _partition(path: str, records: bool) -> Iterator[Fact]:
+    topic, index = _topic_and_index(path)
+    yield {"what": "partition", "topic": topic, "partition": index, "path": path}
+    for name in ("partition.metadata", "leader-epoch-checkpoint"):
+        if _exists(path, name):
+            yield from _file(os.path.join(path, name), records)
+    for segment in _segments(path):
+        yield {"what": "segment", "file": segment, "size_bytes": os.path.getsize(segment)}
+        yield from _segment(segment, records)
+        for ending in (".index", ".timeindex", ".txnindex"):
+            file = segment.removesuffix(".log") + ending
+            if os.path.exists(file):
+                yield from _index_summary(file)
+    for name in sorted(os.listdir(path)):
+        if name.endswith(".snapshot"):
+            yield from _snapshot(os.path.join(path, name))
+
+
+def _index_summary(path: str) -> Iterator[Fact]:
+    entries = 0
+    for fact in _READERS[os.path.splitext(path)[1]](path):
+        if fact["what"] == "damage":
+            yield fact
+        else:
+            entries += 1
+    yield {"what": "index", "file": path, "entries": entries}
+
+
+def _segments(path: str) -> list[str]:
+    return [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(".log")]
+
+
+def _topic_and_index(path: str) -> tuple[str, int]:
+    topic, _, index = os.path.basename(os.path.abspath(path)).rpartition("-")
+    return (topic, int(index)) if index.isdigit() else (os.path.basename(os.path.abspath(path)), -1)
+
+
+def _base_offset(path: str) -> int:
+    stem = os.path.basename(path).partition(".")[0]
+    return int(stem) if stem.isdigit() else 0
+
+
+def _exists(directory: str, name: str) -> bool:
+    return os.path.exists(os.path.join(directory, name))
+
+
+# --- Segments ---
+
+
+def _segment(path: str, records: bool) -> Iterator[Fact]:
+    decode = _decoder_for(_topic_and_index(os.path.dirname(os.path.abspath(path)))[0])
+    yield from _batches(path, check=True, decode=decode if records else None)
+
+
+def _batches(path: str, *, check: bool, decode: Callable[[Any], Fact] | None = None) -> Iterator[Fact]:
+    """A fact for each batch, and with `decode` one for each record; the first damage ends the file."""
+    if os.path.getsize(path) == 0:
+        return
+    with (
+        open(path, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
+    ):
+        position = 0
+        while position < len(view):
+            header, why = _next_batch(view, position, check=check)
+            if header is None:
+                yield _damage(path, why, position)
+                return
+            yield _batch_fact(header, position)
+            if decode is not None:
+                # A copy: what a generator of records keeps must not pin the mapping.
+                batch = bytes(view[position : position + header.size_bytes])
+                yield from _records(path, batch, header, position, decode)
+            position += header.size_bytes
+
+
+def _next_batch(view: memoryview, position: int, *, check: bool) -> tuple[Any, str]:
+    """The header of the batch there; None and why when it is not sound."""
+    from odradek.wire.records import read_batch_header, verify_crc
+
+    try:
+        header = read_batch_header(view, position)
+        left = len(view) - position
+        if header.size_bytes > left:
+            return None, f"a batch of {header.size_bytes} bytes has only {left}"
+        if check:
+            verify_crc(view, position, header)
+    except KafkaError as error:
+        return None, error.message
+    return header, ""
+
+
+def _records(
+    path: str, batch: bytes, header: Any, position: int, decode: Callable[[Any], Fact]
+) -> Iterator[Fact]:
+    from odradek.wire.records import iter_records
+
+    try:
+        for record in iter_records(batch, header):
+            yield _control_fact(record) if header.is_control else decode(record)
+    except KafkaError as error:
+        yield _damage(path, error.message, position)
+
+
+def _batch_fact(header: Any, position: int) -> Fact:
+    fact: Fact = {
+        "what": "batch",
+        "position": position,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records": header.record_count,
+        "size_bytes": header.size_bytes,
+        "compression": _COMPRESSIONS[header.compression] if header.compression < 5 else header.compression,
+        "leader_epoch": header.leader_epoch,
+        "timestamp_type": "LogAppendTime" if header.uses_log_append_time else "CreateTime",
+        "max_timestamp": header.max_timestamp,
+    }
+    if header.producer_id >= 0:
+        fact |= {
+            "producer_id": header.producer_id,
+            "producer_epoch": header.producer_epoch,
+            "base_sequence": header.base_sequence,
+        }
+    if header.is_transactional:
+        fact["transactional"] = True
+    if header.is_control:
+        fact["control"] = True
+    return fact
+
+
+def _decoder_for(topic: str) -> Callable[[Any], Fact]:
+    if topic == "__consumer_offsets":
+        from odradek.wire.messages import group_records
+
+        return lambda record: _internal_fact(record, group_records)
+    if topic == "__transaction_state":
+        from odradek.wire.messages import transaction_records
+
+        return lambda record: _internal_fact(record, transaction_records)
+    return _record_fact
+
+
+def _record_fact(record: Any) -> Fact:
+    fact: Fact = {"what": "record", "offset": record.offset, "timestamp": record.timestamp}
+    _add_bytes(fact, "key", record.key)
+    _add_bytes(fact, "value", record.value)
+    if record.headers:
+        fact["headers"] = [[name, _plain(value)] for name, value in record.headers]
+    return fact
+
+
+def _internal_fact(record: Any, module: Any) -> Fact:
+    """A record of an internal topic by its fields; as plain bytes where it cannot be understood."""
+    try:
+        key = module.decode_key(record.key) if record.key is not None else None
+        if key is None:
+            return _record_fact(record)
+        value = None if record.value is None else module.decode_value(key, record.value)
+    except MalformedMessage as error:
+        return {**_record_fact(record), "not_decoded": str(error)}
+    return {
+        "what": "record",
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "type": type(key).__name__.removesuffix("Key"),
+        "key": _plain(key),
+        "value": _plain(value),
+    }
+
+
+def _control_fact(record: Any) -> Fact:
+    from odradek.wire.records import read_end_txn_marker
+
+    fact: Fact = {"what": "control-record", "offset": record.offset, "timestamp": record.timestamp}
+    marker = read_end_txn_marker(record)
+    if marker is None:
+        _add_bytes(fact, "key", record.key)
+        return fact
+    return {
+        **fact,
+        "marker": "commit" if marker.committed else "abort",
+        "coordinator_epoch": marker.coordinator_epoch,
+    }
+
+
+def _add_bytes(fact: Fact, name: str, value: bytes | None) -> None:
+    """Text where it is text, else base64 under a name that says so."""
+    shown = _plain(value)
+    if isinstance(shown, dict):
+        fact[f"{name}_base64"] = shown["base64"]
+    else:
+        fact[name] = shown
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    """A value that JSON can hold."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        value = bytes(value)
+        if name.endswith("topic_id") and len(value) == 16:
+            return _uuid_text(value)
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, list | tuple):
+        return [_plain(one, name) for one in value]
+    fields = getattr(value, "__dataclass_fields__", None)
+    if fields is not None:
+        return {field: _plain(getattr(value, field), field) for field in fields}
+    return value
+
+
+def _uuid_text(uuid: bytes) -> str:
+    from odradek.wire.schema import uuid_to_text
+
+    return uuid_to_text(uuid)
+
+
+# --- Indexes, snapshots, checkpoints, metadata ---
+
+
+def _offset_index(path: str) -> Iterator[Fact]:
+    base_offset = _base_offset(path)
+    for relative_offset, position in _entries(path, _OFFSET_ENTRY):
+        yield {"what": "offset-index-entry", "offset": base_offset + relative_offset, "position": position}
+    yield from _odd_end(path, _OFFSET_ENTRY)
+
+
+def _time_index(path: str) -> Iterator[Fact]:
+    base_offset = _base_offset(path)
+    for timestamp, relative_offset in _entries(path, _TIME_ENTRY):
+        yield {"what": "time-index-entry", "timestamp": timestamp, "offset": base_offset + relative_offset}
+    yield from _odd_end(path, _TIME_ENTRY)
+
+
+def _transaction_index(path: str) -> Iterator[Fact]:
+    for version, producer_id, first, last, last_stable in _entries(path, _TRANSACTION_ENTRY):
+        yield {
+            "what": "aborted-transaction",
+            "version": version,
+            "producer_id": producer_id,
+            "first_offset": first,
+            "last_offset": last,
+            "last_stable_offset": last_stable,
+        }
+    yield from _odd_end(path, _TRANSACTION_ENTRY)
+
+
+def _entries(path: str, entry: struct.Struct) -> Iterator[tuple[int, ...]]:
+    """The entries in use. Kafka makes the file at its full size, so an open one ends in zeros."""
+    data = _read(path)
+    used_bytes = len(data.rstrip(b"\0"))
+    whole_bytes = len(data) // entry.size * entry.size
+    for position in range(0, whole_bytes, entry.size):
+        if position >= used_bytes and position > 0:
+            return
+        yield entry.unpack_from(data, position)
+
+
+def _odd_end(path: str, entry: struct.Struct) -> Iterator[Fact]:
+    size_bytes = os.path.getsize(path)
+    over = size_bytes % entry.size
+    if over:
+        yield _damage(path, f"{over} bytes follow the last whole entry", size_bytes - over)
+
+
+def _snapshot(path: str) -> Iterator[Fact]:
+    from odradek.storage.producer_state import decode_snapshot
+
+    producers = decode_snapshot(_read(path))
+    if producers is None:
+        yield _damage(path, "the checksum or the length of the snapshot does not fit")
+        return
+    yield {"what": "snapshot", "file": path, "producers": len(producers)}
+    for producer_id, entry in producers.items():
+        yield {
+            "what": "producer",
+            "producer_id": producer_id,
+            "producer_epoch": entry.producer_epoch,
+            "last_sequence": entry.last_sequence,
+            "last_offset": entry.last_data_offset,
+            "last_timestamp": entry.last_timestamp,
+            "coordinator_epoch": entry.coordinator_epoch,
+            "open_transaction_from": entry.current_txn_first_offset,
+        }
+
+
+def _checkpoint(path: str) -> Iterator[Fact]:
+    names: tuple[str, ...] = ("topic", "partition", "offset")
+    if os.path.basename(path) == "leader-epoch-checkpoint":
+        names = ("leader_epoch", "start_offset")
+    lines = _read(path).decode("utf-8", "replace").splitlines()
+    if len(lines) < 2 or not lines[1].strip().isdigit():
+        yield _damage(path, "a checkpoint begins with its version and its number of entries")
+        return
+    entries = [line.split() for line in lines[2:] if line.strip()]
+    for number, fields in enumerate(entries, start=3):
+        if len(fields) != len(names):
+            yield _damage(path, f"line {number} has not {len(names)} fields")
+            return
+        yield {"what": os.path.basename(path), **dict(zip(names, fields, strict=True))}
+    if len(entries) != int(lines[1]):
+        yield _damage(path, f"{lines[1]} entries are announced and {len(entries)} are there")
+
+
+def _partition_metadata(path: str) -> Iterator[Fact]:
+    fields = dict(
+        line.split(":", 1) for line in _read(path).decode("utf-8", "replace").splitlines() if ":" in line
+    )
+    yield {"what": "partition.metadata", **{name.strip(): value.strip() for name, value in fields.items()}}
+
+
+def _properties(path: str) -> Iterator[Fact]:
+    from odradek.server.properties import parse_properties
+
+    try:
+        yield {"what": "meta.properties", **parse_properties(_read(path))}
+    except ValueError as error:
+        yield _damage(path, error)
+
+
+def _metadata_store(path: str) -> Iterator[Fact]:
+    import sqlite3
+    from urllib.parse import quote
+
+    try:
+        connection = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True)
+        try:
+            for kind, key, value in connection.execute(
+                "SELECT kind, key, value FROM facts ORDER BY kind, key"
+            ):
+                yield {"what": "metadata", "table": kind, "key": key, "value": value}
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        yield _damage(path, error)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+_READERS: dict[str, Callable[[str], Iterator[Fact]]] = {
+    ".index": _offset_index,
+    ".timeindex": _time_index,
+    ".txnindex": _transaction_index,
+    ".snapshot": _snapshot,
+    "leader-epoch-checkpoint": _checkpoint,
+    "partition.metadata": _partition_metadata,
+    "meta.properties": _properties,
+    ".db": _metadata_store,
+}

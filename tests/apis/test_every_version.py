@@ -1,0 +1,185 @@
+"""Every version of every API in the table is answered, and what it answers can be written in that version."""
+
+from dataclasses import replace
+
+import pytest
+
+from odradek.wire.messages import find
+from odradek.wire.messages.create_partitions import CreatePartitionsTopic
+from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from odradek.wire.messages.delete_topics import DeleteTopicState
+from odradek.wire.messages.describe_configs import DescribeConfigsResource
+from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic
+from odradek.wire.messages.fetch import FetchPartition, FetchTopic
+from odradek.wire.messages.join_group import JoinGroupRequestProtocol
+from odradek.wire.messages.leave_group import MemberIdentity
+from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from odradek.wire.messages.metadata import MetadataRequestTopic
+from odradek.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from odradek.wire.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from odradek.wire.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
+from odradek.wire.messages.produce import PartitionProduceData, TopicProduceData
+from odradek.wire.schema import ZERO_UUID
+
+SERVED = {
+    0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 18: 4,
+    19: 7, 20: 6, 22: 5, 23: 4, 32: 4, 35: 5, 37: 3, 42: 2, 47: 0, 60: 2, 75: 0,
+}  # fmt: skip
+GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+
+
+def offsets_to_fetch(version, topic_id):
+    if version < 8:
+        return {"group_id": "g", "topics": [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]}
+    topic = OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=[0])
+    return {"groups": [OffsetFetchRequestGroup(group_id="g", topics=[topic])]}
+
+
+def fields(node, key, version, topic):
+    """A request that means something, for a topic `t` that exists."""
+    topic_id = topic.topic_id
+    records = node.batch(b"a") if version >= 3 else None
+    by_key = {
+        0: lambda: {
+            "acks": 1,
+            "timeout_ms": 1,
+            "topic_data": [
+                TopicProduceData(
+                    name="t",
+                    topic_id=topic_id,
+                    partition_data=[PartitionProduceData(index=0, records=records)],
+                )
+            ],
+        },
+        1: lambda: {
+            "max_wait_ms": 0,
+            "min_bytes": 0,
+            "topics": [
+                FetchTopic(
+                    topic="t",
+                    topic_id=topic_id,
+                    partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=9)],
+                )
+            ],
+        },
+        2: lambda: {
+            "replica_id": -1,
+            "topics": [
+                ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+            ],
+        },
+        3: lambda: {"topics": [MetadataRequestTopic(name="t")]},
+        8: lambda: {
+            "group_id": "g",
+            "topics": [
+                OffsetCommitRequestTopic(
+                    name="t",
+                    topic_id=topic_id,
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=0, committed_offset=1, committed_metadata=None
+                        )
+                    ],
+                )
+            ],
+        },
+        9: lambda: offsets_to_fetch(version, topic_id),
+        10: lambda: {"key": "g"} if version < 4 else {"coordinator_keys": ["g", "h"]},
+        11: lambda: {
+            "group_id": f"g{version}",
+            "session_timeout_ms": 10_000,
+            "member_id": "",
+            "protocol_type": "consumer",
+            "protocols": [JoinGroupRequestProtocol(name="range", metadata=b"\0")],
+        },
+        12: lambda: GROUP,
+        13: lambda: (
+            {"group_id": "g", "member_id": "m"}
+            if version < 3
+            else {"group_id": "g", "members": [MemberIdentity(member_id="m")]}
+        ),
+        14: lambda: GROUP,
+        15: lambda: {"groups": ["g"]},
+        16: dict,
+        18: lambda: {"client_software_name": "x", "client_software_version": "1"} if version >= 3 else {},
+        19: lambda: {
+            "topics": [
+                CreatableTopic(
+                    name="new",
+                    num_partitions=2,
+                    replication_factor=1,
+                    configs=[CreatableTopicConfig(name="retention.ms", value="1000")],
+                )
+            ],
+            "timeout_ms": 1,
+        },
+        20: lambda: (
+            {"topic_names": ["t"], "timeout_ms": 1}
+            if version < 6
+            else {"topics": [DeleteTopicState(name="t", topic_id=ZERO_UUID)], "timeout_ms": 1}
+        ),
+        22: lambda: {"transactional_id": None, "transaction_timeout_ms": 1},
+        23: lambda: {
+            "topics": [
+                OffsetForLeaderTopic(
+                    topic="t", partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)]
+                )
+            ]
+        },
+        32: lambda: {
+            "resources": [
+                DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+                for kind, name in ((2, "t"), (4, "1"))
+            ]
+        },
+        35: lambda: {"topics": [DescribableLogDirTopic(topic="t", partitions=[0])]},
+        37: lambda: {
+            "topics": [CreatePartitionsTopic(name="t", count=3, assignments=None)],
+            "timeout_ms": 1,
+            "validate_only": False,
+        },
+        42: lambda: {"groups_names": ["g"]},
+        47: lambda: {
+            "group_id": "g",
+            "topics": [
+                OffsetDeleteRequestTopic(
+                    name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+                )
+            ],
+        },
+        60: dict,
+        75: lambda: {"topics": []},
+    }
+    return by_key[key]()
+
+
+def test_the_table_has_these_apis_and_versions(node):
+    assert {key: api.versions for key, api in node.apis.items()} == {
+        key: range(last + 1) for key, last in SERVED.items()
+    }
+
+
+@pytest.mark.parametrize("key", SERVED)
+def test_every_version_is_answered(node, key):
+    node.create("__consumer_offsets")
+    node.loop.turn()
+    for version in range(SERVED[key] + 1):
+        topic = node.machine.view.topics.get("t") or node.create("t")
+        request = find(key)[0](**fields(node, key, version, topic))
+        assert node.ask(request, version) is not None, version
+
+
+@pytest.mark.parametrize("key", SERVED)
+def test_every_version_can_refuse_everything(node, key):
+    """The same requests, when nothing that they name exists."""
+    topic = node.create("t")
+    node.machine.delete_topics(["t"])
+    node.machine.view = replace(node.machine.view, brokers={})
+    for version in range(SERVED[key] + 1):
+        request = find(key)[0](**fields(node, key, version, topic))
+        assert node.ask(request, version) is not None, version

@@ -1,0 +1,215 @@
+"""The command line as a person or a script meets it; `serve` runs as a process of its own."""
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from odradek import __version__
+from odradek.server import cli
+
+PATIENCE_S = 20
+READY = re.compile(r"odradek (\S+) ready on (\S+):(\d+) \(node (\d+), cluster (\S{22}), data (.+)\)\n")
+API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000007 0000")
+
+
+def environment(**more):
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
+    return {**environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **more}
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Starts `odradek serve` on a free port; gives the process and what its ready line says."""
+    started = []
+
+    def start(*arguments, **environ):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "odradek", "serve", *arguments],
+            env=environment(**environ),
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        assert select.select([process.stdout], [], [], PATIENCE_S)[0], "no ready line"
+        ready = READY.fullmatch(process.stdout.readline())
+        assert ready, process.communicate()[1]
+        return process, ready
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def stop(process, number=signal.SIGTERM):
+    process.send_signal(number)
+    began = time.monotonic()
+    _, stderr = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, time.monotonic() - began, stderr
+
+
+def answer(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
+        client.sendall(API_VERSIONS_V0)
+        return client.recv(10)
+
+
+def run(capsys, *arguments):
+    """Exit status, stdout and stderr of a command that does not serve."""
+    try:
+        status = cli.main(arguments)
+    except SystemExit as error:
+        status = error.code
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+# --- serve ---
+
+
+def test_a_broker_says_that_it_is_ready_answers_and_stops_cleanly(serve, tmp_path):
+    process, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "kept")
+    version, host, port, node, cluster, data = ready.groups()
+    assert (version, host, node, data) == (__version__, "127.0.0.1", "1", "kept")
+    assert answer(int(port))[4:8] == bytes.fromhex("00000007")
+    status, seconds, _ = stop(process)
+    assert status == 0
+    assert seconds < 2
+    # The ids are made once: the next start has the same cluster.
+    process, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "kept")
+    assert ready[5] == cluster
+    assert stop(process, signal.SIGINT)[0] == 0
+    assert (tmp_path / "kept" / "meta.properties").exists()
+
+
+def test_a_file_the_environment_and_set_reach_the_broker(serve, tmp_path):
+    (tmp_path / "server.properties").write_text(
+        "process.roles=broker,controller\nlisteners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:9093\n"
+        "controller.listener.names=CONTROLLER\nlog.dirs=one\nlog.retension.ms=5\n"
+    )
+    process, ready = serve("server.properties", "--set", "log.dirs=two", KAFKA_NODE_ID="7")
+    assert (ready[4], ready[6]) == ("7", "two")
+    _, _, stderr = stop(process)
+    lines = stderr.splitlines()
+    assert any("Did you mean log.retention.ms?" in line for line in lines)
+    assert any("no effect here: process.roles, controller.listener.names" in line for line in lines)
+
+
+def test_a_taken_port_or_directory_is_one_sentence_and_status_1(serve, tmp_path):
+    _, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "data")
+    for arguments, word in (
+        (["--listen", f"127.0.0.1:{ready[3]}", "--data-dir", "other"], ready[3]),
+        (["--listen", "127.0.0.1:0", "--data-dir", "data"], "log.dirs"),
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-m", "odradek", "serve", *arguments],
+            env=environment(),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert ended.returncode == 1
+        assert ended.stdout == ""
+        (line,) = ended.stderr.splitlines()
+        assert line.startswith("odradek: ")
+        assert word in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "num.partition=3"], "Did you mean num.partitions?"),
+        (["--set", "num.partitions=many"], "num.partitions must be a whole number"),
+        (["--set", "listeners=SSL://:9093"], "not built yet"),
+        (["no-such-file.properties"], "no-such-file.properties cannot be read"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence_and_status_1(capsys, monkeypatch, arguments, words):
+    for name in [name for name in os.environ if name.startswith("KAFKA_")]:
+        monkeypatch.delenv(name)
+    status, out, err = run(capsys, "serve", *arguments)
+    assert (status, out) == (1, "")
+    (line,) = err.splitlines()
+    assert line.startswith("odradek: ")
+    assert words in line
+
+
+# --- The rest ---
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["fly"], ["serve", "--port", "1"], ["serve", "--log-level", "loud"], ["dump"]]
+)
+def test_a_usage_that_is_not_understood_is_status_2(capsys, arguments):
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert "usage: odradek" in err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["dump", "--help"]])
+def test_help_has_examples(capsys, arguments):
+    status, out, _ = run(capsys, *arguments)
+    assert status == 0
+    assert "examples:\n  odradek " in out
+
+
+def test_the_version_names_python_and_compiled_parts(capsys):
+    status, out, _ = run(capsys, "--version")
+    assert status == 0
+    assert re.fullmatch(
+        rf"odradek {re.escape(__version__)} \(CPython 3\.\S+; compiled parts: \w+; uvloop: \w+\)\n", out
+    )
+
+
+def test_the_version_loads_nothing_heavy():
+    program = (
+        "import sys\n"
+        "from odradek.server.cli import main\n"
+        "main(['--version'])\n"
+        "heavy = {'asyncio', 'logging', 'dataclasses', 'sqlite3', 'uvloop', 'odradek.wire.options'}\n"
+        "print(sorted(heavy & sys.modules.keys()))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.splitlines()[-1] == "[]"
+
+
+def test_dump_tells_damage_by_its_status(capsys, tmp_path):
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 5\n")
+    path = str(tmp_path / "recovery-point-offset-checkpoint")
+    assert run(capsys, "dump", path) == (
+        0,
+        "recovery-point-offset-checkpoint topic=orders partition=0 offset=5\n",
+        "",
+    )
+    status, out, _ = run(capsys, "dump", path, str(tmp_path / "missing"), "--json")
+    assert status == 1
+    assert out.splitlines()[0].startswith('{"what": "recovery-point-offset-checkpoint"')
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path):
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    path.write_text("0\n20000\n" + "".join(f"orders {index} 5\n" for index in range(20_000)))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "odradek", "dump", str(path)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.readline()
+    process.stdout.close()
+    stderr = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(PATIENCE_S), stderr) == (0, b"")

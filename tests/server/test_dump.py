@@ -1,0 +1,194 @@
+"""What `odradek dump` shows of whole and of damaged files."""
+
+import io
+import json
+import struct
+
+import pytest
+
+from odradek.server.dump import dump
+from odradek.server.meta_properties import claim_directories
+from odradek.server.metadata_store import SqliteMetadataStore
+from odradek.storage.producer_state import ProducerEntry, encode_snapshot
+from odradek.wire.messages import group_records
+from odradek.wire.records import Record, build_batch, end_txn_marker
+
+TOPIC_ID = bytes(range(16))
+
+
+def shown(*paths, records=False, status=0):
+    out = io.StringIO()
+    assert dump([str(path) for path in paths], records=records, as_json=True, out=out) == status
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def lines(path, **options):
+    out = io.StringIO()
+    dump([str(path)], records=options.get("records", False), as_json=False, out=out)
+    return out.getvalue().splitlines()
+
+
+def of(facts, what):
+    return [fact for fact in facts if fact["what"] == what]
+
+
+def write(path, *parts):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(bytes(part) for part in parts))
+    return path
+
+
+@pytest.fixture
+def segment(tmp_path):
+    return write(
+        tmp_path / "orders-0" / "00000000000000000000.log",
+        build_batch(
+            [Record(0, 1000, b"k", b"v one", ()), Record(1, 1001, None, b"\xff\x00", (("h", b"x"),))]
+        ),
+        build_batch(
+            [Record(2, 1002, b"k", None, ())], compression=1, producer_id=7, producer_epoch=0, base_sequence=4
+        ),
+    )
+
+
+def test_a_segment_is_shown_batch_by_batch(segment):
+    first, second = shown(segment)
+    assert (first["base_offset"], first["last_offset"], first["records"]) == (0, 1, 2)
+    assert (first["position"], first["compression"]) == (0, "none")
+    assert "producer_id" not in first
+    assert (second["position"], second["compression"]) == (first["size_bytes"], "gzip")
+    assert (second["producer_id"], second["base_sequence"]) == (7, 4)
+
+
+def test_records_are_text_where_they_are_text_and_base64_where_not(segment):
+    one, two, three = of(shown(segment, records=True), "record")
+    assert (one["offset"], one["timestamp"], one["key"], one["value"]) == (0, 1000, "k", "v one")
+    assert (two["key"], two["value_base64"], two["headers"]) == (None, "/wA=", [["h", "x"]])
+    assert (three["key"], three["value"]) == ("k", None)
+
+
+def test_a_line_of_text_is_one_line_whatever_is_in_it(tmp_path):
+    segment = write(
+        tmp_path / "t-0" / f"{0:020}.log", build_batch([Record(0, 5, b"a\nb", b'say "hi" = \x1b', ())])
+    )
+    text = lines(segment, records=True)
+    assert len(text) == 2
+    assert text[1] == 'record offset=0 timestamp=5 key="a\\nb" value="say \\"hi\\" = \\u001b"'
+
+
+def test_a_torn_tail_is_told_with_its_place(segment):
+    data = segment.read_bytes()
+    write(segment, data[:-5])
+    batch, damage = shown(segment, status=1)
+    assert damage["position"] == batch["size_bytes"]
+    assert "has only" in damage["why"]
+
+
+def test_a_flipped_bit_is_told_with_its_place(segment):
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    write(segment, data)
+    *_, damage = shown(segment, records=True, status=1)
+    assert damage["what"] == "damage"
+    assert damage["position"] > 0
+
+
+@pytest.mark.parametrize("cut", range(0, 61, 7))
+def test_any_cut_of_a_segment_is_survived(segment, cut):
+    write(segment, segment.read_bytes()[:cut])
+    assert len(shown(segment, records=True, status=1 if cut else 0)) == (1 if cut else 0)
+
+
+def test_the_end_of_a_transaction_is_shown(tmp_path):
+    marker = end_txn_marker(committed=True, coordinator_epoch=3, timestamp=9, producer_id=7, producer_epoch=1)
+    facts = shown(write(tmp_path / "t-0" / f"{0:020}.log", marker), records=True)
+    assert facts[0]["control"] is True
+    assert (facts[1]["marker"], facts[1]["coordinator_epoch"]) == ("commit", 3)
+
+
+def test_offsets_of_groups_are_shown_by_their_fields(tmp_path):
+    key = group_records.OffsetCommitKey(group="g", topic="orders", partition=2)
+    value = group_records.OffsetCommitValue(offset=41, metadata="m", commit_timestamp=5)
+    records = [
+        Record(0, 5, group_records.encode_key(key), group_records.encode_value(value, 3), ()),
+        Record(1, 6, group_records.encode_key(key), None, ()),
+        Record(2, 7, b"\x00\x01broken", b"?", ()),
+        Record(3, 8, b"\x00\x63later", b"?", ()),
+    ]
+    directory = tmp_path / "__consumer_offsets-12"
+    write(directory / f"{0:020}.log", build_batch(records))
+    commit, tombstone, broken, unknown = of(shown(directory, records=True), "record")
+    assert commit["type"] == "OffsetCommit"
+    assert commit["key"] == {"group": "g", "topic": "orders", "partition": 2}
+    assert commit["value"]["offset"] == 41
+    assert tombstone["value"] is None
+    assert "not_decoded" in broken
+    assert unknown["key"] == "\x00clater"
+
+
+def test_indexes_are_shown_without_their_unused_end(tmp_path):
+    index = write(tmp_path / f"{100:020}.index", struct.pack(">iiii", 0, 0, 5, 400), bytes(80))
+    entries = shown(index)
+    assert [(entry["offset"], entry["position"]) for entry in entries] == [(100, 0), (105, 400)]
+    times = write(tmp_path / f"{100:020}.timeindex", struct.pack(">qi", 1000, 5), b"\x01")
+    entry, damage = shown(times, status=1)
+    assert (entry["timestamp"], entry["offset"]) == (1000, 105)
+    assert damage["position"] == 12
+    aborted = write(tmp_path / f"{100:020}.txnindex", struct.pack(">hqqqq", 0, 7, 100, 104, 105))
+    assert shown(aborted)[0]["producer_id"] == 7
+
+
+def test_a_producer_snapshot_is_shown_or_called_damaged(tmp_path):
+    data = encode_snapshot({7: ProducerEntry(1, 1000, ((3, 4, 10, 11, 1000),))})
+    snapshot = write(tmp_path / f"{12:020}.snapshot", data)
+    _, producer = shown(snapshot)
+    assert (producer["producer_id"], producer["last_sequence"], producer["last_offset"]) == (7, 4, 11)
+    write(snapshot, data[:-1])
+    assert shown(snapshot, status=1)[0]["what"] == "damage"
+
+
+def test_checkpoints_are_shown_up_to_the_damage(tmp_path):
+    good = write(tmp_path / "recovery-point-offset-checkpoint", b"0\n2\norders 0 5\norders 1 6\n")
+    assert [fact["offset"] for fact in shown(good)] == ["5", "6"]
+    short = write(tmp_path / "replication-offset-checkpoint", b"0\n2\norders 0 5\n")
+    assert [fact["what"] for fact in shown(short, status=1)] == ["replication-offset-checkpoint", "damage"]
+    assert shown(write(tmp_path / "leader-epoch-checkpoint", b"x"), status=1)[0]["what"] == "damage"
+
+
+def test_a_partition_directory_is_shown_whole(segment):
+    directory = segment.parent
+    write(directory / "partition.metadata", b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw")
+    write(directory / "leader-epoch-checkpoint", b"0\n1\n0 0\n")
+    write(directory / f"{0:020}.index", struct.pack(">ii", 2, 90))
+    facts = shown(directory)
+    assert facts[0] == {"what": "partition", "topic": "orders", "partition": 0, "path": str(directory)}
+    assert of(facts, "partition.metadata")[0]["topic_id"] == "AAECAwQFBgcICQoLDA0ODw"
+    assert of(facts, "leader-epoch-checkpoint")[0]["start_offset"] == "0"
+    assert of(facts, "index")[0]["entries"] == 1
+    assert len(of(facts, "batch")) == 2
+
+
+def test_a_data_directory_is_shown_in_summary(segment):
+    directory = segment.parent.parent
+    claim_directories([str(directory)], node_id=4)
+    facts = shown(directory)
+    assert of(facts, "meta.properties")[0]["node.id"] == "4"
+    (partition,) = of(facts, "partition")
+    assert (partition["topic"], partition["partition"]) == ("orders", 0)
+    assert (partition["records"], partition["end_offset"], partition["segments"]) == (3, 3, 1)
+    assert not of(facts, "batch")
+
+
+def test_the_metadata_store_is_shown_row_by_row(tmp_path):
+    store = SqliteMetadataStore(str(tmp_path / "odradek-metadata.db"))
+    store.write([("topic", "orders", "{}")])
+    assert shown(tmp_path / "odradek-metadata.db") == [
+        {"what": "metadata", "table": "topic", "key": "orders", "value": "{}"}
+    ]
+    store.close()
+
+
+def test_what_is_not_there_or_not_known_is_told(tmp_path):
+    missing, unknown = shown(tmp_path / "missing", write(tmp_path / "photo.jpeg", b"x"), status=1)
+    assert "No such file" in missing["why"]
+    assert "no file of a broker" in unknown["why"]

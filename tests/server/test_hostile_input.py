@@ -1,0 +1,283 @@
+"""Bad input over real sockets to a real broker: the others are served meanwhile, and memory stays bounded.
+
+The broker is a child process, so that its memory is its own; a bystander asks before, during and after.
+"""
+
+import contextlib
+import os
+import random
+import socket
+import struct
+import time
+
+import pytest
+
+import odradek
+from odradek.wire.frames import read_response, request_frame
+from odradek.wire.messages import api_versions, fetch, metadata, produce
+from odradek.wire.records import Record, build_batch
+
+MEGABYTE = 1024 * 1024
+REQUEST_BYTES_MAX = 8 * MEGABYTE
+IDLE_MS_MAX = 1500
+PATIENCE_S = 15
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with odradek.Broker(
+        process=True,
+        socket_request_max_bytes=REQUEST_BYTES_MAX,
+        connections_max_idle_ms=IDLE_MS_MAX,
+        num_partitions=1,
+    ) as running:
+        bystander = Client(running)
+        bystander.ask(metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t")]), 9)
+        assert bystander.produce(b"warm") >= 0
+        yield running
+        assert running.is_running
+
+
+class Client:
+    def __init__(self, broker):
+        self.socket = socket.create_connection(("127.0.0.1", broker.port), PATIENCE_S)
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def answer(self):
+        """One frame without its length."""
+        return self._read(struct.unpack(">i", self._read(4))[0])
+
+    def ask(self, request, version):
+        self.send(request_frame(request, version, 7, "tests"))
+        return read_response(self.answer(), type(request), version)[1]
+
+    def produce(self, value, acks=-1):
+        self.send(produce_frame(value, acks))
+        answer = read_response(self.answer(), produce.ProduceRequest, 9)[1]
+        (partition,) = answer.responses[0].partition_responses
+        return -partition.error_code or partition.base_offset
+
+    def close(self):
+        self.socket.close()
+
+    def is_closed(self):
+        """Waits for the end of the connection; answers that come before it are passed over."""
+        self.socket.settimeout(PATIENCE_S)
+        try:
+            while self.socket.recv(65536):
+                pass
+        except ConnectionError:
+            pass
+        return True
+
+    def _read(self, size):
+        data = b""
+        while len(data) < size:
+            piece = self.socket.recv(size - len(data))
+            assert piece, "the broker closed the connection"
+            data += piece
+        return data
+
+
+def produce_frame(value, acks=-1, correlation_id=7):
+    batch = build_batch([Record(0, 1_700_000_000_000, None, value)])
+    partition = produce.PartitionProduceData(index=0, records=batch)
+    topic = produce.TopicProduceData(name="t", partition_data=[partition])
+    request = produce.ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic])
+    return request_frame(request, 9, correlation_id, "tests")
+
+
+def memory_bytes(broker):
+    with open(f"/proc/{broker.pid}/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.fixture
+def hostile(broker):
+    """Opens clients; at the end a bystander must be served at once and memory must be near where it was."""
+    before = memory_bytes(broker)
+    with contextlib.ExitStack() as stack:
+
+        def connect():
+            client = Client(broker)
+            stack.callback(client.socket.close)
+            return client
+
+        def others_produce(value):
+            with contextlib.closing(Client(broker)) as bystander:
+                started = time.monotonic()
+                offset = bystander.produce(value)
+                assert time.monotonic() - started < 2, "the others had to wait"
+                return offset
+
+        connect.others_produce = others_produce
+        yield connect
+        assert others_produce(b"after") > 0
+    assert memory_bytes(broker) - before < 40 * MEGABYTE
+
+
+def test_garbage_closes_only_its_own_connection(hostile):
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    random_bytes = random.Random(seed).randbytes
+    for size in (1, 3, 4, 13, 14, 100, 5000):
+        client = hostile()
+        client.send(random_bytes(size))
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.is_closed()
+        assert hostile.others_produce(b"x") > 0
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", -(2**31)),
+        struct.pack(">i", 0),
+        struct.pack(">i", REQUEST_BYTES_MAX + 1),
+        struct.pack(">i", 2**31 - 1),
+        struct.pack(">ihhih", 10, 999, 0, 1, -1),
+        struct.pack(">ihhih", 10, -1, 0, 1, -1),
+        struct.pack(">ihhih", 10, 3, 99, 1, -1),
+        struct.pack(">ihhih", 10, 3, -1, 1, -1),
+        struct.pack(">ihhih", 10, 3, 1, 1, 32767),
+        struct.pack(">ihhihi", 14, 3, 1, 1, -1, 2**31 - 1),
+        struct.pack(">ihhihi", 14, 1, 4, 1, -1, 5),
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+    ids=lambda frame: frame[:16].hex(),
+)
+def test_a_frame_that_cannot_be_answered_closes_the_connection_after_the_answers_before_it(hostile, frame):
+    client = hostile()
+    client.send(produce_frame(b"before") + frame)
+    assert client.answer()[:4] == struct.pack(">i", 7)
+    assert client.is_closed()
+
+
+def test_a_cut_or_changed_request_of_any_kind_never_hurts_the_others(hostile):
+    """Mutations of sound requests: some are sound still, some are refused, some close the connection."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    generator = random.Random(seed)
+    topic = metadata.MetadataRequestTopic(name="t")
+    sound = [
+        produce_frame(b"y" * 50),
+        request_frame(metadata.MetadataRequest(topics=[topic]), 12, 1, "tests"),
+        request_frame(api_versions.ApiVersionsRequest(), 3, 1, "tests"),
+    ]
+    for _ in range(150):
+        frame = bytearray(generator.choice(sound))
+        for _ in range(generator.randrange(1, 4)):
+            frame[generator.randrange(4, len(frame))] = generator.randrange(256)
+        client = hostile()
+        client.send(frame[: generator.randrange(8, len(frame) + 1)])
+        client.socket.close()
+    assert hostile.others_produce(b"x") > 0
+
+
+def test_api_versions_of_the_future_gets_the_answer_of_version_0(hostile):
+    client = hostile()
+    client.send(struct.pack(">ihhih", 10, 18, 1000, 5, -1))
+    answer = client.answer()
+    assert struct.unpack(">ihihhh", answer)[:4] == (5, 35, 1, 18)
+    # The connection lives on, for the version that the answer names.
+    request = api_versions.ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+    assert client.ask(request, 4).error_code == 0
+
+
+def test_lying_lengths_cost_nothing_but_a_buffer_and_end_with_the_idle_time(broker, hostile):
+    before = memory_bytes(broker)
+    liars = [hostile() for _ in range(100)]
+    for liar in liars:
+        liar.send(struct.pack(">ihh", REQUEST_BYTES_MAX, 0, 9))
+    assert hostile.others_produce(b"x") > 0
+    assert memory_bytes(broker) - before < 20 * MEGABYTE
+    assert all(liar.is_closed() for liar in liars)
+
+
+def test_a_client_that_never_reads_its_answers_is_bounded_and_in_the_end_closed(broker, hostile):
+    for _ in range(6):
+        assert hostile.others_produce(os.urandom(900_000)) > 0
+    partition = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=8 * MEGABYTE)
+    request = fetch.FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=8 * MEGABYTE,
+        topics=[fetch.FetchTopic(topic="t", partitions=[partition])],
+    )
+    client = hostile()
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    before = memory_bytes(broker)
+    client.send(b"".join(request_frame(request, 11, number, "deaf") for number in range(500)))
+    assert hostile.others_produce(b"meanwhile") > 0
+    assert memory_bytes(broker) - before < 40 * MEGABYTE
+    assert is_refused_within(PATIENCE_S, client, hostile)
+
+
+def is_refused_within(patience_s, client, hostile):
+    """True when writing to the connection fails at last."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        try:
+            client.send(b"\0" * 4096)
+        except OSError:
+            return True
+        hostile.others_produce(b"meanwhile")
+    return False
+
+
+def test_sixteen_thousand_pipelined_requests_are_all_answered_in_order(hostile):
+    client = hostile()
+    count = 16_000
+    request = b"".join(
+        produce_frame(b"p", correlation_id=number) if number % 2 else version_request(number)
+        for number in range(count)
+    )
+    sent = 0
+    client.socket.setblocking(False)
+    received = bytearray()
+    answers, position = 0, 0
+    deadline = time.monotonic() + 30
+    while answers < count:
+        assert time.monotonic() < deadline
+        with contextlib.suppress(BlockingIOError):
+            sent += client.socket.send(request[sent : sent + 65536])
+        with contextlib.suppress(BlockingIOError):
+            received += client.socket.recv(MEGABYTE)
+        while len(received) - position >= 8:
+            size, correlation_id = struct.unpack_from(">ii", received, position)
+            if len(received) - position < 4 + size:
+                break
+            assert correlation_id == answers
+            answers += 1
+            position += 4 + size
+        if answers % 1000 == 0:
+            assert hostile.others_produce(b"meanwhile") > 0
+
+
+def version_request(correlation_id):
+    return request_frame(api_versions.ApiVersionsRequest(), 0, correlation_id, "tests")
+
+
+def test_a_flood_of_connections_leaves_nothing_behind(broker, hostile):
+    for _ in range(5):
+        flood = [hostile() for _ in range(100)]
+        for client in flood:
+            client.send(b"\0\0")
+            client.socket.close()
+    assert hostile.others_produce(b"x") > 0
+    deadline = time.monotonic() + PATIENCE_S
+    while len(os.listdir(f"/proc/{broker.pid}/fd")) > 100:
+        assert time.monotonic() < deadline
+        assert hostile.others_produce(b"x") > 0
+
+
+def test_a_refused_produce_without_acknowledgement_closes_the_connection(hostile):
+    client = hostile()
+    frame = bytearray(produce_frame(b"corrupt", acks=0))
+    frame[-5] ^= 0xFF
+    client.send(bytes(frame))
+    assert client.is_closed()

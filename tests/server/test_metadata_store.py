@@ -1,0 +1,164 @@
+"""The durable rows of the cluster's metadata, and whose data a directory holds."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from odradek.coordinator.cluster import Row
+from odradek.server.config import ConfigError
+from odradek.server.meta_properties import FILE_NAME, claim_directories
+from odradek.server.metadata_store import SqliteMetadataStore
+from odradek.server.properties import parse_properties
+from odradek.wire.errors import ErrorCode, KafkaError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "metadata.db")
+
+
+def rows_of(path):
+    store = SqliteMetadataStore(path)
+    try:
+        return list(store.rows())
+    finally:
+        store.close()
+
+
+def test_rows_are_there_after_a_restart(path):
+    store = SqliteMetadataStore(path)
+    store.write([Row("topic", "b", "2"), Row("topic", "a", "1"), Row("feature", "a", "\N{SNOWMAN}")])
+    store.write([Row("topic", "a", None), Row("topic", "b", "3")])
+    store.close()
+    assert rows_of(path) == [("feature", "a", "\N{SNOWMAN}"), ("topic", "b", "3")]
+
+
+def test_a_write_is_on_disk_when_it_returns(path):
+    # The child ends without closing anything, as after kill -9.
+    program = (
+        "import os, sys\n"
+        "from odradek.server.metadata_store import SqliteMetadataStore\n"
+        "store = SqliteMetadataStore(sys.argv[1])\n"
+        "store.write([('topic', 'a', '1')])\n"
+        "os._exit(9)\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    assert subprocess.run([sys.executable, "-c", program, path], env=environ, check=False).returncode == 9
+    assert rows_of(path) == [("topic", "a", "1")]
+
+
+def test_a_write_that_fails_changes_nothing(path):
+    store = SqliteMetadataStore(path)
+    store.write([Row("topic", "a", "1")])
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON facts WHEN NEW.key = 'c' "
+            "BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
+    with pytest.raises(KafkaError) as caught:
+        store.write([Row("topic", "a", None), Row("topic", "b", "2"), Row("topic", "c", "3")])
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert list(store.rows()) == [("topic", "a", "1")]
+    store.write([Row("topic", "b", "2")])
+    assert len(list(store.rows())) == 2
+    store.close()
+
+
+def test_a_changed_row_is_told_instead_of_served(path):
+    store = SqliteMetadataStore(path)
+    store.write([Row("topic", "a", "1")])
+    store.close()
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE facts SET value = '2'")
+    with pytest.raises(ConfigError, match="damaged at topic 'a'"):
+        rows_of(path)
+
+
+def test_a_newer_schema_is_refused_unchanged(path):
+    SqliteMetadataStore(path).close()
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA user_version=99")
+    with pytest.raises(ConfigError, match="has schema 99"):
+        SqliteMetadataStore(path)
+
+
+def test_what_is_no_metadata_of_ours_is_refused(path, tmp_path):
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE photos (name TEXT)")
+    with pytest.raises(ConfigError, match="another program"):
+        SqliteMetadataStore(path)
+    (tmp_path / "text.db").write_text("this is no database at all, but a text of some length" * 20)
+    with pytest.raises(ConfigError, match=r"text\.db"):
+        SqliteMetadataStore(str(tmp_path / "text.db"))
+    with pytest.raises(ConfigError, match="cannot be opened"):
+        SqliteMetadataStore(str(tmp_path / "missing" / "metadata.db"))
+
+
+# --- meta.properties ---
+
+
+def test_a_directory_is_claimed_once_and_keeps_its_ids(tmp_path):
+    directories = [str(tmp_path / "deep" / "one"), str(tmp_path / "two")]
+    first = claim_directories(directories, node_id=3)
+    assert claim_directories(directories, node_id=3) == first
+    assert len(set(first.directory_ids.values())) == 2
+    properties = parse_properties((tmp_path / "two" / FILE_NAME).read_bytes())
+    assert properties == {
+        "cluster.id": first.cluster_id,
+        "directory.id": first.directory_ids[directories[1]],
+        "node.id": "3",
+        "version": "1",
+    }
+    assert len(first.cluster_id) == 22
+
+
+def test_a_new_directory_joins_the_cluster_of_the_others(tmp_path):
+    first = claim_directories([str(tmp_path / "one")], node_id=1)
+    both = claim_directories([str(tmp_path / "new"), str(tmp_path / "one")], node_id=1)
+    assert both.cluster_id == first.cluster_id
+
+
+def test_an_id_never_looks_like_an_option(tmp_path):
+    # 0xFB begins with "-" in URL-safe base64.
+    chosen = [b"\xfb" * 16, b"\x01" * 16, b"\x02" * 16]
+    identity = claim_directories([str(tmp_path)], node_id=1, random_bytes=lambda _: chosen.pop(0))
+    assert not identity.cluster_id.startswith("-")
+    assert len(chosen) == 0
+
+
+def test_the_cluster_id_that_was_asked_for_is_taken_or_refused(tmp_path):
+    assert claim_directories([str(tmp_path)], node_id=1, cluster_id="mine").cluster_id == "mine"
+    with pytest.raises(ConfigError, match="cluster mine, not of yours"):
+        claim_directories([str(tmp_path)], node_id=1, cluster_id="yours")
+
+
+def test_the_directory_of_another_node_is_refused(tmp_path):
+    claim_directories([str(tmp_path)], node_id=1)
+    with pytest.raises(ConfigError, match=r"set node\.id=1"):
+        claim_directories([str(tmp_path)], node_id=2)
+
+
+def test_directories_of_two_clusters_are_refused(tmp_path):
+    for name in ("one", "two"):
+        claim_directories([str(tmp_path / name)], node_id=1, cluster_id=name)
+    with pytest.raises(ConfigError, match="cluster two, not of one"):
+        claim_directories([str(tmp_path / "one"), str(tmp_path / "two")], node_id=1)
+
+
+def test_a_directory_that_kafka_wrote_is_refused_untouched(tmp_path):
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    with pytest.raises(ConfigError, match="written by Apache Kafka"):
+        claim_directories([str(tmp_path)], node_id=1)
+    assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"file \(log\.dirs\) cannot be used"):
+        claim_directories([str(tmp_path / "file")], node_id=1)
+    (tmp_path / FILE_NAME).write_text("version=1")
+    with pytest.raises(ConfigError, match="is damaged"):
+        claim_directories([str(tmp_path)], node_id=1)

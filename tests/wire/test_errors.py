@@ -1,0 +1,33 @@
+"""Error codes: complete, with texts, and retriable where Kafka's clients retry."""
+
+import pytest
+from kio.schema.errors import ErrorCode as TheirErrorCode
+
+from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage, error_message, is_retriable
+
+
+def test_the_codes_are_those_of_kafka():
+    assert [code.value for code in ErrorCode] == list(range(-1, 134))
+    assert {code.value: code.name for code in ErrorCode} == {
+        code.value: code.name.upper() for code in TheirErrorCode
+    }
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_code_has_a_text_and_says_whether_to_retry(code):
+    text = error_message(code)
+    assert text.endswith(".")
+    assert text[0].isupper()
+    assert is_retriable(code) == TheirErrorCode(code.value).retriable
+
+
+def test_a_refusal_carries_its_code_and_a_text():
+    refusal = KafkaError(ErrorCode.INVALID_CONFIG, "retention.ms: 'x' is no number")
+    assert refusal.code == 40
+    assert refusal.message == "retention.ms: 'x' is no number"
+    assert str(refusal) == "INVALID_CONFIG: retention.ms: 'x' is no number"
+    assert KafkaError(ErrorCode.NOT_COORDINATOR).message == error_message(ErrorCode.NOT_COORDINATOR)
+
+
+def test_malformed_bytes_are_no_refusal():
+    assert not issubclass(MalformedMessage, KafkaError)

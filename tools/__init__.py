@@ -1,0 +1,1 @@
+"""Set-up of the environments in which this project is tried: Python environments, jars, source packages."""

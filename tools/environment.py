@@ -1,0 +1,262 @@
+"""Makes what the targets of the Makefile need, once, in a cache folder outside the checkout.
+
+Every piece lives in a folder whose name holds what it was made from (a version, or a hash of the files that decide
+its content), is made beside it and then renamed, and is never touched again: a second run finds it and downloads
+nothing, and an interrupted run leaves nothing half done. Needs only Python 3.11 with venv and pip; the jars need
+Maven and a JDK besides.
+
+    python tools/environment.py venv serve|test|spark      prints the folder of a virtual environment
+    python tools/environment.py jars kafka-4.3.1 ...       prints the folders of jars (`all` for every one)
+    python tools/environment.py source kafka-python        prints the folder of an unpacked source package
+    python tools/environment.py check                      names the system tools that are missing
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+
+CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+
+EXTRAS = {"serve": "", "test": "[clients,testing,test]", "spark": "[spark,clients,test]"}
+"""Virtual environment -> the extras of pyproject.toml that it gets."""
+
+PINNED = {"spark": ["pyspark==4.0.0"]}
+"""What an environment holds at one version, because its jars are of that version."""
+
+_KAFKA_PARTS = ["kafka_2.13", "kafka-tools", "kafka-shell", "kafka-streams"]
+_LOGGING = [
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+    "org.apache.logging.log4j:log4j-core:2.24.3",
+    "org.apache.logging.log4j:log4j-1.2-api:2.24.3",
+    "com.fasterxml.jackson.dataformat:jackson-dataformat-yaml:2.16.2",
+]
+_SPARK_OWN_JARS = ["org.apache.hadoop:*", "org.scala-lang:*"]
+
+JARS: dict[str, tuple[list[str], list[str]]] = {
+    "kafka-4.3.1": ([f"org.apache.kafka:{part}:4.3.1" for part in _KAFKA_PARTS] + _LOGGING, []),
+    "kafka-3.9.2": ([f"org.apache.kafka:{part}:3.9.2" for part in _KAFKA_PARTS], []),
+    "kafka-0.9.0.1": (["org.apache.kafka:kafka_2.11:0.9.0.1"], []),
+    "kafka-0.8.2.2": (["org.apache.kafka:kafka_2.11:0.8.2.2"], []),
+    "spark-4.0.0": (["org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"], _SPARK_OWN_JARS),
+}
+"""Name of a set -> what it asks for, and which transitive jars it leaves out because pyspark brings them."""
+
+SYSTEM_TOOLS = [
+    ("javac", "a JDK, 17 or later", "openjdk-17-jdk-headless"),
+    ("mvn", "Maven", "maven"),
+    ("cc", "a C compiler", "gcc libc6-dev"),
+    ("taskset", "taskset", "util-linux"),
+]
+"""Program, what it is, Debian package."""
+
+
+def cache() -> pathlib.Path:
+    """The folder for everything that is made once: $ODRADEK_CACHE, else the user's cache folder."""
+    chosen = os.environ.get("ODRADEK_CACHE")
+    if not chosen:
+        chosen = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "odradek")
+    folder = pathlib.Path(chosen).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _fresh(target: pathlib.Path) -> pathlib.Path:
+    """An empty folder beside `target`, to be renamed to it when it is complete."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+
+
+def _settle(made: pathlib.Path, target: pathlib.Path) -> None:
+    try:
+        made.rename(target)
+    except OSError:  # another run was faster; its result is as good
+        shutil.rmtree(made, ignore_errors=True)
+        if not target.exists():
+            raise
+
+
+# -- virtual environments
+
+
+def _digest(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()[:16]
+
+
+def _requirements_digest() -> str:
+    files = [path for name in ("pyproject.toml", "setup.cfg") if (path := CHECKOUT / name).exists()]
+    return _digest(
+        sys.version.encode(),
+        sysconfig.get_platform().encode(),
+        str(CHECKOUT).encode(),  # the install points into this checkout
+        repr(PINNED).encode(),
+        *(path.read_bytes() for path in files),
+    )
+
+
+def _compiled_digest() -> str:
+    sources = sorted(
+        path for folder in ("wire", "storage", "apis") for path in (CHECKOUT / folder).glob("*.pyx")
+    )
+    return _digest(*(path.read_bytes() for path in sources))
+
+
+def venv(name: str) -> pathlib.Path:
+    """A virtual environment with this checkout installed in it (editable: it runs what the checkout holds now).
+
+    A virtual environment cannot be moved, so this one is made in place and counts only once its stamp is there.
+    """
+    folder = cache() / f"venv-{name}-{_requirements_digest()}"
+    ready, compiled = folder / ".ready", folder / ".compiled"
+    python = folder / "bin" / "python"
+    if not ready.exists():
+        _say(f"making the {name} environment in {folder}")
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, stdout=sys.stderr)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        requirements = [*PINNED.get(name, []), "-e", f"{CHECKOUT}{EXTRAS[name]}"]
+        subprocess.run([*pip, *requirements], check=True, stdout=sys.stderr)
+        compiled.write_text(_compiled_digest())
+        ready.touch()
+    elif compiled.read_text() != _compiled_digest():
+        _say("a compiled part is newer than its build; building it again")
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--no-deps", "-e", str(CHECKOUT)], check=True, stdout=sys.stderr)
+        compiled.write_text(_compiled_digest())
+    return folder
+
+
+# -- jars
+
+
+def _dependency(coordinates: str, exclusions: list[str]) -> str:
+    group, artifact, version = coordinates.split(":")
+    excluded = "".join(
+        "<exclusion><groupId>{}</groupId><artifactId>{}</artifactId></exclusion>".format(*one.split(":"))
+        for one in exclusions
+    )
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        f"<exclusions>{excluded}</exclusions></dependency>"
+    )
+
+
+def jars(name: str) -> pathlib.Path:
+    """A folder with the jars of one set and of all that they need at run time."""
+    wanted, exclusions = JARS[name]
+    folder = cache() / "jars" / f"{name}-{_digest(repr((wanted, exclusions)).encode())}"
+    if folder.exists():
+        return folder
+    _say(f"fetching the jars of {name}")
+    made = _fresh(folder)
+    with tempfile.TemporaryDirectory(prefix="odradek-pom-") as work:
+        dependencies = "".join(_dependency(one, exclusions) for one in wanted)
+        pathlib.Path(work, "pom.xml").write_text(
+            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+            "<groupId>odradek</groupId><artifactId>jars</artifactId><version>1</version>"
+            f"<dependencies>{dependencies}</dependencies></project>"
+        )
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
+        subprocess.run([*command, f"-DoutputDirectory={made}"], cwd=work, check=True, stdout=sys.stderr)
+    _settle(made, folder)
+    return folder
+
+
+# -- source packages
+
+
+def source(project: str) -> pathlib.Path:
+    """The unpacked source package of `project`, of the version that the test environment has installed."""
+    python = venv("test") / "bin" / "python"
+    version = subprocess.check_output(
+        [str(python), "-c", f"import importlib.metadata as m; print(m.version({project!r}))"], text=True
+    ).strip()
+    folder = cache() / "sources" / f"{project}-{version}"
+    if folder.exists():
+        return folder
+    _say(f"fetching the source package of {project} {version}")
+    made = _fresh(folder)
+    with tempfile.TemporaryDirectory(prefix="odradek-source-") as work:
+        pip = [str(python), "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+        subprocess.run([*pip, "-d", work, f"{project}=={version}"], check=True, stdout=sys.stderr)
+        (archive,) = pathlib.Path(work).glob("*.tar.gz")
+        with tarfile.open(archive) as package:
+            package.extractall(work, filter="data")
+        (unpacked,) = (path for path in pathlib.Path(work).iterdir() if path.is_dir())
+        for path in unpacked.iterdir():
+            shutil.move(str(path), made / path.name)
+    _settle(made, folder)
+    return folder
+
+
+# -- system tools
+
+
+def _java_major() -> int:
+    if shutil.which("javac") is None:
+        return 0
+    text = subprocess.run(["javac", "-version"], capture_output=True, text=True)
+    match = re.search(r"javac (\d+)", text.stdout + text.stderr)
+    return int(match.group(1)) if match else 0
+
+
+def missing_tools() -> list[tuple[str, str]]:
+    """What `make test` needs of the system and does not find: (what it is, Debian package)."""
+    missing = []
+    for program, what, package in SYSTEM_TOOLS:
+        there = _java_major() >= 17 if program == "javac" else shutil.which(program) is not None
+        if not there:
+            missing.append((what, package))
+    return missing
+
+
+def check() -> int:
+    """Prints what is missing, a line each; the exit status."""
+    missing = missing_tools()
+    for what, package in missing:
+        _say(f"missing: {what} (Debian: apt-get install {package})")
+    return 1 if missing else 0
+
+
+def main(arguments: list[str]) -> int:
+    match arguments:
+        case ["check"]:
+            return check()
+        case ["missing-packages"]:
+            print(" ".join(package for _, package in missing_tools()))
+        case ["venv", name] if name in EXTRAS:
+            print(venv(name))
+        case ["jars", "all"]:
+            print("\n".join(str(jars(name)) for name in JARS))
+        case ["jars", *names] if names and all(name in JARS for name in names):
+            print("\n".join(str(jars(name)) for name in names))
+        case ["source", project]:
+            print(source(project))
+        case _:
+            _say(__doc__ or "")
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.version_info < (3, 11):  # noqa: UP036 (this file is run by whatever python the user has)
+        sys.exit("Odradek needs Python 3.11 or later: set PYTHON, for example `make serve PYTHON=python3.12`")
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except subprocess.CalledProcessError as failure:
+        sys.exit(f"this command failed with status {failure.returncode}: {' '.join(map(str, failure.cmd))}")

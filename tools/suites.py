@@ -1,0 +1,92 @@
+"""Runs suites one after the other, prints the seconds of each, and fails if one failed.
+
+    python -m tools.suites check compat ...
+
+Runs inside the test environment. A suite that fails does not keep the next ones from running.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+
+from tools import environment
+
+
+@dataclass
+class Suite:
+    """Commands that are run in order, and what they need that takes long to make."""
+
+    commands: list[list[str]]
+    jars: list[str] = field(default_factory=list)
+    source: str | None = None
+    python: str = "test"
+    """The virtual environment whose python replaces the word `python` at the head of a command."""
+
+
+def pytest(*arguments: str) -> list[str]:
+    return ["python", "-m", "pytest", "-q", "--durations=5", *arguments]
+
+
+CLIENTS = [
+    "compat_tests",
+    *(f"--ignore=compat_tests/{d}" for d in ("spark", "soak", "differential", "kafka_python_suite")),
+]
+CLIENT_JARS = ["kafka-4.3.1", "kafka-3.9.2", "kafka-0.9.0.1", "kafka-0.8.2.2"]
+
+SUITES = {
+    "check": Suite([["python", "-m", "ruff", "check", "."], ["python", "-m", "mypy"], pytest("tests")]),
+    "compat": Suite([pytest(*CLIENTS)], jars=CLIENT_JARS),
+    "compat-on-kafka": Suite([pytest(*CLIENTS, "--broker=kafka")], jars=CLIENT_JARS),
+    "reference": Suite([pytest("compat_tests/differential")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
+    "kafka-python": Suite([pytest("compat_tests/kafka_python_suite")], source="kafka-python"),
+    "soak": Suite([pytest("compat_tests/soak")]),
+    "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=900")]),
+    "spark": Suite([pytest("compat_tests/spark")], jars=["spark-4.0.0"], python="spark"),
+}
+
+
+def run(name: str) -> tuple[bool, float, float]:
+    """Whether the suite passed, the seconds of its set-up, and the seconds of its tests."""
+    suite = SUITES[name]
+    start = time.monotonic()
+    python = environment.venv(suite.python) / "bin" / "python"
+    for jars in suite.jars:
+        environment.jars(jars)
+    if suite.source:
+        environment.source(suite.source)
+    ready = time.monotonic()
+    passed = True
+    for command in suite.commands:
+        print(f"== {name}: {' '.join(command)}", flush=True)
+        finished = subprocess.run([str(python), *command[1:]], cwd=environment.CHECKOUT, env=dict(os.environ))
+        passed = passed and finished.returncode == 0
+    return passed, ready - start, time.monotonic() - ready
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in SUITES]
+    if unknown or not names:
+        print(
+            f"no such suite: {', '.join(unknown) or '(none named)'}; there are {', '.join(SUITES)}",
+            file=sys.stderr,
+        )
+        return 2
+    outcomes = {}
+    for name in names:
+        try:
+            outcomes[name] = run(name)
+        except subprocess.CalledProcessError as failure:
+            print(f"set-up of {name} failed: {failure}", file=sys.stderr)
+            outcomes[name] = (False, 0.0, 0.0)
+    print(f"\n{'suite':<18}{'outcome':<10}{'set-up':>9}{'tests':>9}")
+    for name, (passed, set_up, tests) in outcomes.items():
+        print(f"{name:<18}{'passed' if passed else 'FAILED':<10}{set_up:>7.1f} s{tests:>7.1f} s")
+    return 0 if all(passed for passed, _, _ in outcomes.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

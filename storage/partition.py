@@ -128,6 +128,7 @@ class Partition:
 
     __slots__ = (
         "_ahead_ms_max",
+        "_dropped_staged",
         "_failure",
         "_flush_messages",
         "_inspects_records",
@@ -165,6 +166,8 @@ class Partition:
         self.high_watermark = log.log_end_offset
         self._watchers: dict[Callable[[], None], None] = {}
         self._failure: str | None = None
+        # Deleted or closed with something staged: its commit has to fail.
+        self._dropped_staged = False
         self.set_config(config)
         self._check_order()
 
@@ -328,6 +331,7 @@ class Partition:
         )
 
     def _duplicate(self, known: tuple[int, int, int, int, int]) -> Appended:
+        log = self.log
         _, _, first_offset, last_offset, timestamp = known
         return Appended(
             first_offset,
@@ -335,7 +339,8 @@ class Partition:
             timestamp if self._log_append_time else -1,
             self.log_start_offset,
             True,
-            last_offset >= self.log.recovery_point and self.config.flush_messages <= 1,
+            last_offset >= log.recovery_point
+            and log.next_offset - log.recovery_point >= self._flush_messages,
         )
 
     def _append_many(self, records: memoryview, now_ms: int, origin: Origin, magic_limit: int) -> Appended:
@@ -449,6 +454,9 @@ class Partition:
         """
         log = self.log
         if log.next_offset == log.log_end_offset:
+            if self._dropped_staged:
+                self._dropped_staged = False
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
             return
         try:
             log.commit()
@@ -562,6 +570,7 @@ class Partition:
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         self._failure = f"{self.name} is closed."
+        self._dropped_staged = self.log.has_staged
         self.log.close()
         self._wake()
 
@@ -575,6 +584,7 @@ class Partition:
         watchers.
         """
         self._failure = f"{self.name} has been deleted."
+        self._dropped_staged = self.log.has_staged
         self.log.rollback()
         self.log.move_to(directory)
         self._wake()

@@ -309,10 +309,12 @@ class Segment:
 
     def save_indexes(self, *, sync: bool = False) -> None:
         """Write what is new in the indexes; nothing to do when they are not loaded."""
-        if self._offset_index is not None:
-            self._offset_index.save(self.pool.disk, self.path(INDEX), sync=sync)
-        if self._time_index is not None:
-            self._time_index.save(self.pool.disk, self.path(TIME_INDEX), sync=sync)
+        # Taken once each: a flush calls this in its thread, and the pool may drop them meanwhile.
+        offsets, times = self._offset_index, self._time_index
+        if offsets is not None:
+            offsets.save(self.pool.disk, self.path(INDEX), sync=sync)
+        if times is not None:
+            times.save(self.pool.disk, self.path(TIME_INDEX), sync=sync)
 
     def latest_timestamp(self) -> tuple[int, int]:
         """The latest timestamp and the last offset of the first batch that has it; (-1, ...) when none

@@ -278,7 +278,7 @@ BROKER = (
            doc="Most bytes of records in the answer to one fetch."),
     Option("max.incremental.fetch.session.cache.slots", HONOURED, INT, 1000, low=0,
            doc="Most fetch sessions that are kept."),
-    Option("max.request.partition.size.limit", HONOURED, INT, 2000, low=1,
+    Option("max.request.partition.size.limit", LATER, INT, 2000, low=1,
            doc="Most partitions in one answer to DescribeTopicPartitions."),
     Option("fetch.purgatory.purge.interval.requests", ACCEPTED, INT, 1000,
            doc="Finished fetches that Kafka lets pile up in its waiting list."),

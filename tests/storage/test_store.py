@@ -101,6 +101,33 @@ def test_a_deleted_partition_is_out_of_sight_at_once_and_off_the_disk_later():
     assert not any("-delete" in path for path in (*disk.files, *disk.directories))
 
 
+def test_what_was_staged_when_the_partition_went_away_is_not_acknowledged():
+    store = open_store(MemoryDisk())
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+    store.delete("t", 0)
+    with pytest.raises(KafkaError):
+        partition.commit()
+
+
+def test_a_segment_is_rolled_by_the_records_time_and_by_the_clock():
+    store = open_store(MemoryDisk())
+    partition = store.create("t", 0, TOPIC_ID, LogConfig(segment_ms=1000))
+    for timestamp in (NOW_MS - 9000, NOW_MS - 8000, NOW_MS - 7999, NOW_MS):
+        append(partition, timestamp=timestamp)
+    assert partition.log.bases == [0, 2, 3]
+    store.maintain(NOW_MS + 1000)
+    assert partition.log.bases == [0, 2, 3]
+    store.maintain(NOW_MS + 1001)
+    assert partition.log.bases == [0, 2, 3, 4]
+    store.maintain(NOW_MS + 5000)
+    assert partition.log.bases == [0, 2, 3, 4]
+    partition.set_config(LogConfig(segment_ms=10_000))
+    append(partition, timestamp=NOW_MS + 5000)
+    append(partition, timestamp=NOW_MS + 8000)
+    assert partition.log.bases == [0, 2, 3, 4]
+
+
 def test_a_deletion_that_was_interrupted_is_finished_at_the_start():
     disk = MemoryDisk()
     store = open_store(disk)

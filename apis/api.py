@@ -103,6 +103,23 @@ class Waiting:
             clean_up()
 
 
+class ShortcutConnection(Protocol):
+    """The connection, as far as a shortcut's answer knows it."""
+
+    def answered(self, answer: Any) -> None:
+        """The answer's `parts` and `size_bytes` are set."""
+
+
+Shortcut = Callable[[bytearray, memoryview, int, int, int, ShortcutConnection, int], Any]
+"""`(buffer, view of it, start, end, correlation id, connection, now_ms) -> answer | None`
+
+A way round decoder and encoder for a request that comes very often. `start` is where the header's tagged
+fields begin, behind the client id. None means: not for me, nothing was done. The answer has the attributes
+`parts` (buffers of the whole frame; None until it is ready), `size_bytes` and `waiting` (None); when it is
+ready it calls `connection.answered(answer)`.
+"""
+
+
 Handler = Callable[[Any, RequestContext], Any]
 
 
@@ -116,3 +133,5 @@ class Api:
     """`(request, context) -> response | Waiting | None`"""
     versions: range
     """Versions served. Any other closes the connection, as Kafka does; ApiVersions gets error 35 instead."""
+    shortcut: Callable[[int], Shortcut | None] | None = None
+    """The shortcut of a version, where the API has one."""

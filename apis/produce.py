@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
 from odradek.apis.leadership import Leadership, add_endpoint, leader_hint
+from odradek.apis.produce_shortcut import shortcut
 from odradek.coordinator.topics import INTERNAL_TOPICS
 from odradek.wire.batch_validation import InvalidRecords
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -35,7 +36,7 @@ from odradek.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.api import ConnectionInfo, RequestContext, Shortcut
     from odradek.apis.turn import Turn
     from odradek.storage.partition import Appended, Partition
 
@@ -131,6 +132,10 @@ class Produce:
     def __init__(self, leadership: Leadership, turn: Turn) -> None:
         self._leadership = leadership
         self._turn = turn
+
+    def shortcut(self, version: int) -> Shortcut | None:
+        """The short way of ordinary requests (see `apis/produce_shortcut.py`)."""
+        return shortcut(self._leadership, self._turn, version)
 
     def __call__(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | Waiting | None:
         version = context.api_version

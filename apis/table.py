@@ -40,7 +40,10 @@ class Apis(Mapping[int, Api]):
         if api is None:
             make_handler = self._rows[api_key][1]
             request, response = find(api_key)
-            api = self._made[api_key] = Api(request, response, make_handler(), self.versions(api_key))
+            handler = make_handler()
+            shortcut = getattr(handler, "shortcut", None)
+            api = Api(request, response, handler, self.versions(api_key), shortcut)
+            self._made[api_key] = api
         return api
 
     def __iter__(self) -> Iterator[int]:

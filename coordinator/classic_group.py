@@ -370,6 +370,8 @@ class ClassicGroup:
         self.awaiting_join_count = 0
         for member_record in record.members:
             self.add(_member_of(member_record, record.protocol or "", known.get(member_record.member_id)))
+        if self.leader not in self.members:
+            self.leader = next(iter(self.members), None)
         self.pending_sync &= self.members.keys()
         self.subscribed_topics = self._subscriptions()
 

@@ -33,6 +33,8 @@ __all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "TimerHandle", "coordinator_erro
 RECORDS_PER_TURN = 2_000
 """How much of a log is loaded before others have their turn: about 10 ms."""
 RETRY_LOAD_AFTER_SECONDS = 5.0
+RING_FOR_MS = 10
+"""How long timers that are due together may hold up the event loop."""
 STALE_TIMERS_KEPT = 1_000
 
 logger = logging.getLogger(__name__)
@@ -311,8 +313,16 @@ class GroupCoordinator:
             partition = self._loading.popleft()
             try:
                 budget = self._load_slice(partition, budget)
-            except KafkaError as error:
-                logger.error("%s-%d cannot be loaded yet: %s", OFFSETS_TOPIC, partition.index, error)
+            except Exception as error:
+                # Whatever it is, the other partitions are to be loaded, and this one may heal.
+                logger.error(
+                    "%s-%d cannot be loaded yet: %s",
+                    OFFSETS_TOPIC,
+                    partition.index,
+                    error,
+                    exc_info=not isinstance(error, KafkaError),
+                )
+                partition.machine = None
                 partition.loading = partition.records = None
                 waiting.append(partition)
                 continue
@@ -412,18 +422,18 @@ class _TimerHeap:
             self._handle = self._call_later(delay_ms / 1000, self._wake)
 
     def _wake(self) -> None:
+        """Ring what is due now, and let others have their turn when that takes long."""
         self._handle = None
         now_ms = self._clock_ms()
-        due = []
-        while self._heap and self._heap[0][0] <= now_ms:
-            due.append(heappop(self._heap))
-        # Asked again before each: what rings may cancel or move what is due with it.
-        for _, number, partition, key in due:
+        newest = self._number
+        while self._heap and self._heap[0][0] <= now_ms and self._heap[0][1] <= newest:
+            _, number, partition, key = heappop(self._heap)
             if partition.timers.get(key) == number:
                 del partition.timers[key]
                 self._ring(partition, key)
-        if self._handle is None:
-            self._arm()
+                if self._clock_ms() - now_ms >= RING_FOR_MS:
+                    break
+        self._arm()
 
 
 def _deliver(replies: list[Reply]) -> None:

@@ -37,6 +37,8 @@ __all__ = ["NEW_MEMBER_TIMEOUT_MS", "Membership"]
 NONE = ErrorCode.NONE
 NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
 """How long a member may wait for its first join, without heartbeats (Kafka's constant)."""
+JOIN_AGAIN_AFTER_MS = 1_000
+"""How often, at most, to look whether a static member is back: members choose their rebalance timeout."""
 MEMBER_ID_PREFIX_LENGTH_MAX = 8_000
 MEMBER_ID_REQUIRED_SINCE = 4
 """JoinGroup version from which a new member is given an id first (KIP-394)."""
@@ -307,7 +309,8 @@ class Membership:
         elif not group.elect_joined_leader():
             # Static members only, none is there: wait on until their sessions end.
             group.initial_remaining_ms = None
-            out.append(SetTimer(join_key(group_id), now_ms + group.rebalance_timeout_ms))
+            wait_ms = max(group.rebalance_timeout_ms, JOIN_AGAIN_AFTER_MS)
+            out.append(SetTimer(join_key(group_id), now_ms + wait_ms))
         else:
             group.begin_generation()
             for member in group.members.values():

@@ -313,7 +313,7 @@ def _data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _protocol_map(text: str) -> dict[str, str]:
-    protocols = {}
+    protocols: dict[str, str] = {}
     for pair in text.split(","):
         if not pair.strip():
             continue

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from odradek.apis.api import Api, RequestContext, Waiting
+from odradek.apis.api import Api, RequestContext, Shortcut, Waiting
 from odradek.server.turn import LoopTurn
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.errors import ErrorCode, MalformedMessage
@@ -63,6 +63,7 @@ class Route:
         "handle",
         "has_tagged_header",
         "name",
+        "shortcut",
         "tags_answer",
     )
 
@@ -76,6 +77,10 @@ class Route:
         self.has_tagged_header = flexible_since is not None and api_version >= flexible_since
         # A client that does not know our version yet must be able to read the answer to ApiVersions.
         self.tags_answer = self.has_tagged_header and api_key != API_VERSIONS_KEY
+        # A shortcut reads the header's tagged fields itself: it is for versions that have them.
+        self.shortcut = (
+            api.shortcut(api_version) if api.shortcut is not None and self.has_tagged_header else None
+        )
         self.name = f"{api.request.__name__} v{api_version}"
 
     def answer(self, response: Any, correlation_id: int) -> tuple[list[Any], int]:
@@ -205,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pinned_turn = -1  # the turn in which bytes of the buffer were staged
         self._spare: bytearray | None = None  # the large buffer before this one; pinned in its own turn
         self._spare_turn = -1
-        self._slots: deque[_Slot] | None = None
+        self._slots: deque[Any] | None = None  # of _Slot, and of answers of shortcuts
         self._waiting_bytes = 0
         self._touched = False
         self._held = False
@@ -356,6 +361,12 @@ class Connection(asyncio.BufferedProtocol):
                     out_bytes += self._put(out, [refusal], len(refusal))
                     continue
             try:
+                if route.shortcut is not None and self._take_shortcut(
+                    route.shortcut, body, end, client_id_bytes, correlation_id, now_ms
+                ):
+                    if self._must_hold():
+                        break
+                    continue
                 answer = self._handle(route, body, end, client_id_bytes, correlation_id, now_ms)
                 if answer is None:
                     continue
@@ -380,6 +391,26 @@ class Connection(asyncio.BufferedProtocol):
             self._write(out, out_bytes)
         if not self._closing:
             self._after_serving(position, filled)
+
+    def _take_shortcut(
+        self,
+        shortcut: Shortcut,
+        body: int,
+        end: int,
+        client_id_bytes: int,
+        correlation_id: int,
+        now_ms: int,
+    ) -> bool:
+        """True when the shortcut has taken the request."""
+        if client_id_bytes > 0:
+            body += client_id_bytes
+        answer = shortcut(self._buffer, self._view, body, end, correlation_id, self, now_ms)
+        if answer is None:
+            return False
+        if self._slots is None:
+            self._slots = deque()
+        self._slots.append(answer)
+        return True
 
     def _handle(
         self, route: Route, body: int, end: int, client_id_bytes: int, correlation_id: int, now_ms: int
@@ -441,9 +472,19 @@ class Connection(asyncio.BufferedProtocol):
         slot = _Slot(self, route, correlation_id)
         slot.waiting = waiting
         if self._slots is None:
-            self._slots = deque()
+            self._slots = deque()  # not before: 600 bytes for each idle connection
         self._slots.append(slot)
         waiting.on_complete(slot.deliver)
+
+    def answered(self, answer: Any) -> None:
+        """A shortcut's answer is ready; it stands among the slots as one of them."""
+        slots = self._slots
+        if slots is None:
+            return  # the peer is gone
+        self._waiting_bytes += answer.size_bytes
+        if not self._touched and slots[0] is answer:
+            self._touched = True
+            self._turn.touch(self)
 
     def _fill(self, slot: _Slot, response: Any) -> None:
         slots = self._slots

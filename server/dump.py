@@ -430,7 +430,7 @@ def _snapshot(path: str) -> Iterator[Fact]:
 
 
 def _checkpoint(path: str) -> Iterator[Fact]:
-    names = ("topic", "partition", "offset")
+    names: tuple[str, ...] = ("topic", "partition", "offset")
     if os.path.basename(path) == "leader-epoch-checkpoint":
         names = ("leader_epoch", "start_offset")
     lines = _read(path).decode("utf-8", "replace").splitlines()

@@ -14,6 +14,8 @@ from crc32c import crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
+EXTENT = struct.Struct(">qi11xi")
+"""Base offset, length and last offset delta: what it takes to step over a batch."""
 PREFIX = struct.Struct(">qii")
 """What a broker may change without touching the checksum: base offset, length, leader epoch."""
 PREFIX_BYTES = PREFIX.size

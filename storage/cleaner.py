@@ -28,7 +28,8 @@ from odradek.wire.records import BatchHeader, Record, build_batch, iter_records,
 
 MAP_ENTRIES_MAX = 500_000
 """About 100 MB at the most, near Kafka's default `log.cleaner.dedupe.buffer.size`."""
-STEP_BYTES = 262_144
+STEP_BYTES = 65_536
+"""A few milliseconds of work, when it has to be done between requests."""
 _DIGEST_BYTES = 16
 
 

@@ -25,7 +25,8 @@ class LeaderEpochs:
         return self.epochs[-1] if self.epochs else -1
 
     def entries(self) -> list[tuple[int, int]]:
-        return list(zip(self.epochs, self.starts, strict=True))
+        # A flush reads this in its thread: an epoch whose start is just being added comes with the next one.
+        return list(zip(self.epochs, self.starts, strict=False))
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """A batch of `epoch` stands at `start_offset`; older epochs than the latest are passed over."""

@@ -109,7 +109,7 @@ class Log:
         self._full_segments: list[StagedSegment] = []
         # A cut that failed: the bytes after a segment's size are a failed commit's and have to go first.
         self._cut_wanted = False
-        self.set_config(config)
+        self._take_config(config)
         self._stage = self._new_stage(self.active)
 
     @property
@@ -122,6 +122,15 @@ class Log:
 
     def set_config(self, config: LogConfig) -> None:
         """Take new settings, for the segments to come and the rolling of the current one."""
+        self._take_config(config)
+        stage = self._stage
+        stage.roll_after_ms = -2
+        stage.index_room = (
+            self._index_entries_max - len(stage.segment.offset_index) - len(stage.index_entries)
+        )
+        self._jitter_ms = self._jitter_of(stage.segment.base_offset)
+
+    def _take_config(self, config: LogConfig) -> None:
         self.config = config
         self._segment_bytes = config.segment_bytes
         self._index_interval_bytes = config.index_interval_bytes
@@ -432,15 +441,12 @@ class Log:
         self._stage = self._new_stage(segment)
 
     def should_roll(self, now_ms: int) -> bool:
-        """Whether the active segment has been open for `segment.ms` by the clock."""
-        active = self.active
-        if active.size_bytes == 0:
-            return False
-        first = active.first_timestamp_ms
-        if first is None:
-            first = active.first_timestamp_ms = first_timestamp(active)
-        begun_ms = first if first >= 0 else active.created_ms
-        return now_ms - begun_ms > self.config.segment_ms - self._jitter_ms
+        """Whether the active segment has been open for `segment.ms`, appends or not.
+
+        By the clock alone: by timestamps a log that takes in old records would roll at every look.
+        """
+        waited_ms = now_ms - self.active.created_ms
+        return self.active.size_bytes > 0 and waited_ms > self.config.segment_ms - self._jitter_ms
 
     # Deleting and closing
 
@@ -513,9 +519,9 @@ class Log:
             return hint
         place = max(segment_holding(self.bases, offset), 0)
         for segment in self.segments[place:]:
-            batch = segment.find(offset)
-            if batch is not None:
-                return segment, batch.position
+            position = segment.find(offset)
+            if position >= 0:
+                return segment, position
         return None
 
     def read(self, offset: int, end_offset: int, max_bytes: int, minimum_one_batch: bool) -> Slice:
@@ -571,8 +577,8 @@ class Log:
             del self._hints[next(iter(self._hints))]
 
     def _position_of(self, segment: Segment, end_offset: int) -> int:
-        batch = segment.find(end_offset)
-        return segment.size_bytes if batch is None else batch.position
+        position = segment.find(end_offset)
+        return segment.size_bytes if position < 0 else position
 
 
 def first_timestamp(segment: Segment) -> int:

@@ -13,6 +13,7 @@ batch.
 Not built yet: transactions. `last_stable_offset` is the high watermark, no transaction index is written.
 """
 
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,7 +43,6 @@ from odradek.storage.validation import (
     check_client_batch,
     check_content,
     check_size,
-    frames_one_record,
     rules_of,
     segment_too_small,
     with_append_time,
@@ -60,7 +60,9 @@ from odradek.wire.records import (
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
-_HEADER_UNPACK = HEADER.unpack_from
+_HEADER_AND_MORE = struct.Struct(HEADER.format + "BB").unpack_from
+"""The header of a batch and the two bytes after it."""
+_MAX_TIMESTAMP_FIELD = 8
 _PREFIX_PACK = PREFIX.pack
 _EXTRAORDINARY = ~layout.COMPRESSION_MASK
 ZERO_UUID = bytes(16)
@@ -125,10 +127,14 @@ class Partition:
     """See the module. One thread owns it; `flush` alone may run in another."""
 
     __slots__ = (
+        "_ahead_ms_max",
+        "_dropped_staged",
         "_failure",
+        "_flush_messages",
         "_inspects_records",
         "_log_append_time",
         "_rules",
+        "_size_bytes_max",
         "_watchers",
         "config",
         "high_watermark",
@@ -160,6 +166,8 @@ class Partition:
         self.high_watermark = log.log_end_offset
         self._watchers: dict[Callable[[], None], None] = {}
         self._failure: str | None = None
+        # Deleted or closed with something staged: its commit has to fail.
+        self._dropped_staged = False
         self.set_config(config)
         self._check_order()
 
@@ -194,6 +202,9 @@ class Partition:
         self._inspects_records = config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX
         self._log_append_time = config.uses_log_append_time
         self._rules = rules_of(config)
+        self._size_bytes_max = min(config.max_message_bytes, config.segment_bytes)
+        self._ahead_ms_max = config.message_timestamp_after_max_ms
+        self._flush_messages = config.flush_messages
         self.log.set_config(config)
 
     def _check_order(self) -> None:
@@ -228,7 +239,7 @@ class Partition:
         if origin is not Origin.CLIENT or magic_limit < 2:
             return self._append_many(records, now_ms, origin, magic_limit)
         size_bytes = len(records)
-        if size_bytes < HEADER_BYTES:
+        if size_bytes < HEADER_BYTES + 2:
             check_client_batch(records, self.config, self._rules, now_ms, self.name)
         (
             base_offset,
@@ -244,7 +255,9 @@ class Partition:
             producer_epoch,
             base_sequence,
             record_count,
-        ) = _HEADER_UNPACK(records)
+            first_byte,
+            second_byte,
+        ) = _HEADER_AND_MORE(records)
         # Everything at once that is true of an ordinary batch; what is not goes to where each thing
         # is told apart.
         if (
@@ -255,17 +268,26 @@ class Partition:
             or attributes > 4
             or (producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0))
             or record_count != last_offset_delta + 1
-            or (record_count <= 1 and not attributes and not frames_one_record(records, size_bytes))
             or record_count < 1
-            or size_bytes > self.config.max_message_bytes
-            or size_bytes > self.config.segment_bytes
-            or max_timestamp - now_ms > self.config.message_timestamp_after_max_ms
+            or (
+                # The size of the only record of a plain batch has to be that of the rest of it.
+                record_count == 1
+                and not attributes
+                and size_bytes
+                != (
+                    HEADER_BYTES + 1 + (first_byte >> 1)
+                    if first_byte < 0x80
+                    else HEADER_BYTES + 2 + ((first_byte & 0x7F | second_byte << 7) >> 1)
+                )
+            )
+            or size_bytes > self._size_bytes_max
+            or max_timestamp - now_ms > self._ahead_ms_max
             or self._inspects_records
             or crc32c(records[21:]) != crc
         ):
             records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
             size_bytes = len(records)
-            max_timestamp = _HEADER_UNPACK(records)[8]
+            max_timestamp = _HEADER_AND_MORE(records)[_MAX_TIMESTAMP_FIELD]
         if self._log_append_time:
             records, max_timestamp = with_append_time(records, now_ms), now_ms
         log = self.log
@@ -305,10 +327,11 @@ class Partition:
             now_ms if self._log_append_time else -1,
             self.log_start_offset,
             False,
-            last_offset - log.recovery_point >= self.config.flush_messages - 1,
+            last_offset - log.recovery_point >= self._flush_messages - 1,
         )
 
     def _duplicate(self, known: tuple[int, int, int, int, int]) -> Appended:
+        log = self.log
         _, _, first_offset, last_offset, timestamp = known
         return Appended(
             first_offset,
@@ -316,7 +339,8 @@ class Partition:
             timestamp if self._log_append_time else -1,
             self.log_start_offset,
             True,
-            last_offset >= self.log.recovery_point and self.config.flush_messages <= 1,
+            last_offset >= log.recovery_point
+            and log.next_offset - log.recovery_point >= self._flush_messages,
         )
 
     def _append_many(self, records: memoryview, now_ms: int, origin: Origin, magic_limit: int) -> Appended:
@@ -430,6 +454,9 @@ class Partition:
         """
         log = self.log
         if log.next_offset == log.log_end_offset:
+            if self._dropped_staged:
+                self._dropped_staged = False
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
             return
         try:
             log.commit()
@@ -543,6 +570,7 @@ class Partition:
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         self._failure = f"{self.name} is closed."
+        self._dropped_staged = self.log.has_staged
         self.log.close()
         self._wake()
 
@@ -556,6 +584,7 @@ class Partition:
         watchers.
         """
         self._failure = f"{self.name} has been deleted."
+        self._dropped_staged = self.log.has_staged
         self.log.rollback()
         self.log.move_to(directory)
         self._wake()

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from odradek.storage.batches import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, StoredBatch, scan
+from odradek.storage.batches import EXTENT, HEADER_BYTES, LOG_OVERHEAD_BYTES, StoredBatch, scan
 from odradek.storage.disk import Disk, File, read_file
 from odradek.storage.indexes import TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -134,9 +134,9 @@ class Segment:
         file = disk.open(segment.path(LOG), create=True)
         segment._file = file
         try:
+            # The index files come when there is something in them.
             if file.size():
                 file.truncate(0)
-            segment.save_indexes()
         except OSError:
             segment._file = None
             file.close()
@@ -309,10 +309,12 @@ class Segment:
 
     def save_indexes(self, *, sync: bool = False) -> None:
         """Write what is new in the indexes; nothing to do when they are not loaded."""
-        if self._offset_index is not None:
-            self._offset_index.save(self.pool.disk, self.path(INDEX), sync=sync)
-        if self._time_index is not None:
-            self._time_index.save(self.pool.disk, self.path(TIME_INDEX), sync=sync)
+        # Taken once each: a flush calls this in its thread, and the pool may drop them meanwhile.
+        offsets, times = self._offset_index, self._time_index
+        if offsets is not None:
+            offsets.save(self.pool.disk, self.path(INDEX), sync=sync)
+        if times is not None:
+            times.save(self.pool.disk, self.path(TIME_INDEX), sync=sync)
 
     def latest_timestamp(self) -> tuple[int, int]:
         """The latest timestamp and the last offset of the first batch that has it; (-1, ...) when none
@@ -355,43 +357,65 @@ class Segment:
         """The committed batches from a batch's position on."""
         return scan(self.read, position, self.size_bytes if end is None else end, window_bytes=window_bytes)
 
-    def find(self, offset: int) -> StoredBatch | None:
-        """The first batch whose last offset is not before `offset`; None when the segment ends before."""
+    def find(self, offset: int) -> int:
+        """Where the first batch begins whose last offset is not before `offset`; -1 when the segment ends
+        before.
+        """
         position = self.offset_index.lookup(offset)
-        for batch in self.batches(position, window_bytes=_SEEK_WINDOW_BYTES):
-            if batch.base_offset + batch.last_offset_delta >= offset:
-                return batch
-            position = batch.end_position
-        if position != self.size_bytes:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path(LOG)} is damaged at position {position}."
-            )
-        return None
+        end = self.size_bytes
+        unpack = EXTENT.unpack_from
+        window = b""
+        start = position
+        while position < end:
+            inside = position - start
+            if inside + EXTENT.size > len(window):
+                window = self._seek_window(position)
+                start, inside = position, 0
+            base_offset, length, last_offset_delta = unpack(window, inside)
+            if base_offset + last_offset_delta >= offset:
+                return position
+            if length <= 0:
+                raise self._damaged(position)
+            position += length + LOG_OVERHEAD_BYTES
+        return -1
 
     def boundary(self, position: int, limit: int) -> tuple[int, int]:
         """The end of the last whole batch that ends at or before `limit`, and the offset that follows it.
 
         `position` is where a batch begins; when that batch ends after `limit` the answer is (position,
-        -1). Only the stretch after the last index entry is walked.
+        -1), and the offset is -1 where it would have to be looked up. Only what follows the last index
+        entry is walked.
         """
-        start = max(position, self.offset_index.last_position_until(limit))
+        position = max(position, self.offset_index.last_position_until(limit))
         next_offset = -1
-        read_at = start
+        unpack = EXTENT.unpack_from
         window = b""
-        while start + HEADER_BYTES <= limit:
-            inside = start - read_at
-            if inside + HEADER_BYTES > len(window):
-                window = self.read(start, min(_SEEK_WINDOW_BYTES, self.size_bytes - start))
-                read_at, inside = start, 0
-                if len(window) < HEADER_BYTES:
-                    break
-            header = HEADER.unpack_from(window, inside)
-            end = start + header[1] + LOG_OVERHEAD_BYTES
+        start = position
+        while position < limit:
+            inside = position - start
+            if inside + EXTENT.size > len(window):
+                window = self._seek_window(position)
+                start, inside = position, 0
+            base_offset, length, last_offset_delta = unpack(window, inside)
+            end = position + length + LOG_OVERHEAD_BYTES
             if end > limit:
                 break
-            start = end
-            next_offset = header[0] + header[6] + 1
-        return start, next_offset
+            if length <= 0:
+                raise self._damaged(position)
+            position = end
+            next_offset = base_offset + last_offset_delta + 1
+        return position, next_offset
+
+    def _seek_window(self, position: int) -> bytes:
+        window = self.read(position, min(_SEEK_WINDOW_BYTES, self.size_bytes - position))
+        if len(window) < EXTENT.size:
+            raise self._damaged(position)
+        return window
+
+    def _damaged(self, position: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path(LOG)} is damaged at position {position}."
+        )
 
 
 def segment_holding(bases: list[int], offset: int) -> int:

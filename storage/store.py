@@ -128,7 +128,7 @@ class LogStore:
                 self._remove_directory(f"{directory}/{name}")
                 continue
             key = key_of(name)
-            if key is None or not disk.is_directory(f"{directory}/{name}"):
+            if key is None:
                 continue
             if key in self._places:
                 raise KafkaError(
@@ -136,7 +136,15 @@ class LogStore:
                     f"{name} is in two data directories: {self._places[key].directory} and {directory}.",
                 )
             place = self._places[key] = _Place(directory, name)
-            if not clean and (cut := self._load(key, place, clean=False)):
+            if clean:
+                continue
+            try:
+                cut = self._load(key, place, clean=False)
+            except NotADirectoryError:
+                # Somebody's file, with a name like that of a partition.
+                del self._places[key]
+                continue
+            if cut:
                 cut_bytes[key] = cut
 
     def _load(self, key: Key, place: _Place, *, clean: bool) -> int:

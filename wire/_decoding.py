@@ -5,6 +5,8 @@ A run gathers neighbouring fields of fixed width, the length prefix that ends it
 """
 
 import struct
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from odradek.wire._source import (
@@ -267,7 +269,6 @@ class _DecoderWriter(Source):
             self.flush()
 
 
-def _unpacker(layout: str, known: dict[str, Any] = {}) -> Any:  # noqa: B006 - one Struct for each layout
-    if layout not in known:
-        known[layout] = struct.Struct(layout).unpack_from
-    return known[layout]
+@cache
+def _unpacker(layout: str) -> Callable[[Any, int], tuple[Any, ...]]:
+    return struct.Struct(layout).unpack_from

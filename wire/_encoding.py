@@ -5,6 +5,8 @@ Pieces are gathered in `out` and joined once. Record batches that are large, or 
 """
 
 import struct
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from odradek.wire._source import SHORT_UVARINTS, Source, is_tagged, uvarint
@@ -255,7 +257,6 @@ class _EncoderWriter(Source):
         self.line(f"{count} += 1")
 
 
-def _packer(layout: str, known: dict[str, Any] = {}) -> Any:  # noqa: B006 - one Struct for each layout
-    if layout not in known:
-        known[layout] = struct.Struct(layout).pack
-    return known[layout]
+@cache
+def _packer(layout: str) -> Callable[..., bytes]:
+    return struct.Struct(layout).pack

@@ -11,7 +11,7 @@ from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from crc32c import crc32c as _crc32c_of_many
+from odradek.wire.checksums import crc32c as _crc32c_of_many
 
 from odradek.wire import _records_python as _python
 

@@ -11,8 +11,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from odradek.wire.checksums import crc32c
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 

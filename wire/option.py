@@ -171,8 +171,6 @@ class Option:
             for item in items:
                 if item not in self.choices:
                     raise ValueError(f"{self.name} must be of {', '.join(self.choices)}, not {item!r}.")
-        if self.kind == LIST and len(set(value)) != len(value):
-            raise ValueError(f"{self.name} names something twice: {text}.")
         # Written so that a NaN is refused as well.
         if self.low is not None and not value >= self.low:
             raise ValueError(f"{self.name} must be at least {self.low}, not {text}.")
@@ -181,8 +179,9 @@ class Option:
 
 
 def _split(text: str) -> tuple[str, ...]:
+    """The items of a list; what is there twice counts once."""
     text = text.strip()
-    return tuple(_COMMA.split(text)) if text else ()
+    return tuple(dict.fromkeys(_COMMA.split(text))) if text else ()
 
 
 def _java_double(value: float) -> str:

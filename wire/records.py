@@ -18,8 +18,6 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from odradek.wire._records_python import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -40,6 +38,7 @@ from odradek.wire._records_python import (
     invalid_record,
     validate_header,
 )
+from odradek.wire.checksums import crc32c
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
 

@@ -15,6 +15,7 @@ from odradek.coordinator.commands import (
 )
 from odradek.coordinator.driver import RECORDS_PER_TURN, GroupCoordinator, coordinator_error
 from odradek.coordinator.group_log import CommittedOffset, encode_offset, encode_offset_key
+from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.fakes import FakeClock, FakeLog, view_with_offsets_topic
@@ -322,3 +323,44 @@ def test_closed_it_refuses_all_and_leaves_no_timer(node):
     assert [answer.error_code for answer in joining] == [ErrorCode.NOT_COORDINATOR]
     assert node.clock.pending == 0
     assert node.fetch()[0].error_code is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_log_that_the_machine_trips_over_keeps_no_other_from_being_loaded(monkeypatch):
+    node = Node(2)
+    replay = GroupMachine.replay
+    group_of = {node.coordinator.partition_of(name): name for name in ("a", "b", "c", "d")}
+    value = encode_offset(CommittedOffset(7, -1, "", 0))
+    for index, name in group_of.items():
+        node.logs[index].records = [(encode_offset_key(name, "t", 0), value, 0)]
+
+    def trip(machine, key, value):
+        if group_of[0].encode() in key:
+            raise ZeroDivisionError
+        replay(machine, key, value)
+
+    monkeypatch.setattr(GroupMachine, "replay", trip)
+    node.lead(1, 1)
+    assert offset_of(node.fetch(group_of[1])) == 7
+    assert node.fetch(group_of[0])[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    monkeypatch.setattr(GroupMachine, "replay", replay)
+    node.clock.run(6_000)
+    assert offset_of(node.fetch(group_of[0])) == 7
+
+
+def test_timers_that_are_due_together_do_not_hold_up_the_loop(node):
+    rung = []
+
+    def ring_slowly(partition, key):
+        rung.append(key)
+        node.clock.now_ms += 4
+
+    timers = node.coordinator._timers
+    timers._ring = ring_slowly
+    for number in range(7):
+        timers.set(node.coordinator._partitions[0], ("sync", str(number)), node.clock.now_ms + 50)
+    counts = []
+    while len(rung) < 7:
+        node.clock.now_ms = max(node.clock.now_ms, 1_000_050)
+        timers._wake()
+        counts.append(len(rung))
+    assert counts == [3, 6, 7]

@@ -1,5 +1,6 @@
 """Where the configuration comes from, what rules over what, and what is refused in which words."""
 
+import dataclasses
 import pathlib
 import time
 
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from odradek.server.config import ConfigError, Listener, load, option_of_variable
 from odradek.server.config_page import page
 from odradek.server.properties import parse_properties
-from odradek.wire.options import ACCEPTED, BROKER_OPTIONS, LATER
+from odradek.storage.config import LogConfig
+from odradek.wire.options import ACCEPTED, BROKER_OPTIONS, HONOURED, LATER, TOPIC_OPTIONS
 
 # The settings of the file that Kafka 4.3 ships for a first start (config/server.properties).
 KAFKAS_OWN = """
@@ -346,6 +348,38 @@ def test_escaped_text_comes_back(properties):
 def test_the_reference_page_is_what_the_declarations_say():
     path = pathlib.Path(__file__).parents[2] / "docs" / "configuration.md"
     assert path.read_text() == page(), "run: python -m odradek.server.config_page > docs/configuration.md"
+
+
+def test_an_honoured_broker_option_is_read_somewhere():
+    # An option that is taken and then ignored is the worst of all; topic options come by way of LogConfig.
+    root = pathlib.Path(__file__).parents[2]
+    source = "".join(
+        path.read_text()
+        for folder in ("server", "apis")
+        for path in (root / folder).rglob("*.py")
+        if path.name != "config_page.py"
+    )
+    of_topics = {synonym for option in TOPIC_OPTIONS.values() for synonym in option.synonyms}
+    unread = [
+        option.name
+        for option in BROKER_OPTIONS.values()
+        if option.standing == HONOURED
+        and option.name not in of_topics
+        and f'"{option.name}"' not in source
+        and f"config.{option.name.replace('.', '_')}" not in source
+    ]
+    assert unread == [], "read it, or give it another standing in wire/option_list.py"
+
+
+def test_an_honoured_topic_option_reaches_the_log():
+    known = {field.name.replace("_", ".") for field in dataclasses.fields(LogConfig)}
+    honoured = {option.name for option in TOPIC_OPTIONS.values() if option.standing == HONOURED}
+    # It takes the place of segment.bytes before a log hears of it.
+    assert honoured - {"internal.segment.bytes"} <= known
+
+
+def test_the_topic_defaults_of_the_broker_are_those_of_the_log():
+    assert LogConfig.from_mapping(load().topic_defaults) == LogConfig()
 
 
 def test_loading_costs_a_few_milliseconds_of_start():

@@ -187,7 +187,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
 TestPartition = PartitionMachine.TestCase
 TestPartition.settings = settings(
-    max_examples=60,
+    max_examples=40,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

@@ -7,18 +7,23 @@ import pkgutil
 import typing
 import warnings
 
-import kafka.protocol
 import kio.index
 import kio.serial
 import pytest
-from kafka.protocol.api_message import ApiMessage
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
 from odradek.wire.codec import decode_message, encode_message
+from odradek.wire.messages import consumer_protocol
 from odradek.wire.messages.api_versions import ApiVersionsResponse
 from odradek.wire.schema import INT32, UUID, ZERO_UUID, Array, Primitive, fields_of
 from tests.wire.message_samples import Samples, api_messages, plain
+
+with warnings.catch_warnings():
+    # kafka-python loads its schemas with a deprecated call.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.protocol
+    from kafka.protocol.api_message import ApiMessage
 
 SAMPLES_EACH = 2
 
@@ -35,7 +40,6 @@ def kafka_python_classes():
 
 
 with warnings.catch_warnings():
-    # kafka-python loads its schemas with a deprecated call.
     warnings.simplefilter("ignore", DeprecationWarning)
     KAFKA_PYTHON = kafka_python_classes()
 IN_KAFKA_PYTHON = [
@@ -145,12 +149,19 @@ def same_names(ours, theirs, version, path):
 @pytest.mark.parametrize(("cls", "versions"), by_class(IN_KIO))
 def test_kio_reads_and_writes_the_same_bytes(cls, versions):
     for version in versions:
-        check_with_kio(cls, version)
+        check_with_kio(cls, version, kio_class(cls, version))
 
 
-def check_with_kio(cls, version):
+@pytest.mark.parametrize("name", ["subscription", "assignment"])
+def test_kio_agrees_about_what_consumers_put_inside_of_group_requests(name):
+    cls = getattr(consumer_protocol, f"ConsumerProtocol{name.capitalize()}")
+    for version in cls.versions:
+        module = importlib.import_module(f"kio.schema.consumer_protocol_{name}.v{version}.data")
+        check_with_kio(cls, version, getattr(module, cls.__name__))
+
+
+def check_with_kio(cls, version, theirs):
     samples = Samples((cls.__name__, version), tame=True)
-    theirs = kio_class(cls, version)
     same_names(cls, theirs, version, f"v{version}")
     read, write = kio.serial.entity_reader(theirs), kio.serial.entity_writer(theirs)
     for _ in range(SAMPLES_EACH):

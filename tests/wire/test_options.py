@@ -164,7 +164,7 @@ def test_only_the_options_that_were_asked_for_are_told():
 def test_settings_of_a_topic_are_read_by_their_types():
     assert options.parse_topic_configs(
         {
-            "cleanup.policy": " compact , delete ",
+            "cleanup.policy": " compact , delete,compact ",
             "min.cleanable.dirty.ratio": "0.25",
             "retention.ms": " -1 ",
             "preallocate": "FALSE",
@@ -188,7 +188,6 @@ def test_settings_of_a_topic_are_read_by_their_types():
         ("max.message.bytes", "2147483648"),
         ("segment.bytes", "1048575"),
         ("cleanup.policy", "compact,shred"),
-        ("cleanup.policy", "compact,compact"),
         ("min.cleanable.dirty.ratio", "1.5"),
         ("min.cleanable.dirty.ratio", "nan"),
         ("message.timestamp.type", "createtime"),
@@ -273,7 +272,8 @@ def test_any_text_is_a_value_or_is_refused(text, kind):
         message = str(error)
     else:
         message = option.name
-        assert option.parse(option.text(value)) == value
+        # A list of one empty item is written like an empty list, in Kafka too.
+        assert option.parse(option.text(value)) == (() if value == ("",) else value)
     assert "some.option" in message
 
 

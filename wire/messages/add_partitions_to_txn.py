@@ -37,7 +37,7 @@ class AddPartitionsToTxnTransaction(Struct):
     verify_only: bool = on_wire(BOOL)
     """Whether to check that the partitions are in the transaction, and add none."""
     topics: list[AddPartitionsToTxnTopic] = on_wire(Array(AddPartitionsToTxnTopic))
-    """The topics."""
+    """Topics with the partitions to add."""
 
 
 @dataclass(slots=True, kw_only=True)

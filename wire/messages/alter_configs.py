@@ -37,7 +37,7 @@ class AlterConfigsResource(Struct):
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsRequest(Message, api_key=33, versions=(0, 2), flexible_since=2):
     resources: list[AlterConfigsResource] = on_wire(Array(AlterConfigsResource))
-    """The resources."""
+    """Resources to change."""
     validate_only: bool = on_wire(BOOL)
     """Whether to check only, and change nothing."""
 

@@ -28,7 +28,7 @@ class ReassignableTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[ReassignablePartition] = on_wire(Array(ReassignablePartition))
-    """The partitions."""
+    """Partitions to move."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class AlterPartitionReassignmentsRequest(Message, api_key=45, versions=(0, 1), f
     allow_replication_factor_change: bool = on_wire(BOOL, since=1, default=True)
     """Whether a partition may end with another number of replicas."""
     topics: list[ReassignableTopic] = on_wire(Array(ReassignableTopic))
-    """The topics."""
+    """Topics with the partitions to move."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class ReassignableTopicResponse(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[ReassignablePartitionResponse] = on_wire(Array(ReassignablePartitionResponse))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)

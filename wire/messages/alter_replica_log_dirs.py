@@ -26,7 +26,7 @@ class AlterReplicaLogDir(Struct):
     path: str = on_wire(STRING)
     """Absolute path of the directory."""
     topics: list[AlterReplicaLogDirTopic] = on_wire(Array(AlterReplicaLogDirTopic))
-    """The topics."""
+    """Topics with the partitions to move into the directory."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class AlterReplicaLogDirTopicResult(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[AlterReplicaLogDirPartitionResult] = on_wire(Array(AlterReplicaLogDirPartitionResult))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -31,7 +31,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
     partitions: list[AlterShareGroupOffsetsRequestPartition] = on_wire(
         Array(AlterShareGroupOffsetsRequestPartition)
     )
-    """The partitions."""
+    """Partitions to set."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class AlterShareGroupOffsetsRequest(Message, api_key=91, versions=(0, 0), flexib
     group_id: str = on_wire(STRING)
     """Id of the group."""
     topics: list[AlterShareGroupOffsetsRequestTopic] = on_wire(Array(AlterShareGroupOffsetsRequestTopic))
-    """The topics."""
+    """Topics with the partitions to set."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
     partitions: list[AlterShareGroupOffsetsResponsePartition] = on_wire(
         Array(AlterShareGroupOffsetsResponsePartition)
     )
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)

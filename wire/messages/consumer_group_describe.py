@@ -94,4 +94,4 @@ class ConsumerGroupDescribeResponse(Message, api_key=69, versions=(0, 1), flexib
     throttle_time_ms: int = on_wire(INT32)
     """How long the client is asked to wait, as it used up a quota."""
     groups: list[DescribedGroup] = on_wire(Array(DescribedGroup))
-    """The groups."""
+    """One description for each group."""

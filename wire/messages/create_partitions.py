@@ -36,7 +36,7 @@ class CreatePartitionsTopic(Struct):
 @dataclass(slots=True, kw_only=True)
 class CreatePartitionsRequest(Message, api_key=37, versions=(0, 3), flexible_since=2):
     topics: list[CreatePartitionsTopic] = on_wire(Array(CreatePartitionsTopic))
-    """The topics."""
+    """Topics to grow."""
     timeout_ms: int = on_wire(INT32)
     """How long the broker may take."""
     validate_only: bool = on_wire(BOOL)

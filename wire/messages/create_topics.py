@@ -51,7 +51,7 @@ class CreatableTopic(Struct):
 @dataclass(slots=True, kw_only=True)
 class CreateTopicsRequest(Message, api_key=19, versions=(0, 7), flexible_since=5):
     topics: list[CreatableTopic] = on_wire(Array(CreatableTopic))
-    """The topics."""
+    """Topics to create."""
     timeout_ms: int = on_wire(INT32, default=60000)
     """How long the broker may take."""
     validate_only: bool = on_wire(BOOL, since=1)
@@ -99,4 +99,4 @@ class CreateTopicsResponse(Message, api_key=19, versions=(0, 7), flexible_since=
     throttle_time_ms: int = on_wire(INT32, since=2, ignorable=True)
     """How long the client is asked to wait, as it used up a quota."""
     topics: list[CreatableTopicResult] = on_wire(Array(CreatableTopicResult))
-    """The topics."""
+    """One answer for each topic."""

@@ -27,13 +27,13 @@ class DeleteRecordsTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[DeleteRecordsPartition] = on_wire(Array(DeleteRecordsPartition))
-    """The partitions."""
+    """Partitions to cut."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteRecordsRequest(Message, api_key=21, versions=(0, 2), flexible_since=2):
     topics: list[DeleteRecordsTopic] = on_wire(Array(DeleteRecordsTopic))
-    """The topics."""
+    """Topics with the partitions to cut."""
     timeout_ms: int = on_wire(INT32)
     """How long the broker may take."""
 
@@ -53,7 +53,7 @@ class DeleteRecordsTopicResult(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[DeleteRecordsPartitionResult] = on_wire(Array(DeleteRecordsPartitionResult))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,4 +61,4 @@ class DeleteRecordsResponse(Message, api_key=21, versions=(0, 2), flexible_since
     throttle_time_ms: int = on_wire(INT32)
     """How long the client is asked to wait, as it used up a quota."""
     topics: list[DeleteRecordsTopicResult] = on_wire(Array(DeleteRecordsTopicResult))
-    """The topics."""
+    """One answer for each topic."""

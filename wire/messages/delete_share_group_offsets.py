@@ -26,7 +26,7 @@ class DeleteShareGroupOffsetsRequest(Message, api_key=92, versions=(0, 0), flexi
     group_id: str = on_wire(STRING)
     """Id of the group."""
     topics: list[DeleteShareGroupOffsetsRequestTopic] = on_wire(Array(DeleteShareGroupOffsetsRequestTopic))
-    """The topics."""
+    """Topics with the partitions to forget."""
 
 
 @dataclass(slots=True, kw_only=True)

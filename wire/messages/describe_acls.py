@@ -66,4 +66,4 @@ class DescribeAclsResponse(Message, api_key=29, versions=(0, 3), flexible_since=
     error_message: str | None = on_wire(STRING, nullable=ALL)
     """More about the error, null if there is none."""
     resources: list[DescribeAclsResource] = on_wire(Array(DescribeAclsResource))
-    """The resources."""
+    """Resources with bindings that pass the filter."""

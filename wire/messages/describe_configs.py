@@ -29,7 +29,7 @@ class DescribeConfigsResource(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeConfigsRequest(Message, api_key=32, versions=(0, 4), flexible_since=4):
     resources: list[DescribeConfigsResource] = on_wire(Array(DescribeConfigsResource))
-    """The resources."""
+    """Resources to tell of."""
     include_synonyms: bool = on_wire(BOOL, since=1)
     """Whether to add every place that could set the value."""
     include_documentation: bool = on_wire(BOOL, since=3)

@@ -65,4 +65,4 @@ class DescribeGroupsResponse(Message, api_key=15, versions=(0, 6), flexible_sinc
     throttle_time_ms: int = on_wire(INT32, since=1, ignorable=True)
     """How long the client is asked to wait, as it used up a quota."""
     groups: list[DescribedGroup] = on_wire(Array(DescribedGroup))
-    """The groups."""
+    """One description for each group."""

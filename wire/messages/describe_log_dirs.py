@@ -47,7 +47,7 @@ class DescribeLogDirsTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[DescribeLogDirsPartition] = on_wire(Array(DescribeLogDirsPartition))
-    """The partitions."""
+    """Partitions of the topic."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class DescribeLogDirsResult(Struct):
     log_dir: str = on_wire(STRING)
     """Absolute path of the directory."""
     topics: list[DescribeLogDirsTopic] = on_wire(Array(DescribeLogDirsTopic))
-    """The topics."""
+    """Topics with their partitions."""
     total_bytes: int = on_wire(INT64, since=4, default=-1, ignorable=True)
     """Size of the volume, -1 if not known."""
     usable_bytes: int = on_wire(INT64, since=4, default=-1, ignorable=True)

@@ -26,7 +26,7 @@ class TopicRequest(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeProducersRequest(Message, api_key=61, versions=(0, 0), flexible_since=0):
     topics: list[TopicRequest] = on_wire(Array(TopicRequest))
-    """The topics."""
+    """Topics with the partitions to tell of."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class TopicResponse(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[PartitionResponse] = on_wire(Array(PartitionResponse))
-    """The partitions."""
+    """Partitions of the topic."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,4 +70,4 @@ class DescribeProducersResponse(Message, api_key=61, versions=(0, 0), flexible_s
     throttle_time_ms: int = on_wire(INT32)
     """How long the client is asked to wait, as it used up a quota."""
     topics: list[TopicResponse] = on_wire(Array(TopicResponse))
-    """The topics."""
+    """Topics with their partitions."""

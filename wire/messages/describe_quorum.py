@@ -28,13 +28,13 @@ class TopicData(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[PartitionData] = on_wire(Array(PartitionData))
-    """The partitions."""
+    """Partitions to tell of."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeQuorumRequest(Message, api_key=55, versions=(0, 2), flexible_since=0):
     topics: list[TopicData] = on_wire(Array(TopicData))
-    """The topics."""
+    """Topics with the partitions to tell of."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class TopicQuorumData(Struct):
     topic_name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[PartitionQuorumData] = on_wire(Array(PartitionQuorumData))
-    """The partitions."""
+    """Partitions of the topic."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,6 +104,6 @@ class DescribeQuorumResponse(Message, api_key=55, versions=(0, 2), flexible_sinc
     error_message: str | None = on_wire(STRING, since=2, nullable=ALL, ignorable=True)
     """More about the error, null if there is none."""
     topics: list[TopicQuorumData] = on_wire(Array(TopicQuorumData))
-    """The topics."""
+    """Topics with their partitions."""
     nodes: list[Node] = on_wire(Array(Node), since=2)
-    """The nodes of the quorum."""
+    """Nodes of the quorum, with their addresses."""

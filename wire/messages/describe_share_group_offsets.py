@@ -31,7 +31,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = on_wire(
         Array(DescribeShareGroupOffsetsRequestTopic), nullable=ALL
     )
-    """The topics."""
+    """Topics with the partitions to tell of."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class DescribeShareGroupOffsetsRequest(Message, api_key=90, versions=(0, 1), fle
     groups: list[DescribeShareGroupOffsetsRequestGroup] = on_wire(
         Array(DescribeShareGroupOffsetsRequestGroup)
     )
-    """The groups."""
+    """Groups to tell of."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class DescribeShareGroupOffsetsResponseTopic(Struct):
     partitions: list[DescribeShareGroupOffsetsResponsePartition] = on_wire(
         Array(DescribeShareGroupOffsetsResponsePartition)
     )
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
     topics: list[DescribeShareGroupOffsetsResponseTopic] = on_wire(
         Array(DescribeShareGroupOffsetsResponseTopic)
     )
-    """The topics."""
+    """One answer for each topic."""
     error_code: int = on_wire(INT16)
     """0 or the code of the error."""
     error_message: str | None = on_wire(STRING, default=None, nullable=ALL)
@@ -91,4 +91,4 @@ class DescribeShareGroupOffsetsResponse(Message, api_key=90, versions=(0, 1), fl
     groups: list[DescribeShareGroupOffsetsResponseGroup] = on_wire(
         Array(DescribeShareGroupOffsetsResponseGroup)
     )
-    """The groups."""
+    """One description for each group."""

@@ -33,7 +33,7 @@ class Cursor(Struct):
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsRequest(Message, api_key=75, versions=(0, 0), flexible_since=0):
     topics: list[TopicRequest] = on_wire(Array(TopicRequest))
-    """The topics."""
+    """Topics to tell of."""
     response_partition_limit: int = on_wire(INT32, default=2000)
     """How many partitions to return at most; the cursor leads on."""
     cursor: Cursor | None = on_wire(Cursor, default=None, nullable=ALL)
@@ -75,7 +75,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     partitions: list[DescribeTopicPartitionsResponsePartition] = on_wire(
         Array(DescribeTopicPartitionsResponsePartition)
     )
-    """The partitions."""
+    """Partitions of the topic."""
     topic_authorized_operations: int = on_wire(INT32, default=-(2**31))
     """Bit set of what the caller may do with the topic; the lowest number when not asked for."""
 
@@ -85,6 +85,6 @@ class DescribeTopicPartitionsResponse(Message, api_key=75, versions=(0, 0), flex
     throttle_time_ms: int = on_wire(INT32, ignorable=True)
     """How long the client is asked to wait, as it used up a quota."""
     topics: list[DescribeTopicPartitionsResponseTopic] = on_wire(Array(DescribeTopicPartitionsResponseTopic))
-    """The topics."""
+    """Topics with their partitions."""
     next_cursor: Cursor | None = on_wire(Cursor, default=None, nullable=ALL)
     """Where to go on; null when everything has been said."""

@@ -59,7 +59,7 @@ class FetchTopic(Struct):
     topic_id: bytes = on_wire(UUID, since=13, ignorable=True)
     """Id of the topic, zero if not known."""
     partitions: list[FetchPartition] = on_wire(Array(FetchPartition))
-    """The partitions."""
+    """Partitions to fetch from."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,7 +167,7 @@ class FetchableTopicResponse(Struct):
     topic_id: bytes = on_wire(UUID, since=13, ignorable=True)
     """Id of the topic, zero if not known."""
     partitions: list[PartitionData] = on_wire(Array(PartitionData))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)

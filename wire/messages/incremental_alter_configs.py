@@ -39,7 +39,7 @@ class AlterConfigsResource(Struct):
 @dataclass(slots=True, kw_only=True)
 class IncrementalAlterConfigsRequest(Message, api_key=44, versions=(0, 1), flexible_since=1):
     resources: list[AlterConfigsResource] = on_wire(Array(AlterConfigsResource))
-    """The resources."""
+    """Resources to change."""
     validate_only: bool = on_wire(BOOL)
     """Whether to check only, and change nothing."""
 

@@ -40,4 +40,4 @@ class ListGroupsResponse(Message, api_key=16, versions=(0, 5), flexible_since=3)
     error_code: int = on_wire(INT16)
     """0 or the code of the error."""
     groups: list[ListedGroup] = on_wire(Array(ListedGroup))
-    """The groups."""
+    """Groups that pass the filters."""

@@ -37,7 +37,7 @@ class ListOffsetsTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[ListOffsetsPartition] = on_wire(Array(ListOffsetsPartition))
-    """The partitions."""
+    """Partitions to look into."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class ListOffsetsRequest(Message, api_key=2, versions=(0, 11), flexible_since=6)
     isolation_level: int = on_wire(INT8, since=2)
     """0 reads everything, 1 only what is committed."""
     topics: list[ListOffsetsTopic] = on_wire(Array(ListOffsetsTopic))
-    """The topics."""
+    """Topics with the partitions to look into."""
     timeout_ms: int = on_wire(INT32, since=10, ignorable=True)
     """How long the broker may ask remote storage."""
 
@@ -73,7 +73,7 @@ class ListOffsetsTopicResponse(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[ListOffsetsPartitionResponse] = on_wire(Array(ListOffsetsPartitionResponse))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,4 +81,4 @@ class ListOffsetsResponse(Message, api_key=2, versions=(0, 11), flexible_since=6
     throttle_time_ms: int = on_wire(INT32, since=2, ignorable=True)
     """How long the client is asked to wait, as it used up a quota."""
     topics: list[ListOffsetsTopicResponse] = on_wire(Array(ListOffsetsTopicResponse))
-    """The topics."""
+    """One answer for each topic."""

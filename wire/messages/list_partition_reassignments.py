@@ -49,7 +49,7 @@ class OngoingTopicReassignment(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[OngoingPartitionReassignment] = on_wire(Array(OngoingPartitionReassignment))
-    """The partitions."""
+    """Partitions of the topic."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,4 +61,4 @@ class ListPartitionReassignmentsResponse(Message, api_key=46, versions=(0, 0), f
     error_message: str | None = on_wire(STRING, nullable=ALL)
     """More about the error, null if there is none."""
     topics: list[OngoingTopicReassignment] = on_wire(Array(OngoingTopicReassignment))
-    """The topics."""
+    """Topics with their partitions."""

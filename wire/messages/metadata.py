@@ -80,7 +80,7 @@ class MetadataResponseTopic(Struct):
     is_internal: bool = on_wire(BOOL, since=1, ignorable=True)
     """Whether it is one of the broker's own topics."""
     partitions: list[MetadataResponsePartition] = on_wire(Array(MetadataResponsePartition))
-    """The partitions."""
+    """Partitions of the topic."""
     topic_authorized_operations: int = on_wire(INT32, since=8, default=-(2**31))
     """Bit set of what the caller may do with the topic; the lowest number when not asked for."""
 
@@ -96,7 +96,7 @@ class MetadataResponse(Message, api_key=3, versions=(0, 13), flexible_since=9):
     controller_id: int = on_wire(INT32, since=1, default=-1, ignorable=True)
     """Broker to which administrative requests go."""
     topics: list[MetadataResponseTopic] = on_wire(Array(MetadataResponseTopic))
-    """The topics."""
+    """Topics with their partitions."""
     cluster_authorized_operations: int = on_wire(INT32, since=8, until=10, default=-(2**31))
     """Bit set of what the caller may do with the cluster; the lowest number when not asked for."""
     error_code: int = on_wire(INT16, since=13, ignorable=True)

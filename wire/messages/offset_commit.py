@@ -41,7 +41,7 @@ class OffsetCommitRequestTopic(Struct):
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
     """Id of the topic, zero if not known."""
     partitions: list[OffsetCommitRequestPartition] = on_wire(Array(OffsetCommitRequestPartition))
-    """The partitions."""
+    """Partitions to commit."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class OffsetCommitRequest(Message, api_key=8, versions=(0, 10), flexible_since=8
     retention_time_ms: int = on_wire(INT64, since=2, until=4, default=-1, ignorable=True)
     """How long to keep the offsets; -1 for the broker's offsets.retention.minutes."""
     topics: list[OffsetCommitRequestTopic] = on_wire(Array(OffsetCommitRequestTopic))
-    """The topics."""
+    """Topics with the partitions to commit."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class OffsetCommitResponseTopic(Struct):
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
     """Id of the topic, zero if not known."""
     partitions: list[OffsetCommitResponsePartition] = on_wire(Array(OffsetCommitResponsePartition))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,4 +83,4 @@ class OffsetCommitResponse(Message, api_key=8, versions=(0, 10), flexible_since=
     throttle_time_ms: int = on_wire(INT32, since=3, ignorable=True)
     """How long the client is asked to wait, as it used up a quota."""
     topics: list[OffsetCommitResponseTopic] = on_wire(Array(OffsetCommitResponseTopic))
-    """The topics."""
+    """One answer for each topic."""

@@ -24,7 +24,7 @@ class OffsetDeleteRequestTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[OffsetDeleteRequestPartition] = on_wire(Array(OffsetDeleteRequestPartition))
-    """The partitions."""
+    """Partitions to forget."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class OffsetDeleteRequest(Message, api_key=47, versions=(0, 0)):
     group_id: str = on_wire(STRING)
     """Id of the group."""
     topics: list[OffsetDeleteRequestTopic] = on_wire(Array(OffsetDeleteRequestTopic))
-    """The topics."""
+    """Topics with the partitions to forget."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class OffsetDeleteResponseTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[OffsetDeleteResponsePartition] = on_wire(Array(OffsetDeleteResponsePartition))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,4 +58,4 @@ class OffsetDeleteResponse(Message, api_key=47, versions=(0, 0)):
     throttle_time_ms: int = on_wire(INT32, ignorable=True)
     """How long the client is asked to wait, as it used up a quota."""
     topics: list[OffsetDeleteResponseTopic] = on_wire(Array(OffsetDeleteResponseTopic))
-    """The topics."""
+    """One answer for each topic."""

@@ -60,7 +60,7 @@ class OffsetFetchRequest(Message, api_key=9, versions=(0, 10), flexible_since=6)
     )
     """Null asks for all offsets of the group."""
     groups: list[OffsetFetchRequestGroup] = on_wire(Array(OffsetFetchRequestGroup), since=8)
-    """The groups."""
+    """Groups to tell of."""
     require_stable: bool = on_wire(BOOL, since=7)
     """Whether to wait for open transactions instead of answering with offsets that they may change."""
 
@@ -84,7 +84,7 @@ class OffsetFetchResponseTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[OffsetFetchResponsePartition] = on_wire(Array(OffsetFetchResponsePartition))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class OffsetFetchResponseTopics(Struct):
     topic_id: bytes = on_wire(UUID, since=10, ignorable=True)
     """Id of the topic, zero if not known."""
     partitions: list[OffsetFetchResponsePartitions] = on_wire(Array(OffsetFetchResponsePartitions))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class OffsetFetchResponseGroup(Struct):
     group_id: str = on_wire(STRING)
     """Id of the group."""
     topics: list[OffsetFetchResponseTopics] = on_wire(Array(OffsetFetchResponseTopics))
-    """The topics."""
+    """One answer for each topic."""
     error_code: int = on_wire(INT16)
     """0 or the code of the error."""
 
@@ -126,8 +126,8 @@ class OffsetFetchResponse(Message, api_key=9, versions=(0, 10), flexible_since=6
     throttle_time_ms: int = on_wire(INT32, since=3, ignorable=True)
     """How long the client is asked to wait, as it used up a quota."""
     topics: list[OffsetFetchResponseTopic] = on_wire(Array(OffsetFetchResponseTopic), until=7)
-    """The topics."""
+    """One answer for each topic."""
     error_code: int = on_wire(INT16, since=2, until=7, ignorable=True)
     """An error of the whole group."""
     groups: list[OffsetFetchResponseGroup] = on_wire(Array(OffsetFetchResponseGroup), since=8)
-    """The groups."""
+    """One answer for each group."""

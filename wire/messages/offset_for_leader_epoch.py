@@ -29,7 +29,7 @@ class OffsetForLeaderTopic(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[OffsetForLeaderPartition] = on_wire(Array(OffsetForLeaderPartition))
-    """The partitions."""
+    """Partitions to look into."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class OffsetForLeaderEpochRequest(Message, api_key=23, versions=(0, 4), flexible
     replica_id: int = on_wire(INT32, since=3, default=-2, ignorable=True)
     """Broker that asks, -1 for a consumer."""
     topics: list[OffsetForLeaderTopic] = on_wire(Array(OffsetForLeaderTopic))
-    """The topics."""
+    """Topics with the partitions to look into."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class OffsetForLeaderTopicResult(Struct):
     topic: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[EpochEndOffset] = on_wire(Array(EpochEndOffset))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,4 +65,4 @@ class OffsetForLeaderEpochResponse(Message, api_key=23, versions=(0, 4), flexibl
     throttle_time_ms: int = on_wire(INT32, since=2, ignorable=True)
     """How long the client is asked to wait, as it used up a quota."""
     topics: list[OffsetForLeaderTopicResult] = on_wire(Array(OffsetForLeaderTopicResult))
-    """The topics."""
+    """One answer for each topic."""

@@ -21,7 +21,7 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class AcknowledgementBatch(Struct):
     first_offset: int = on_wire(INT64)
-    """Where it begins."""
+    """First offset of the batch."""
     last_offset: int = on_wire(INT64)
     """Last offset of the batch, included."""
     acknowledge_types: list[int] = on_wire(Array(INT8))
@@ -41,7 +41,7 @@ class AcknowledgeTopic(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
     partitions: list[AcknowledgePartition] = on_wire(Array(AcknowledgePartition))
-    """The partitions."""
+    """Partitions to acknowledge."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class ShareAcknowledgeRequest(Message, api_key=79, versions=(1, 2), flexible_sin
     is_renew_ack: bool = on_wire(BOOL, since=2)
     """Whether any acknowledgement renews the lock of a record."""
     topics: list[AcknowledgeTopic] = on_wire(Array(AcknowledgeTopic))
-    """The topics."""
+    """Topics with the partitions to acknowledge."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class ShareAcknowledgeTopicResponse(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
     partitions: list[PartitionData] = on_wire(Array(PartitionData))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from odradek.wire.schema import (
 @dataclass(slots=True, kw_only=True)
 class AcknowledgementBatch(Struct):
     first_offset: int = on_wire(INT64)
-    """Where it begins."""
+    """First offset of the batch."""
     last_offset: int = on_wire(INT64)
     """Last offset of the batch, included."""
     acknowledge_types: list[int] = on_wire(Array(INT8))
@@ -43,7 +43,7 @@ class FetchTopic(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
     partitions: list[FetchPartition] = on_wire(Array(FetchPartition))
-    """The partitions."""
+    """Partitions to fetch from."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class ShareFetchRequest(Message, api_key=78, versions=(1, 2), flexible_since=0):
     is_renew_ack: bool = on_wire(BOOL, since=2)
     """Whether any acknowledgement renews the lock of a record."""
     topics: list[FetchTopic] = on_wire(Array(FetchTopic))
-    """The topics."""
+    """Topics with the partitions to fetch from."""
     forgotten_topics_data: list[ForgottenTopic] = on_wire(Array(ForgottenTopic))
     """Partitions to take out of the session."""
 
@@ -93,7 +93,7 @@ class LeaderIdAndEpoch(Struct):
 @dataclass(slots=True, kw_only=True)
 class AcquiredRecords(Struct):
     first_offset: int = on_wire(INT64)
-    """Where it begins."""
+    """First offset of the batch."""
     last_offset: int = on_wire(INT64)
     """Last offset of the batch, included."""
     delivery_count: int = on_wire(INT16)
@@ -125,7 +125,7 @@ class ShareFetchableTopicResponse(Struct):
     topic_id: bytes = on_wire(UUID)
     """Id of the topic, zero if not known."""
     partitions: list[PartitionData] = on_wire(Array(PartitionData))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -85,4 +85,4 @@ class ShareGroupDescribeResponse(Message, api_key=77, versions=(1, 1), flexible_
     throttle_time_ms: int = on_wire(INT32)
     """How long the client is asked to wait, as it used up a quota."""
     groups: list[DescribedGroup] = on_wire(Array(DescribedGroup))
-    """The groups."""
+    """One description for each group."""

@@ -30,7 +30,7 @@ class KeyValue(Struct):
     key: str = on_wire(STRING)
     """Name of the tag."""
     value: str = on_wire(STRING)
-    """Its value."""
+    """Value of the tag or setting."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Subtopology(Struct):
 @dataclass(slots=True, kw_only=True)
 class Topology(Struct):
     epoch: int = on_wire(INT32)
-    """The epoch."""
+    """Counts up when the topology changes."""
     subtopologies: list[Subtopology] | None = on_wire(Array(Subtopology), default=None, nullable=ALL)
     """The parts of the topology that run by themselves."""
 
@@ -82,7 +82,7 @@ class TaskOffset(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
     offset: int = on_wire(INT64)
-    """Offset in the log."""
+    """How far the task has come."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,4 +164,4 @@ class StreamsGroupDescribeResponse(Message, api_key=89, versions=(0, 0), flexibl
     throttle_time_ms: int = on_wire(INT32)
     """How long the client is asked to wait, as it used up a quota."""
     groups: list[DescribedGroup] = on_wire(Array(DescribedGroup))
-    """The groups."""
+    """One description for each group."""

@@ -23,7 +23,7 @@ class KeyValue(Struct):
     key: str = on_wire(STRING)
     """Name of the tag."""
     value: str = on_wire(STRING)
-    """Its value."""
+    """Value of the tag or setting."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Subtopology(Struct):
 @dataclass(slots=True, kw_only=True)
 class Topology(Struct):
     epoch: int = on_wire(INT32)
-    """The epoch."""
+    """Counts up when the topology changes."""
     subtopologies: list[Subtopology] = on_wire(Array(Subtopology))
     """The parts of the topology that run by themselves."""
 
@@ -97,7 +97,7 @@ class TaskOffset(Struct):
     partition: int = on_wire(INT32)
     """Partition number."""
     offset: int = on_wire(INT64)
-    """Offset in the log."""
+    """How far the task has come."""
 
 
 @dataclass(slots=True, kw_only=True)

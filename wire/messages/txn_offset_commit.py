@@ -32,7 +32,7 @@ class TxnOffsetCommitRequestTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[TxnOffsetCommitRequestPartition] = on_wire(Array(TxnOffsetCommitRequestPartition))
-    """The partitions."""
+    """Partitions to commit."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class TxnOffsetCommitRequest(Message, api_key=28, versions=(0, 5), flexible_sinc
     group_instance_id: str | None = on_wire(STRING, since=3, default=None, nullable=ALL)
     """Name of a static member, which keeps its place over restarts; null for a dynamic one."""
     topics: list[TxnOffsetCommitRequestTopic] = on_wire(Array(TxnOffsetCommitRequestTopic))
-    """The topics."""
+    """Topics with the partitions to commit."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class TxnOffsetCommitResponseTopic(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[TxnOffsetCommitResponsePartition] = on_wire(Array(TxnOffsetCommitResponsePartition))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,4 +76,4 @@ class TxnOffsetCommitResponse(Message, api_key=28, versions=(0, 5), flexible_sin
     throttle_time_ms: int = on_wire(INT32)
     """How long the client is asked to wait, as it used up a quota."""
     topics: list[TxnOffsetCommitResponseTopic] = on_wire(Array(TxnOffsetCommitResponseTopic))
-    """The topics."""
+    """One answer for each topic."""

@@ -33,7 +33,7 @@ class WritableTxnMarker(Struct):
     transaction_result: bool = on_wire(BOOL)
     """True to commit, false to abort."""
     topics: list[WritableTxnMarkerTopic] = on_wire(Array(WritableTxnMarkerTopic))
-    """The topics."""
+    """Topics with the partitions to end the transaction in."""
     coordinator_epoch: int = on_wire(INT32)
     """Epoch of the transaction coordinator."""
     transaction_version: int = on_wire(INT8, since=2, ignorable=True)
@@ -59,7 +59,7 @@ class WritableTxnMarkerTopicResult(Struct):
     name: str = on_wire(STRING)
     """Name of the topic."""
     partitions: list[WritableTxnMarkerPartitionResult] = on_wire(Array(WritableTxnMarkerPartitionResult))
-    """The partitions."""
+    """One answer for each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class WritableTxnMarkerResult(Struct):
     producer_id: int = on_wire(INT64)
     """Id of the producer."""
     topics: list[WritableTxnMarkerTopicResult] = on_wire(Array(WritableTxnMarkerTopicResult))
-    """The topics."""
+    """One answer for each topic."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,0 +1,204 @@
+"""The short way of produce requests says the same as the ordinary one, and leaves to it what is unusual."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from odradek.server.broker import BrokerServer
+from odradek.server.config import load
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.frames import read_response, request_frame
+from odradek.wire.messages import create_topics, metadata, produce
+from odradek.wire.records import Record, build_batch
+
+PRODUCE = 0
+VERSIONS = range(9, 14)
+
+
+class Node:
+    """A broker with one client; counts which requests took the short way."""
+
+    def __init__(self, server, reader, writer):
+        self.server, self.reader, self.writer = server, reader, writer
+        self.shortcuts = 0
+        self.topic_id = None
+
+    async def ask(self, request, version, shorten=True, client_id="tests"):
+        route = self.server._connections.routes.resolve(PRODUCE << 16 | version)
+        original = route.shortcut
+        if route.shortcut is not None:
+
+            def counted(*arguments):
+                answer = original(*arguments) if shorten else None
+                self.shortcuts += answer is not None
+                return answer
+
+            route.shortcut = counted
+        self.writer.write(request_frame(request, version, 5, client_id))
+        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        frame = await self.reader.readexactly(size)
+        route.shortcut = original
+        return frame, read_response(frame, type(request), version)[1]
+
+    def request(self, version, records, *, acks=-1, index=0, topics=1, name="t", transactional_id=None):
+        topic = produce.TopicProduceData(
+            name=name if version < 13 else "",
+            topic_id=self.topic_id if version >= 13 else bytes(16),
+            partition_data=[produce.PartitionProduceData(index=index, records=records)],
+        )
+        return produce.ProduceRequest(
+            acks=acks, timeout_ms=1000, topic_data=[topic] * topics, transactional_id=transactional_id
+        )
+
+
+def batch(size=100, **options):
+    return build_batch([Record(0, 1_700_000_000_000, b"k", b"v" * size)], **options)
+
+
+def play(tmp_path, story, **settings):
+    async def act():
+        server = BrokerServer(load(listen="127.0.0.1:0", data_dir=tmp_path))
+        try:
+            await server.start()
+            node = Node(server, *await asyncio.open_connection("127.0.0.1", server.port))
+            configs = [
+                create_topics.CreatableTopicConfig(name=name.replace("_", "."), value=str(value))
+                for name, value in settings.items()
+            ]
+            topic = create_topics.CreatableTopic(
+                name="t", num_partitions=2, replication_factor=1, configs=configs
+            )
+            _, answer = await node.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1), 7)
+            assert answer.topics[0].error_code == 0
+            node.topic_id = answer.topics[0].topic_id
+            async with asyncio.timeout(20):
+                await story(node)
+        finally:
+            await server.stop()
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "settings", [{}, {"message_timestamp_type": "LogAppendTime"}], ids=["create", "append"]
+)
+def test_both_ways_give_the_same_answer_but_for_the_offset(tmp_path, version, settings):
+    async def story(node):
+        for acks, size, index in itertools.product((-1, 1), (0, 10, 5000, 70_000), (0, 1)):
+            request = node.request(version, batch(size), acks=acks, index=index)
+            taken = node.shortcuts
+            _, short = await node.ask(request, version)
+            assert node.shortcuts == taken + 1
+            _, ordinary = await node.ask(request, version, shorten=False)
+            assert node.shortcuts == taken + 1
+            (theirs,) = ordinary.responses[0].partition_responses
+            (ours,) = short.responses[0].partition_responses
+            assert theirs.base_offset == ours.base_offset + 1
+            ours.base_offset += 1
+            if settings:
+                assert 0 <= theirs.log_append_time_ms - ours.log_append_time_ms < 10_000
+                theirs.log_append_time_ms = ours.log_append_time_ms
+            assert short == ordinary
+
+    play(tmp_path, story, **settings)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_unusual_takes_the_ordinary_way(tmp_path, version):
+    async def story(node):
+        corrupt = batch()
+        corrupt[-1] ^= 1
+        await node.ask(node.request(version, batch()), version)
+        assert node.shortcuts == 1
+        unusual = [
+            (node.request(version, corrupt), 2),
+            (node.request(version, batch(), index=7), 3 if version < 13 else None),
+            (node.request(version, batch(), acks=2), 21),
+            (node.request(version, batch(), topics=2), 0),
+            (node.request(version, batch(2_000_000)), 10),
+            (node.request(version, b"".join([batch(), batch()])), 87),
+            (node.request(version, None), 87),
+            (node.request(version, batch(), transactional_id="me"), 42),
+            (
+                node.request(
+                    version, batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
+                ),
+                42,
+            ),
+        ]
+        for request, error_code in unusual:
+            _, answer = await node.ask(request, version)
+            told = answer.responses[0].partition_responses[0].error_code
+            assert told == error_code or (error_code is None and told)
+        assert node.shortcuts == 1
+
+    play(tmp_path, story)
+
+
+def test_a_beginning_is_forgotten_when_the_cluster_changes(tmp_path):
+    async def story(node):
+        await node.ask(node.request(9, batch()), 9)
+        assert node.shortcuts == 1
+        node.server._machine.delete_topics(["t"])
+        _, answer = await node.ask(node.request(9, batch()), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 3
+        names = [metadata.MetadataRequestTopic(name="t")]
+        await node.ask(metadata.MetadataRequest(topics=names), 9)
+        _, answer = await node.ask(node.request(9, batch()), 9)
+        assert answer.responses[0].partition_responses[0].base_offset == 0
+        assert node.shortcuts == 2
+
+    play(tmp_path, story)
+
+
+def test_a_duplicate_gets_its_first_offset_by_the_short_way(tmp_path):
+    async def story(node):
+        known = batch(producer_id=77, producer_epoch=0, base_sequence=0)
+        await node.ask(node.request(11, batch()), 11)
+        for _ in range(2):
+            _, answer = await node.ask(node.request(11, known), 11)
+            assert answer.responses[0].partition_responses[0].base_offset == 1
+        gap = batch(producer_id=77, producer_epoch=0, base_sequence=5)
+        _, answer = await node.ask(node.request(11, gap), 11)
+        assert answer.responses[0].partition_responses[0].error_code == 45
+        assert node.shortcuts == 3
+
+    play(tmp_path, story)
+
+
+def test_a_failed_commit_is_told_by_the_short_way(tmp_path):
+    async def story(node):
+        await node.ask(node.request(9, batch()), 9)
+        partition = node.server._store.get("t", 0)
+        original = type(partition).commit
+
+        def fail(self):
+            original(self)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+        type(partition).commit = fail
+        try:
+            _, answer = await node.ask(node.request(9, batch()), 9)
+        finally:
+            type(partition).commit = original
+        assert node.shortcuts == 2
+        (told,) = answer.responses[0].partition_responses
+        assert (told.error_code, told.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+    play(tmp_path, story)
+
+
+def test_what_is_remembered_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("odradek.apis.produce_shortcut.KNOWN_MAX", 5)
+
+    async def story(node):
+        for number in range(20):
+            request = node.request(9, batch())
+            request.timeout_ms = number
+            _, answer = await node.ask(request, 9)
+            assert answer.responses[0].partition_responses[0].base_offset == number
+        assert node.shortcuts == 20
+
+    play(tmp_path, story)

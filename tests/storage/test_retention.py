@@ -1,0 +1,87 @@
+"""Which segments retention takes, and that they are gone from the log and later from the disk."""
+
+import pytest
+from memory_disk import MemoryDisk
+
+from odradek.storage.config import LogConfig
+from odradek.storage.retention import SegmentFacts, segments_to_delete
+from odradek.storage.store import LogStore
+from odradek.wire.records import Record, build_batch
+
+NOW_MS = 1_700_000_000_000
+# (base offset, end offset, bytes, latest timestamp); the last one is active.
+SEGMENTS = [
+    SegmentFacts(0, 10, 100, NOW_MS - 3000),
+    SegmentFacts(10, 20, 100, NOW_MS - 1000),
+    SegmentFacts(20, 30, 100, NOW_MS - 2000),
+    SegmentFacts(30, 35, 50, NOW_MS),
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "log_start_offset", "high_watermark", "expected"),
+    [
+        ({}, 0, 35, 0),
+        ({"retention_ms": 3000}, 0, 35, 0),
+        ({"retention_ms": 2999}, 0, 35, 1),
+        # The second is young enough; what is behind it stays too.
+        ({"retention_ms": 1500}, 0, 35, 1),
+        ({"retention_ms": -1}, 0, 35, 0),
+        ({"retention_bytes": 350}, 0, 35, 0),
+        ({"retention_bytes": 251}, 0, 35, 0),
+        ({"retention_bytes": 250}, 0, 35, 1),
+        ({"retention_bytes": 0}, 0, 35, 4),
+        ({"retention_bytes": 0}, 0, 29, 2),
+        ({}, 20, 35, 2),
+        ({}, 19, 35, 1),
+        ({"cleanup_policy": frozenset({"compact"}), "retention_bytes": 0}, 10, 35, 1),
+        ({"cleanup_policy": frozenset({"compact", "delete"}), "retention_bytes": 0}, 0, 35, 4),
+        ({"cleanup_policy": frozenset()}, 0, 35, 0),
+    ],
+)
+def test_segments_go_by_age_by_size_and_by_the_start_of_the_log(
+    settings, log_start_offset, high_watermark, expected
+):
+    config = LogConfig(**{"retention_ms": -1, **settings})
+    count = segments_to_delete(
+        SEGMENTS, config, now_ms=NOW_MS, log_start_offset=log_start_offset, high_watermark=high_watermark
+    )
+    assert count == expected
+
+
+def test_an_empty_active_segment_stays():
+    empty = [SegmentFacts(0, 0, 0, NOW_MS - 10_000)]
+    assert (
+        segments_to_delete(
+            empty, LogConfig(retention_ms=1), now_ms=NOW_MS, log_start_offset=0, high_watermark=0
+        )
+        == 0
+    )
+
+
+def test_old_records_leave_the_log_and_their_files_the_disk():
+    disk = MemoryDisk()
+    store = LogStore(disk, ["data"])
+    store.open(NOW_MS)
+    config = LogConfig(segment_bytes=300, retention_ms=10_000, file_delete_delay_ms=500)
+    partition = store.create("t", 0, bytes(16), config)
+    for number in range(12):
+        records = [Record(0, NOW_MS + number * 1000, b"k", b"v" * 30)]
+        partition.append(build_batch(records), now_ms=NOW_MS + number * 1000)
+    partition.commit()
+    reading = partition.read(0, max_bytes=200).records
+    store.maintain(NOW_MS + 15_000)
+    assert 0 < partition.log_start_offset < 12
+    assert partition.log_start_offset == partition.log.segments[0].base_offset
+    assert len(reading.tobytes()) == len(reading)
+    first = f"data/t-0/{0:020d}.log.deleted"
+    assert first in disk.files
+    store.maintain(NOW_MS + 15_500)
+    assert first not in disk.files
+    store.maintain(NOW_MS + 60_000)
+    assert partition.log_start_offset == partition.log_end_offset == 12
+    store.close(NOW_MS)
+    store = LogStore(disk, ["data"])
+    store.open(NOW_MS)
+    partition = store.get("t", 0)
+    assert (partition.log_start_offset, partition.log_end_offset) == (12, 12)

@@ -1,0 +1,275 @@
+"""The store: data directories, creation, deletion, checkpoints, laziness, flushing."""
+
+import pathlib
+
+import pytest
+from memory_disk import MemoryDisk
+
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import OsDisk
+from odradek.storage.producer_state import decode_snapshot
+from odradek.storage.store import CHECKPOINT_INTERVAL_MS, DirectoryInUse, LogStore
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import Record, build_batch
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+
+
+def open_store(disk, *directories: str, **kwargs) -> LogStore:
+    store = LogStore(disk, directories or ["data"], new_id=lambda: "0" * 32, **kwargs)
+    store.open(NOW_MS)
+    return store
+
+
+def append(partition, count: int = 1, timestamp: int = NOW_MS, **kwargs) -> None:
+    for _ in range(count):
+        partition.append(build_batch([Record(0, timestamp, b"k", b"v" * 30)], **kwargs), now_ms=timestamp)
+    partition.commit()
+
+
+def test_files_have_kafkas_names_and_formats(tmp_path):
+    directory = tmp_path / "data"
+    store = open_store(OsDisk(), str(directory))
+    partition = store.create("orders", 0, TOPIC_ID, LogConfig(index_interval_bytes=150))
+    partition.leader_epoch = 3
+    append(partition, producer_id=5, producer_epoch=1, base_sequence=0)
+    append(partition, 3)
+    store.close(NOW_MS)
+    log = directory / "orders-0"
+    assert (log / "partition.metadata").read_text() == "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    assert (log / "leader-epoch-checkpoint").read_text() == "0\n1\n3 0\n"
+    assert (directory / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
+    assert (directory / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
+    assert (directory / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+    assert (directory / ".kafka_cleanshutdown").exists()
+    size = (log / "00000000000000000000.log").stat().st_size // 4
+    assert (log / "00000000000000000000.index").read_bytes() == b"\0\0\0\x02" + (2 * size).to_bytes(4, "big")
+    assert (log / "00000000000000000000.timeindex").read_bytes() == NOW_MS.to_bytes(8, "big") + bytes(4)
+    (producer,) = decode_snapshot((log / "00000000000000000004.snapshot").read_bytes()).items()
+    assert (producer[0], producer[1].producer_epoch, producer[1].last_sequence) == (5, 1, 0)
+
+
+def test_a_directory_belongs_to_one_broker(tmp_path):
+    directory = str(tmp_path / "data")
+    first = open_store(OsDisk(), directory)
+    with pytest.raises(DirectoryInUse, match="in use"):
+        open_store(OsDisk(), directory)
+    first.close(NOW_MS)
+    open_store(OsDisk(), directory).close(NOW_MS)
+
+
+def test_partitions_are_spread_over_the_directories():
+    store = open_store(MemoryDisk(), "one", "two")
+    for index in range(4):
+        store.create("t", index, TOPIC_ID, LogConfig())
+    assert sorted(directory for directory, *_ in store.sizes()) == ["one", "one", "two", "two"]
+
+
+def test_creating_again_gives_what_is_there_unless_it_is_another_topics():
+    store = open_store(MemoryDisk())
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    append(partition)
+    again = store.create("t", 0, TOPIC_ID, LogConfig(retention_ms=5))
+    assert again is partition
+    assert again.config.retention_ms == 5
+    with pytest.raises(KafkaError) as refused:
+        store.create("t", 0, bytes(reversed(TOPIC_ID)), LogConfig())
+    assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_a_deleted_partition_is_out_of_sight_at_once_and_off_the_disk_later():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig(file_delete_delay_ms=1000))
+    append(partition, 10)
+    woken = []
+    partition.watch(lambda: woken.append(True))
+    waiting = partition.read(0, max_bytes=500).records
+    store.delete("t", 0)
+    assert woken
+    assert store.get("t", 0) is None
+    assert len(waiting.tobytes()) == len(waiting)
+    with pytest.raises(KafkaError) as refused:
+        append(partition)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    fresh = store.create("t", 0, bytes(16), LogConfig())
+    assert fresh.log_end_offset == 0
+    store.maintain(NOW_MS + 999)
+    assert any("-delete/" in path for path in disk.files)
+    store.maintain(NOW_MS + 1000)
+    assert not any("-delete" in path for path in (*disk.files, *disk.directories))
+
+
+def test_what_was_staged_when_the_partition_went_away_is_not_acknowledged():
+    store = open_store(MemoryDisk())
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+    store.delete("t", 0)
+    with pytest.raises(KafkaError):
+        partition.commit()
+
+
+def test_a_segment_is_rolled_by_the_records_time_and_by_the_clock():
+    store = open_store(MemoryDisk())
+    partition = store.create("t", 0, TOPIC_ID, LogConfig(segment_ms=1000))
+    for timestamp in (NOW_MS - 9000, NOW_MS - 8000, NOW_MS - 7999, NOW_MS):
+        append(partition, timestamp=timestamp)
+    assert partition.log.bases == [0, 2, 3]
+    store.maintain(NOW_MS + 1000)
+    assert partition.log.bases == [0, 2, 3]
+    store.maintain(NOW_MS + 1001)
+    assert partition.log.bases == [0, 2, 3, 4]
+    store.maintain(NOW_MS + 5000)
+    assert partition.log.bases == [0, 2, 3, 4]
+    partition.set_config(LogConfig(segment_ms=10_000))
+    append(partition, timestamp=NOW_MS + 5000)
+    append(partition, timestamp=NOW_MS + 8000)
+    assert partition.log.bases == [0, 2, 3, 4]
+
+
+def test_a_deletion_that_was_interrupted_is_finished_at_the_start():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    append(store.create("t", 0, TOPIC_ID, LogConfig()))
+    store.delete("t", 0)
+    disk.held.clear()
+    store = open_store(disk)
+    assert store.names() == []
+    assert not any("-delete" in path for path in disk.directories)
+
+
+def test_a_clean_start_opens_no_partition_before_it_is_asked_for():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    for index in range(20):
+        append(store.create("t", index, TOPIC_ID, LogConfig()))
+    store.close(NOW_MS)
+    opened = []
+    disk.fail = lambda operation, path: opened.append(path) if ".log" in path else None
+    store = open_store(disk)
+    assert len(store.names()) == 20
+    assert opened == []
+    assert store.get("t", 7).log_end_offset == 1
+    assert opened
+    assert all("t-7/" in path for path in opened)
+
+
+def test_no_more_files_are_open_than_allowed():
+    store = open_store(MemoryDisk(), open_files_max=5)
+    partitions = [store.create("t", index, TOPIC_ID, LogConfig()) for index in range(20)]
+    for _ in range(3):
+        for partition in partitions:
+            append(partition)
+            assert len(store.pool) <= 5
+    assert all(len(partition.read(0, max_bytes=10_000).records) for partition in partitions)
+
+
+def test_every_index_snapshot_and_checkpoint_may_be_lost():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=1000, index_interval_bytes=100))
+    append(partition, 40)
+    append(partition, producer_id=1, producer_epoch=0, base_sequence=0)
+    store.close(NOW_MS)
+    for path in [path for path in disk.files if not path.endswith((".log", ".kafka_cleanshutdown"))]:
+        disk.remove(path)
+    partition = open_store(disk).create("t", 0, TOPIC_ID, LogConfig())
+    assert partition.log_end_offset == 41
+    assert len(partition.log.segments) > 3
+    assert partition.log.producers.producers[1].last_sequence == 0
+    assert partition.find_timestamp(NOW_MS) == (NOW_MS, 0, 0)
+    assert partition.read(20, max_bytes=1).records
+
+
+def test_only_flush_messages_makes_an_append_wait_for_the_disk():
+    store = open_store(MemoryDisk())
+    batch = build_batch([Record(0, NOW_MS, b"k", b"v")])
+    lazy = store.create("lazy", 0, TOPIC_ID, LogConfig())
+    assert not lazy.append(batch, now_ms=NOW_MS).must_flush
+    strict = store.create("strict", 0, TOPIC_ID, LogConfig(flush_messages=1))
+    assert strict.append(batch, now_ms=NOW_MS).must_flush
+    third = store.create("third", 0, TOPIC_ID, LogConfig(flush_messages=3))
+    assert [third.append(batch, now_ms=NOW_MS).must_flush for _ in range(4)] == [False, False, True, True]
+    third.commit()
+    third.flush()
+    assert not third.append(batch, now_ms=NOW_MS).must_flush
+
+
+def test_a_failed_flush_takes_the_partition_offline():
+    disk = MemoryDisk()
+    partition = open_store(disk).create("t", 0, TOPIC_ID, LogConfig())
+    append(partition)
+    disk.fail = lambda operation, path: 5 if operation == "sync" else None
+    for _ in range(2):
+        with pytest.raises(KafkaError) as refused:
+            partition.flush()
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(KafkaError):
+        append(partition)
+    assert partition.read(0, max_bytes=1000).records
+
+
+def test_sealed_segments_and_late_records_are_due_for_a_flush():
+    store = open_store(MemoryDisk())
+    partition = store.create("t", 0, TOPIC_ID, LogConfig(flush_ms=1000))
+    assert store.flush_due(NOW_MS) == []
+    append(partition)
+    assert store.flush_due(NOW_MS) == []
+    assert store.flush_due(NOW_MS + 1000) == [partition]
+    partition.flush()
+    assert store.flush_due(NOW_MS + 2000) == []
+    append(partition)
+    partition.log.roll(NOW_MS)
+    assert store.flush_due(NOW_MS + 2000) == [partition]
+
+
+def test_delete_records_moves_the_start_and_survives_the_next_checkpoint():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    append(partition, 5)
+    assert partition.delete_records(3) == 3
+    assert partition.delete_records(1) == 3
+    with pytest.raises(KafkaError) as refused:
+        partition.delete_records(6)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    store.maintain(NOW_MS + CHECKPOINT_INTERVAL_MS)
+    disk.held.clear()
+    partition = open_store(disk).get("t", 0)
+    assert (partition.log_start_offset, partition.log_end_offset) == (3, 5)
+    assert partition.delete_records(-1) == 5
+    compacted = store.create("c", 0, TOPIC_ID, LogConfig(cleanup_policy=frozenset({"compact"})))
+    with pytest.raises(KafkaError) as refused:
+        compacted.delete_records(0)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_a_view_of_a_mapped_segment_outlives_everything(tmp_path):
+    store = open_store(OsDisk(), str(tmp_path / "data"), open_files_max=1)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig(file_delete_delay_ms=0))
+    batch = build_batch([Record(0, NOW_MS, b"k", b"v" * 100_000)])
+    partition.append(batch, now_ms=NOW_MS)
+    partition.commit()
+    (view,) = partition.read(0, max_bytes=1).records.buffers()
+    append(store.create("t", 1, TOPIC_ID, LogConfig()))
+    partition.delete_records(-1)
+    partition.log.roll(NOW_MS)
+    store.maintain(NOW_MS)
+    store.delete("t", 0)
+    store.maintain(NOW_MS)
+    store.close(NOW_MS)
+    assert not list(pathlib.Path(tmp_path / "data").glob("t-0*"))
+    assert bytes(view[12 + 4 :]) == bytes(batch[16:])
+
+
+def test_the_latest_timestamp_is_found_with_the_offset_of_its_record():
+    store = open_store(MemoryDisk())
+    partition = store.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=300))
+    assert partition.find_max_timestamp() is None
+    for timestamp in (5, 9, 7, 9, 3):
+        records = [Record(0, timestamp - 1, b"k", b"v" * 50), Record(1, timestamp, b"k", b"v" * 50)]
+        partition.append(build_batch(records), now_ms=NOW_MS)
+    partition.commit()
+    assert partition.find_max_timestamp() == (9, 3, 0)
+    assert partition.find_timestamp(10) is None

@@ -1,7 +1,7 @@
 """A disk that takes no more bytes: the produce fails, nothing acknowledged is lost, and it heals.
 
-The kernel refuses the writes of a running broker for real: RLIMIT_FSIZE is set on its process from outside, and
-lifted again (the in-memory disk of tests/storage knows ENOSPC itself).
+The kernel refuses the writes of a running broker for real: RLIMIT_FSIZE is set on its process from outside
+and lifted again (the in-memory disk of tests/storage knows ENOSPC itself).
 """
 
 import resource

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch
+from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
 from odradek.storage.partition import READ_COMMITTED
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.list_offsets import (
@@ -73,6 +73,9 @@ class ListOffsets:
             for asked in topic.partitions:
                 try:
                     if twice and (name, asked.partition_index) in twice:
+                        if twice[name, asked.partition_index]:
+                            continue
+                        twice[name, asked.partition_index] = True
                         raise KafkaError(ErrorCode.INVALID_REQUEST)
                     partitions.append(self._answer(name, asked, isolation, version))
                 except KafkaError as error:
@@ -112,12 +115,13 @@ class ListOffsets:
         )
 
 
-def _named_twice(request: ListOffsetsRequest) -> set[tuple[str, int]]:
+def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
+    """The partitions that are named more than once; the value says whether they have been answered."""
     topics = request.topics
     if len(topics) == 1 and len(topics[0].partitions) == 1:
-        return set()
+        return {}
     seen = Counter((topic.name, asked.partition_index) for topic in topics for asked in topic.partitions)
-    return {key for key, count in seen.items() if count > 1}
+    return {key: False for key, count in seen.items() if count > 1}
 
 
 def _find(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, int, int]:
@@ -187,7 +191,7 @@ class OffsetForLeaderEpoch:
                 try:
                     led = self._leadership.lead(topic.topic, asked.partition)
                     check_leader_epoch(led, asked.current_leader_epoch)
-                    answer.leader_epoch, answer.end_offset = led.log.end_offset_for_epoch(asked.leader_epoch)
+                    answer.leader_epoch, answer.end_offset = end_offset_for_epoch(led, asked.leader_epoch)
                 except KafkaError as error:
                     answer.error_code = error.code
                 partitions.append(answer)

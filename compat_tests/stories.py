@@ -7,7 +7,6 @@ import threading
 import time
 import uuid
 
-
 from compat_tests.brokers import TestBroker
 from compat_tests.clients import Client, Member, Message, wait_until
 

@@ -203,13 +203,12 @@ class OsFile:
             os.close(descriptor)
 
 
-# macOS has no fdatasync; its fsync stops at the drive's cache, and F_FULLFSYNC does not.
-if hasattr(os, "fdatasync"):
-    _sync_data = os.fdatasync
-else:
-
-    def _sync_data(descriptor: int) -> None:
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+def _sync_data(descriptor: int) -> None:
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:
+        # macOS: fsync stops at the drive's cache there, F_FULLFSYNC does not.
+        fcntl.fcntl(descriptor, getattr(fcntl, "F_FULLFSYNC"))  # noqa: B009
 
 
 class OsLock:

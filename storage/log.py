@@ -109,6 +109,8 @@ class Log:
         self._full_segments: list[StagedSegment] = []
         # A cut that failed: the bytes after a segment's size are a failed commit's and have to go first.
         self._cut_wanted = False
+        self._latest_staged_epoch = leader_epochs.latest
+        self._jitter_ms = 0
         self._take_config(config)
         self._stage = self._new_stage(self.active)
 

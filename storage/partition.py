@@ -21,8 +21,8 @@ from enum import Enum
 
 from crc32c import crc32c
 
-from odradek.storage import batches as layout
 from odradek.storage.batches import (
+    CHECKED_FROM,
     HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -64,8 +64,11 @@ _HEADER_AND_MORE = struct.Struct(HEADER.format + "BB").unpack_from
 """The header of a batch and the two bytes after it."""
 _MAX_TIMESTAMP_FIELD = 8
 _PREFIX_PACK = PREFIX.pack
-_EXTRAORDINARY = ~layout.COMPRESSION_MASK
+_COMPRESSION_MAX = 4
+"""zstd; every other bit of the attributes makes a batch something special."""
 ZERO_UUID = bytes(16)
+PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+"""`producer.id.expiration.check.interval.ms`"""
 
 
 class Origin(Enum):
@@ -132,6 +135,7 @@ class Partition:
         "_failure",
         "_flush_messages",
         "_inspects_records",
+        "_last_expiry_ms",
         "_log_append_time",
         "_rules",
         "_size_bytes_max",
@@ -168,6 +172,7 @@ class Partition:
         self._failure: str | None = None
         # Deleted or closed with something staged: its commit has to fail.
         self._dropped_staged = False
+        self._last_expiry_ms = 0
         self.set_config(config)
         self._check_order()
 
@@ -219,18 +224,12 @@ class Partition:
     # Appending
 
     def append(
-        self,
-        records: Buffer,
-        *,
-        now_ms: int,
-        origin: Origin = Origin.CLIENT,
-        magic_limit: int = 2,
+        self, records: Buffer, *, now_ms: int, origin: Origin = Origin.CLIENT, magic_limit: int = 2
     ) -> Appended:
         """Judge `records` and stage them. Nothing is staged when this raises `KafkaError`.
 
-        `magic_limit` is the record format of the request's version (Produce 0 and 1: 0; 2: 1; from 3 on:
-        2). Below 2 message sets of the old formats are taken and converted; at 2 exactly one batch v2 is
-        expected of a client.
+        `magic_limit` is the record format of the request: 0 in Produce 0 and 1, 1 in Produce 2, else 2. Below
+        2 message sets of the old formats are converted; at 2 exactly one batch v2 is expected of a client.
         """
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
@@ -242,49 +241,28 @@ class Partition:
         if size_bytes < HEADER_BYTES + 2:
             check_client_batch(records, self.config, self._rules, now_ms, self.name)
         (
-            base_offset,
-            length,
-            _,
-            magic,
-            crc,
-            attributes,
-            last_offset_delta,
-            _,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            record_count,
-            first_byte,
-            second_byte,
-        ) = _HEADER_AND_MORE(records)
-        # Everything at once that is true of an ordinary batch; what is not goes to where each thing
-        # is told apart.
+            base_offset, length, _, magic, crc, attributes, last_offset_delta, _, max_timestamp, producer_id,
+            producer_epoch, base_sequence, record_count, first_byte, second_byte,
+        ) = _HEADER_AND_MORE(records)  # fmt: skip
+        # All that is true of an ordinary batch, at once; `check_client_batch` tells apart what is not.
         if (
             length != size_bytes - LOG_OVERHEAD_BYTES
             or magic != 2
             or base_offset
-            or attributes & _EXTRAORDINARY
-            or attributes > 4
+            or not 0 <= attributes <= _COMPRESSION_MAX
             or (producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0))
             or record_count != last_offset_delta + 1
             or record_count < 1
-            or (
-                # The size of the only record of a plain batch has to be that of the rest of it.
-                record_count == 1
-                and not attributes
-                and size_bytes
-                != (
-                    HEADER_BYTES + 1 + (first_byte >> 1)
-                    if first_byte < 0x80
-                    else HEADER_BYTES + 2 + ((first_byte & 0x7F | second_byte << 7) >> 1)
-                )
-            )
+            # The size of the only record of a plain batch has to be that of the rest of it.
+            or (record_count == 1 and not attributes and size_bytes != HEADER_BYTES + (
+                1 + (first_byte >> 1) if first_byte < 0x80
+                else 2 + ((first_byte & 0x7F | second_byte << 7) >> 1)
+            ))
             or size_bytes > self._size_bytes_max
             or max_timestamp - now_ms > self._ahead_ms_max
             or self._inspects_records
-            or crc32c(records[21:]) != crc
-        ):
+            or crc32c(records[CHECKED_FROM:]) != crc
+        ):  # fmt: skip
             records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
             size_bytes = len(records)
             max_timestamp = _HEADER_AND_MORE(records)[_MAX_TIMESTAMP_FIELD]
@@ -301,15 +279,8 @@ class Partition:
             if known is not None:
                 return self._duplicate(known)
         leader_epoch = self.leader_epoch
-        log.stage(
-            (_PREFIX_PACK(first_offset, length, leader_epoch), records[PREFIX_BYTES:]),
-            size_bytes,
-            first_offset,
-            last_offset,
-            max_timestamp,
-            leader_epoch,
-            now_ms,
-        )
+        parts = (_PREFIX_PACK(first_offset, length, leader_epoch), records[PREFIX_BYTES:])
+        log.stage(parts, size_bytes, first_offset, last_offset, max_timestamp, leader_epoch, now_ms)
         if producer_id >= 0:
             # After the log, which may have rolled: its snapshot is of what came before this batch.
             log.producers.stage(
@@ -496,7 +467,9 @@ class Partition:
             return []
         if log.should_roll(now_ms):
             log.roll(now_ms)
-        log.producers.expire(now_ms)
+        if now_ms - self._last_expiry_ms >= PRODUCER_EXPIRY_INTERVAL_MS:
+            self._last_expiry_ms = now_ms
+            log.producers.expire(now_ms)
         return self._apply_retention(now_ms)
 
     def _apply_retention(self, now_ms: int) -> list[Segment]:

@@ -125,7 +125,7 @@ def test_what_is_unusual_takes_the_ordinary_way(tmp_path, version):
                 node.request(
                     version, batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
                 ),
-                42,
+                53,
             ),
         ]
         for request, error_code in unusual:

@@ -261,22 +261,19 @@ class FetchPlan:
     ) -> PartitionData:
         """Versions 0 to 3: the same read, then the records as message sets of format v0 or v1.
 
-        Up to version 2 the limit is hard: a message that is too big arrives cut, which tells the client so.
+        Up to version 2 the limit is hard: of a batch that is too big nothing comes, as in Kafka 3.9.
         """
         version = self._version
-        is_hard_limit = version < FIRST_VERSION_WITH_MAX_BYTES
         result = log.read(
             partition.fetch_offset,
             max_bytes=max_bytes,
             isolation=READ_UNCOMMITTED,
-            minimum_one_batch=one_batch or is_hard_limit,
+            minimum_one_batch=one_batch,
         )
         records: bytes | bytearray = _NO_RECORDS
         if len(result.records):
             magic = 0 if version < FIRST_VERSION_OF_V1 else 1
             records = legacy_records.to_legacy(result.records.tobytes(), magic, partition.fetch_offset)
-        if is_hard_limit and len(records) > max_bytes:
-            records = records[: max(max_bytes, 0)]
         return PartitionData(
             partition_index=partition.index,
             error_code=0,

@@ -63,7 +63,7 @@ class ListOffsets:
         self._leadership = leadership
 
     def __call__(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-        version = context.api_version
+        version, now_ms = context.api_version, context.now_ms
         isolation = request.isolation_level if version >= FIRST_VERSION_WITH_ISOLATION else 0
         twice = _named_twice(request)
         topics = []
@@ -77,7 +77,7 @@ class ListOffsets:
                             continue
                         twice[name, asked.partition_index] = True
                         raise KafkaError(ErrorCode.INVALID_REQUEST)
-                    partitions.append(self._answer(name, asked, isolation, version))
+                    partitions.append(self._answer(name, asked, isolation, version, now_ms))
                 except KafkaError as error:
                     partitions.append(
                         ListOffsetsPartitionResponse(
@@ -87,9 +87,11 @@ class ListOffsets:
             topics.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
         return ListOffsetsResponse(topics=topics)
 
-    def _answer(self, name: str, asked, isolation: int, version: int) -> ListOffsetsPartitionResponse:
+    def _answer(
+        self, name: str, asked, isolation: int, version: int, now_ms: int
+    ) -> ListOffsetsPartitionResponse:
         if version == 0:
-            return self._old_style(name, asked)
+            return self._old_style(name, asked, now_ms)
         timestamp = asked.timestamp
         # Kafka answers this before it looks whether the partition exists.
         if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, version + 1):
@@ -105,11 +107,11 @@ class ListOffsets:
             leader_epoch=leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1,
         )
 
-    def _old_style(self, name: str, asked) -> ListOffsetsPartitionResponse:
+    def _old_style(self, name: str, asked, now_ms: int) -> ListOffsetsPartitionResponse:
         """Version 0: up to so many offsets, newest first, at which segments begin before a time."""
         led = self._leadership.lead(name, asked.partition_index)
         wanted = max(asked.max_num_offsets, 0)
-        offsets = _segment_offsets_before(led, asked.timestamp)
+        offsets = _segment_offsets_before(led, asked.timestamp, now_ms)
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index, error_code=0, old_style_offsets=offsets[:wanted]
         )
@@ -155,7 +157,7 @@ def _epoch_at_start(led: LedPartition) -> int:
     return log.log.leader_epochs.epoch_at(log.log_start_offset)
 
 
-def _segment_offsets_before(led: LedPartition, timestamp: int) -> list[int]:
+def _segment_offsets_before(led: LedPartition, timestamp: int, now_ms: int) -> list[int]:
     """Where segments that are older than `timestamp` begin, newest first; the readable end counts as the
     newest.
     """
@@ -164,7 +166,7 @@ def _segment_offsets_before(led: LedPartition, timestamp: int) -> list[int]:
     if timestamp == EARLIEST:
         return [log.log_start_offset]
     bounded = [(max(base, log.log_start_offset), latest) for base, latest in starts]
-    if timestamp == LATEST:
+    if timestamp == LATEST or timestamp >= now_ms:
         offsets = {base for base, _ in bounded if base < log.high_watermark}
         offsets.add(log.high_watermark)
     else:

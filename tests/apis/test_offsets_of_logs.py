@@ -124,7 +124,8 @@ def test_version_0_lists_where_segments_begin_newest_first(node):
         (-1, 2, [3, 2]),
         (-2, 10, [0]),
         (-1, 0, []),
-        (node.loop.now_ms, 10, [2, 1, 0]),
+        (node.loop.now_ms + 1, 10, [3, 2, 1, 0]),
+        (node.loop.now_ms - 1, 10, []),
         (1, 10, []),
     ):
         answer = only(node.ask(list_offsets(timestamp, max_num_offsets=count), 0))

@@ -9,7 +9,6 @@ Files are Kafka's: `topic-N/00000000000000000000.log` with `.index`, `.timeindex
 it.
 """
 
-
 from crc32c import crc32c
 
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan

@@ -5,15 +5,12 @@ nothing is written. `commit` writes all that was staged with one system call and
 the two the caller keeps the appended buffers as they are: large batches are written from them without a copy.
 
 A sound v2 batch is stored as the same bytes, save for base offset and leader epoch, which its checksum leaves
-out (and, in topics with LogAppendTime, timestamp and checksum). Of the records inside only those are looked
-at that a promise needs: compacted topics (no null keys), `message.timestamp.before.max.ms`, batches of one
-record (their framing), old formats. The header's latest timestamp stands for those of all records of a larger
-batch.
+out (and, in topics with LogAppendTime or with a wrong latest timestamp, that and the checksum). The records
+inside are looked at, decompressed where need be: what is stored can be read by every consumer.
 
 Not built yet: transactions. `last_stable_offset` is the high watermark, no transaction index is written.
 """
 
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +29,7 @@ from odradek.storage.batches import (
     StoredBatch,
 )
 from odradek.storage.cleaner import CleanableSegment, Plan, plan_cleaning
-from odradek.storage.config import LONG_MAX, LogConfig
+from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer
 from odradek.storage.log import Log
 from odradek.storage.retention import segments_to_delete
@@ -43,11 +40,11 @@ from odradek.storage.validation import (
     check_client_batch,
     check_content,
     check_size,
-    frames_one_record,
     rules_of,
     segment_too_small,
     with_append_time,
 )
+from odradek.wire.batch_validation import breaks_rules
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
     BatchHeader,
@@ -55,18 +52,16 @@ from odradek.wire.records import (
     iter_batches,
     iter_records,
     read_batch_header,
+    survey_records,
     verify_crc,
 )
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
-_HEADER_AND_MORE = struct.Struct(HEADER.format + "BB").unpack_from
-"""The header of a batch and the two bytes after it."""
+_HEADER_UNPACK = HEADER.unpack_from
 _MAX_TIMESTAMP_FIELD = 8
 _PREFIX_PACK = PREFIX.pack
-_COMPRESSION_MAX = 4
-"""zstd; every other bit of the attributes makes a batch something special."""
 ZERO_UUID = bytes(16)
 PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 """`producer.id.expiration.check.interval.ms`"""
@@ -135,7 +130,6 @@ class Partition:
         "_dropped_staged",
         "_failure",
         "_flush_messages",
-        "_inspects_records",
         "_last_expiry_ms",
         "_log_append_time",
         "_rules",
@@ -205,7 +199,6 @@ class Partition:
     def set_config(self, config: LogConfig) -> None:
         """Take new topic settings, from the next append on."""
         self.config = config
-        self._inspects_records = config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX
         self._log_append_time = config.uses_log_append_time
         self._rules = rules_of(config)
         self._size_bytes_max = min(config.max_message_bytes, config.segment_bytes)
@@ -239,34 +232,30 @@ class Partition:
         if origin is not Origin.CLIENT or magic_limit < 2:
             return self._append_many(records, now_ms, origin, magic_limit)
         size_bytes = len(records)
-        if size_bytes < HEADER_BYTES + 2:
+        if size_bytes < HEADER_BYTES:
             check_client_batch(records, self.config, self._rules, now_ms, self.name)
         (
-            base_offset, length, _, magic, crc, attributes, last_offset_delta, _, max_timestamp, producer_id,
-            producer_epoch, base_sequence, record_count, first_byte, second_byte,
-        ) = _HEADER_AND_MORE(records)  # fmt: skip
-        # All that is true of an ordinary batch, at once; `check_client_batch` tells apart what is not.
+            base_offset, length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp,
+            producer_id, producer_epoch, base_sequence, record_count,
+        ) = _HEADER_UNPACK(records)  # fmt: skip
+        # All that is true of an ordinary batch, at once; `check_client_batch` tells apart what is not, and
+        # looks into compressed ones.
         if (
             length != size_bytes - LOG_OVERHEAD_BYTES
             or magic != 2
             or base_offset
-            or not 0 <= attributes <= _COMPRESSION_MAX
+            or attributes
             or (producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0))
             or record_count != last_offset_delta + 1
             or record_count < 1
-            # The size of the only record of a plain batch has to be that of the rest of it.
-            or (record_count == 1 and not attributes and size_bytes != HEADER_BYTES + (
-                1 + (first_byte >> 1) if first_byte < 0x80
-                else 2 + ((first_byte & 0x7F | second_byte << 7) >> 1)
-            ) and not frames_one_record(records, size_bytes))
             or size_bytes > self._size_bytes_max
             or max_timestamp - now_ms > self._ahead_ms_max
-            or self._inspects_records
             or crc32c(records[CHECKED_FROM:]) != crc
-        ):  # fmt: skip
+            or not self._takes_records(records, record_count, base_timestamp, max_timestamp, now_ms)
+        ):
             records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
             size_bytes = len(records)
-            max_timestamp = _HEADER_AND_MORE(records)[_MAX_TIMESTAMP_FIELD]
+            max_timestamp = _HEADER_UNPACK(records)[_MAX_TIMESTAMP_FIELD]
         if self._log_append_time:
             records, max_timestamp = with_append_time(records, now_ms), now_ms
         log = self.log
@@ -302,13 +291,20 @@ class Partition:
             last_offset - log.recovery_point >= self._flush_messages - 1,
         )
 
+    def _takes_records(
+        self, batch: memoryview, record_count: int, base_timestamp: int, max_timestamp: int, now_ms: int
+    ) -> bool:
+        """Whether the records of a plain batch are sound, as their header says, and what the topic takes."""
+        least, most, keys_missing = survey_records(batch[HEADER_BYTES:], record_count, base_timestamp)
+        return most == max_timestamp and not breaks_rules(least, most, keys_missing, self._rules, now_ms)
+
     def _duplicate(self, known: tuple[int, int, int, int, int]) -> Appended:
         log = self.log
         _, _, first_offset, last_offset, timestamp = known
         return Appended(
             first_offset,
             last_offset,
-            timestamp if self._log_append_time else -1,
+            timestamp,  # Kafka tells it here, whatever the topic's timestamp type
             self.log_start_offset,
             True,
             last_offset >= log.recovery_point

@@ -22,12 +22,13 @@ from odradek.wire.messages import find
 from odradek.wire.schema import Message, Struct, fields_of
 
 CLIENT_ID = "differential"
-SECONDS = 30.0
+SECONDS = 8.0
 
 CLOSED = "connection closed"
 """Stands for the answer when the broker closed the connection instead."""
 
-NO_ANSWER = "nothing"
+NO_ANSWER = "no answer"
+"""Stands for the answer when none came in SECONDS."""
 
 IDENTIFYING = (
     "name",
@@ -149,7 +150,11 @@ class Side:
         self.send(request_frame(message, version, self._correlation_id, CLIENT_ID), connection)
 
     def answer(self, request: type[Message], version: int, connection: str = "main") -> Any:
-        frame = self.receive(connection)
+        try:
+            frame = self.receive(connection)
+        except TimeoutError:
+            self.hang_up(connection)
+            return NO_ANSWER
         return CLOSED if frame is None else read_response(frame, request, version)[1]
 
     def ask(self, message: Message, version: int, connection: str = "main") -> Any:
@@ -231,7 +236,7 @@ class Pair:
                 if settle is None or settle(answer) or time.monotonic() > deadline:
                     break
                 time.sleep(0.05)
-            if see is not None and answer is not CLOSED:
+            if see is not None and answer not in (CLOSED, NO_ANSWER):
                 see(side, answer)
             answers.append(answer)
         request = type(build(self.kafka))

@@ -60,7 +60,7 @@ def produce(
 
 def for_version(records: bytes, version: int) -> bytes:
     """What a client of that version would send: message sets below version 3."""
-    return records if version >= 3 else bytes(to_legacy([records], 1 if version >= 2 else 0, 0))
+    return records if version >= 3 else bytes(to_legacy(records, 1 if version >= 2 else 0, 0))
 
 
 def fetch(side: Side, topic: str, offset: int = 0, *, partition: int = 0, **more: Any) -> FetchRequest:

@@ -1,9 +1,9 @@
 """Drives two brokers in step and compares what they answer.
 
-Values that each broker makes up for itself (ids, ports, session numbers) are remembered under a common name and
-compared by that name. Lists whose order Kafka does not promise are sorted by what identifies their items. What may
-differ beyond that is `ALLOWED`, each entry with its reason; `error_code`, offsets, record bytes and whether a value
-is null are compared always.
+Values that each broker makes up for itself (ids, ports, session numbers) are remembered under a common name
+and compared by that name. Lists whose order Kafka does not promise are sorted by what identifies their items.
+What may differ beyond that is `ALLOWED`, each entry with its reason; `error_code`, offsets, record bytes and
+whether a value is null are compared always.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class Pair:
     ) -> tuple[Any, Any]:
         """Asks both and compares. `build` makes each side's request.
 
-        `settle` says of an answer whether the broker has finished an asynchronous step; until then that broker is
+        `settle` says of an answer whether the broker has finished an asynchronous step; until then it is
         asked again. `see` may remember values of an answer before it is compared.
         """
         answers = []

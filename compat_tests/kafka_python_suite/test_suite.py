@@ -57,7 +57,7 @@ def test_kafka_pythons_own_tests_pass_but_for_the_known_ones(
         **os.environ,
         "KAFKA_URI": f"kafka://{broker.bootstrap}",
         "KAFKA_VERSION": CLAIMED_VERSION,
-        "PYTHONPATH": f"{source}{os.pathsep}{HERE / 'stand_ins'}",
+        "PYTHONPATH": f"{HERE / 'stand_ins'}{os.pathsep}{source}",
     }
     command = [sys.executable, "-m", "pytest", "-q", "test/integration", *NOT_OURS, "--timeout=60"]
     command += ["-p", "no:cacheprovider", f"--junitxml={report}", "-o", "addopts="]

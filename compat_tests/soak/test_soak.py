@@ -1,7 +1,7 @@
 """Three client libraries produce, consume and commit while the broker is killed with -9 and started again.
 
-Afterwards: each acknowledged record is read exactly where it was acknowledged; the records of idempotent producers
-are in order and not doubled; no committed offset is below the last one whose commit was acknowledged.
+Afterwards: each acknowledged record is read exactly where it was acknowledged; the records of idempotent
+producers are in order and not doubled; no committed offset is below the last one whose commit was acknowledged.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def check_order(load: IdempotentLoad, client: Client) -> None:
 
 
 def check_commits(client: Client, group: str, topic: str, member: Member) -> None:
-    """Every poll's records were committed before the next poll, so the last committed offset follows from them."""
+    """A member commits what a poll brought before it polls again, so its records tell the last commit."""
     last: dict[int, Record] = {record.partition: record for record in member.records}
     committed = client.committed(group, topic, range(PARTITIONS))
     for partition, record in last.items():

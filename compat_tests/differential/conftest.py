@@ -12,7 +12,7 @@ from compat_tests.differential.harness import Pair, Side, served_versions
 BELOW_4_3 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 32: 1, 35: 1}
 """API key -> the lowest version that Kafka 4.3 serves, where not 0. What is below is compared with 3.9."""
 
-SETTINGS = {"auto.create.topics.enable": "false", "num.partitions": "1"}
+SETTINGS = {"auto.create.topics.enable": "false", "num.partitions": "1", "offsets.topic.num.partitions": "1"}
 
 
 @pytest.fixture(scope="session", params=[reference.CURRENT, reference.OLDER])

@@ -67,6 +67,11 @@ ALLOWED = [
     Allowed(
         r"\.(total|usable)_bytes$", lambda t, o: t > 0 and o > 0, "the disk changes between two questions"
     ),
+    Allowed(
+        r"\[min\.insync\.replicas\]\.(config_source|synonyms)$",
+        lambda t, o: t != o,
+        "a freshly formatted Kafka stores this default once more, for the whole cluster",
+    ),
     Allowed(r"DescribeLogDirs.*\.log_dir$", _both(str), "each broker's own directory"),
 ]
 
@@ -78,7 +83,8 @@ def differences(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, A
             yield from differences(theirs.get(name), ours.get(name), f"{path}.{name}")
     elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
         for number, (one, other) in enumerate(zip(theirs, ours, strict=True)):
-            yield from differences(one, other, f"{path}[{number}]")
+            label = one.get("name", number) if isinstance(one, dict) else number
+            yield from differences(one, other, f"{path}[{label}]")
     elif theirs != ours:
         yield path, theirs, ours
 

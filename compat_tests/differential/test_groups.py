@@ -48,8 +48,8 @@ def _coordinators(pair: Pair) -> None:
         while True:
             found = side.ask(FindCoordinatorRequest(coordinator_keys=["group-0"]), 4)
             if found.coordinators[0].error_code == 0:
-                listed = side.ask(ListGroupsRequest(), 3)
-                if listed.error_code == 0:
+                described = side.ask(DescribeGroupsRequest(groups=["group-0"]), 4)
+                if described.groups[0].error_code == 0:
                     break
             assert time.monotonic() < deadline, (side.name, found)
             time.sleep(0.05)

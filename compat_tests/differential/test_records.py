@@ -25,6 +25,7 @@ from odradek.wire.records import build_batch
 
 UNKNOWN_ID = bytes(range(16))
 CODECS = range(5)
+COORDINATOR_LOAD_IN_PROGRESS = 14
 
 
 def batch(
@@ -117,8 +118,7 @@ BAD_BATCHES = {
     "magic 1": spoilt(batch(), 16, b"\x01"),
     "two batches": batch() + batch(start=10),
     "bytes after the batch": batch() + b"abc",
-    "null": None,
-    "empty": b"",
+    "empty": b"",  # of null records 4.3.1 does not answer at all
     "control batch": batch(control=True),
     "transactional without an id": batch(
         transactional=True, producer_id=5, producer_epoch=0, base_sequence=0
@@ -161,6 +161,11 @@ def test_topic_settings_bind_producers_alike(pair: Pair) -> None:
         pair.ask(lambda side: produce(side, stamped, sound), version, "log append time")
 
 
+def loaded(answer: Any) -> bool:
+    """Kafka's first producer id comes from its controller, in a while."""
+    return bool(answer.error_code != COORDINATOR_LOAD_IN_PROGRESS)
+
+
 def test_idempotent_sequences_are_judged_alike(pair: Pair) -> None:
     def seen(side: Side, answer: Any) -> None:
         side.remember("producer", answer.producer_id, "producer_id")
@@ -169,7 +174,7 @@ def test_idempotent_sequences_are_judged_alike(pair: Pair) -> None:
         if version < 3:
             continue
         topic = new_topic(pair, "sequences")
-        pair.ask(lambda side: InitProducerIdRequest(transactional_id=None), 4, see=seen)
+        pair.ask(lambda _: InitProducerIdRequest(transactional_id=None), 4, settle=loaded, see=seen)
         for epoch, sequence in [(0, 0), (0, 3), (0, 3), (0, 0), (0, 9), (1, 3), (1, 0), (0, 6), (1, 3)]:
 
             def build(side: Side, epoch: int = epoch, sequence: int = sequence) -> ProduceRequest:
@@ -185,7 +190,7 @@ def test_init_producer_id_answers_alike(pair: Pair) -> None:
             side.remember("producer", answer.producer_id, "producer_id")
 
     for version in pair.versions(InitProducerIdRequest):
-        pair.ask(lambda side: InitProducerIdRequest(transactional_id=None), version, see=seen)
+        pair.ask(lambda _: InitProducerIdRequest(transactional_id=None), version, settle=loaded, see=seen)
         if version >= 3:
             pair.ask(
                 lambda side: InitProducerIdRequest(
@@ -256,9 +261,7 @@ def test_fetch_sessions_run_alike(pair: Pair) -> None:
 
 
 def list_offsets(topic: str, timestamp: int, *, partition: int = 0, epoch: int = -1) -> ListOffsetsRequest:
-    one = ListOffsetsPartition(
-        partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch, max_num_offsets=5
-    )
+    one = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[one])])
 
 

@@ -1,7 +1,7 @@
 """Three client libraries produce, consume and commit while the broker is killed with -9 and started again.
 
 Afterwards: each acknowledged record is read exactly where it was acknowledged; the records of idempotent
-producers are in order and not doubled; no committed offset is below the last one whose commit was acknowledged.
+producers are in order and not doubled; no committed offset is below the last acknowledged commit.
 """
 
 from __future__ import annotations

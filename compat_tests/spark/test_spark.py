@@ -93,7 +93,7 @@ def test_a_batch_starts_and_ends_where_it_is_told(
         return values(kafka(spark.read, bootstrap, topic, **options))
 
     assert read(startingOffsets="earliest", endingOffsets="latest") == list(range(90))
-    exact = json.dumps({topic: {"0": 10, "1": -2, "2": -1}})
+    exact = json.dumps({topic: {"0": 10, "1": -2, "2": 30}})
     upto = json.dumps({topic: {"0": 12, "1": 1, "2": -1}})
     assert read(startingOffsets=exact, endingOffsets=upto) == [1, 30, 33]
     middle = json.dumps({topic: {str(p): START_MS + 60_000 for p in range(3)}})

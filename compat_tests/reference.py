@@ -1,7 +1,7 @@
-"""Apache Kafka itself, run from its Maven jars: the broker that we are compared with, and its command-line tools.
+"""Apache Kafka itself, run from its Maven jars: the broker that we are compared with, and its tools.
 
-`Kafka` has the same few methods as `odradek.Broker(process=True)`, so that a test takes either. Only processes that
-were started here are ever signalled.
+`Kafka` has the same few methods as `odradek.Broker(process=True)`, so that a test takes either. Only
+processes that were started here are ever signalled.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def free_port() -> int:
 def wait_until_open(
     port: int, process: subprocess.Popen[bytes], log: pathlib.Path, seconds: float = 60
 ) -> None:
-    """Returns when something listens; raises with the end of the log when the process dies or time runs out."""
+    """Returns when something listens; raises with the end of the log when the process dies or time is up."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:

@@ -1,0 +1,1 @@
+"""Everything at once while the broker is killed."""

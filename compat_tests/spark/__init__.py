@@ -1,0 +1,1 @@
+"""PySpark with its unmodified Kafka connector against the broker."""

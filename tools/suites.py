@@ -33,12 +33,29 @@ def pytest(*arguments: str) -> list[str]:
 
 CLIENTS = [
     "compat_tests",
-    *(f"--ignore=compat_tests/{d}" for d in ("spark", "soak", "differential", "kafka_python_suite")),
+    *(f"--ignore=compat_tests/{d}" for d in ("dist", "spark", "soak", "differential", "kafka_python_suite")),
 ]
 CLIENT_JARS = ["kafka-4.3.1", "kafka-3.9.2", "kafka-0.9.0.1", "kafka-0.8.2.2"]
 
+LINTERS = [
+    ["python", "-m", "ruff", "check", "."],
+    ["python", "-m", "ruff", "format", "--check", "."],
+    ["python", "-m", "mypy"],
+]
+TWINS = [
+    "tests/wire",
+    "tests/storage",
+    "tests/apis",
+    "tests/server",
+    "-k",
+    "not messages and not compiled_twin",
+]
+"""The tests of what has a compiled twin, and of what stands on it; the generated codecs have none."""
+
 SUITES = {
-    "check": Suite([["python", "-m", "ruff", "check", "."], ["python", "-m", "mypy"], pytest("tests")]),
+    "check": Suite([*LINTERS, pytest("tests")]),
+    "pure": Suite([["python", "-m", "tools.with_pure_wheel", *pytest(*TWINS)[1:]]]),
+    "dist": Suite([pytest("compat_tests/dist")]),
     "compat": Suite([pytest(*CLIENTS)], jars=CLIENT_JARS),
     "compat-on-kafka": Suite([pytest(*CLIENTS, "--broker=kafka")], jars=CLIENT_JARS),
     "reference": Suite([pytest("compat_tests/differential")], jars=["kafka-4.3.1", "kafka-3.9.2"]),

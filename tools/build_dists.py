@@ -1,11 +1,11 @@
-"""Builds what is published: one sdist, and from it one stable-ABI wheel and one pure wheel of the same version.
+"""Builds what is published: one sdist, and from it a stable-ABI wheel and a pure wheel of the same version.
 
     python tools/build_dists.py [FOLDER]        default: dist
 
-Built from a copy of the checkout, so that neither `build/lib` nor an old list of sources brings deleted modules back,
-and the wheels from the sdist, so that whatever that lacks is noticed here. Every build is isolated (it fetches
-setuptools and Cython). Fails when a compiled part is missing: they are optional for those who install, not for us.
-Needs the package `build`.
+Built from a copy of the checkout, so that neither `build/lib` nor an old list of sources brings deleted modules
+back, and the wheels from the sdist, so that whatever that lacks is noticed here. Every build is isolated (it
+fetches setuptools and Cython). Fails when a compiled part is missing: they are optional for those who install,
+not for us. Needs the package `build`.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def _missing_extensions() -> list[str]:
 
 
 def _need_extensions() -> None:
-    """Without a C compiler Odradek runs in plain Python; that must not make a pass of CI test less in silence."""
+    """Odradek also runs in plain Python; that must not make a pass of CI test less in silence."""
     missing = _missing_extensions()
     if missing and os.environ.get("CI"):
         raise SystemExit(f"not compiled: {', '.join(missing)}; see the output of the build (CI is set)")
@@ -149,11 +149,11 @@ def _needs_building(compiled: pathlib.Path) -> bool:
 
 
 def venv(name: str) -> pathlib.Path:
-    """A virtual environment with this checkout installed in it (editable: it runs what the checkout holds now).
+    """A virtual environment with this checkout installed in it (editable: it runs what the checkout holds).
 
-    The compiled parts are built into the checkout, and again when a source of theirs changed; with CI set it is an
-    error when one is missing. A virtual environment cannot be moved, so this one is made in place and counts only
-    once its stamp is there.
+    The compiled parts are built into the checkout, and again when a source of theirs changed; with CI set it is
+    an error when one is missing. A virtual environment cannot be moved, so this one is made in place and counts
+    only once its stamp is there.
     """
     folder = cache() / f"venv-{name}-{_requirements_digest()}"
     ready, compiled = folder / ".ready", folder / ".compiled"

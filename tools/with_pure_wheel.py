@@ -1,4 +1,4 @@
-"""Runs a Python module with Odradek from its pure wheel instead of the checkout: no compiled part, in no process.
+"""Runs a Python module with Odradek from its pure wheel instead of the checkout: no compiled parts anywhere.
 
     python -m tools.with_pure_wheel -m pytest tests/storage
 
@@ -18,7 +18,7 @@ from tools import build_dists
 
 PROBE = """
 import importlib.util, pathlib, sys, odradek
-assert pathlib.Path(odradek.__file__).is_relative_to(sys.argv[1]), f"not from the pure wheel: {odradek.__file__}"
+assert pathlib.Path(odradek.__file__).is_relative_to(sys.argv[1]), f"not the pure wheel: {odradek.__file__}"
 found = [name for name in sys.argv[2:] if importlib.util.find_spec(name)]
 assert not found, f"compiled parts are there: {found}"
 """

@@ -1,7 +1,7 @@
 """Builds what is published once, and installs each in an environment of its own, outside the checkout.
 
-Everything that is tried runs with a clean environment and in a folder of its own, so that no PYTHONPATH and no
-current directory can bring the checkout in.
+Everything that is tried runs with a clean environment and in a folder of its own, so that neither PYTHONPATH nor
+the current directory can bring the checkout in.
 """
 
 from __future__ import annotations

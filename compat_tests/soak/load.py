@@ -23,7 +23,7 @@ from confluent_kafka import TopicPartition as ConfluentTopicPartition
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from compat_tests.clients import Member, Record
+from compat_tests.clients import POLL_SECONDS, Member, Record
 from compat_tests.clients.aio import AiokafkaMember, LoopThread
 from compat_tests.clients.confluent import ConfluentMember
 from compat_tests.clients.kafka_python import KafkaPythonMember
@@ -228,12 +228,22 @@ class Reader(Member):
         try:
             self.open()
             while not self._leaving.is_set():
-                for record in self.poll():
+                for record in self.poll_over_crashes():
                     self.see(record)
                 self.after_poll()
             self.close()
         except BaseException as failure:
             self._failure = failure
+
+    def poll_over_crashes(self) -> list[Record]:
+        """Some libraries raise what passes by itself, such as a refused connection, out of a poll."""
+        try:
+            return self.poll()
+        except (kafka.errors.KafkaError, aiokafka.errors.KafkaError) as error:
+            if not error.retriable:
+                raise
+            self._leaving.wait(POLL_SECONDS)
+            return []
 
     def see(self, record: Record) -> None:
         self._records.see(self.name, (record.partition, record.offset), record.value)

@@ -1,4 +1,4 @@
-"""Structured streaming: where it starts, how much it takes at once, that a crash loses and doubles nothing."""
+"""Structured streaming: where it starts, how much it takes at once, that crashes lose and double nothing."""
 
 from __future__ import annotations
 

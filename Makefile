@@ -32,8 +32,8 @@ nightly: tools-present links ## every suite, the clients also against Apache Kaf
 	@$(SUITES) check compat compat-on-kafka reference kafka-python long-soak spark
 
 bench: tools-present links ## both brokers side by side; writes benchmarks/RESULTS.md (BENCH='--only produce --rounds 3')
-	@python=$(TEST_PYTHON) && jars=$$($(ENVIRONMENT) jars kafka-4.3.1) && \
-		$$python -m benchmarks --jars $$jars --output benchmarks --work . $(BENCH)
+	@python=$(TEST_PYTHON) && \
+		$$python -m benchmarks --output benchmarks --work . $(BENCH)
 
 clean: ## removes what was built inside the checkout (not ./data, not the cache)
 	@rm -rf build dist ./*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

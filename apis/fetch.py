@@ -32,7 +32,14 @@ from odradek.apis.fetch_sessions import (
     FetchSessionCache,
     requested_partitions,
 )
-from odradek.apis.leadership import Leadership, add_endpoint, check_leader_epoch, leader_hint
+from odradek.apis.leadership import (
+    Leadership,
+    LedPartition,
+    add_endpoint,
+    check_leader_epoch,
+    end_offset_for_epoch,
+    leader_hint,
+)
 from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.wire import legacy_records
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -182,6 +189,7 @@ class FetchPlan:
         read_bytes = 0
         one_batch = self._is_first_batch_free
         answers = []
+        unknown = []
         self.watchable = watchable = []
         for partition in self._partitions:
             try:
@@ -189,8 +197,11 @@ class FetchPlan:
                 watchable.append(log)
             except KafkaError as error:
                 answer = self._refusal(partition, error)
-                if not (is_first and error.code in _UNKNOWN_TOPIC):
-                    may_wait = False
+                if error.code in _UNKNOWN_TOPIC:
+                    may_wait = may_wait and is_first
+                    unknown.append((partition, answer))
+                    continue
+                may_wait = False
             records = answer.records
             assert records is not None
             size = len(records)
@@ -200,10 +211,11 @@ class FetchPlan:
                 left_bytes = left_bytes - size if size < left_bytes else 0
             elif answer.diverging_epoch is not None:
                 may_wait = False
-            answers.append(answer)
+            answers.append((partition, answer))
         if may_wait and watchable and read_bytes < self._min_bytes:
             return None
-        return self._answer(answers)
+        # Kafka names what does not exist after all the rest.
+        return self._answer(answers + unknown)
 
     def _read(
         self, partition: FetchedPartition, left_bytes: int, one_batch: bool
@@ -216,7 +228,7 @@ class FetchPlan:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = led.log
         if partition.last_fetched_epoch >= 0:
-            diverging = _divergence(log, partition)
+            diverging = _divergence(led, partition)
             if diverging is not None:
                 return diverging, log
         max_bytes = partition.max_bytes if partition.max_bytes < left_bytes else left_bytes
@@ -249,22 +261,19 @@ class FetchPlan:
     ) -> PartitionData:
         """Versions 0 to 3: the same read, then the records as message sets of format v0 or v1.
 
-        Up to version 2 the limit is hard: a message that is too big arrives cut, which tells the client so.
+        Up to version 2 the limit is hard: of a batch that is too big nothing comes, as in Kafka 3.9.
         """
         version = self._version
-        is_hard_limit = version < FIRST_VERSION_WITH_MAX_BYTES
         result = log.read(
             partition.fetch_offset,
             max_bytes=max_bytes,
             isolation=READ_UNCOMMITTED,
-            minimum_one_batch=one_batch or is_hard_limit,
+            minimum_one_batch=one_batch,
         )
         records: bytes | bytearray = _NO_RECORDS
         if len(result.records):
             magic = 0 if version < FIRST_VERSION_OF_V1 else 1
             records = legacy_records.to_legacy(result.records.tobytes(), magic, partition.fetch_offset)
-        if is_hard_limit and len(records) > max_bytes:
-            records = records[: max(max_bytes, 0)]
         return PartitionData(
             partition_index=partition.index,
             error_code=0,
@@ -295,7 +304,7 @@ class FetchPlan:
             records=_NO_RECORDS,
         )
 
-    def _answer(self, answers: list[PartitionData]) -> FetchResponse:
+    def _answer(self, answers: list[tuple[FetchedPartition, PartitionData]]) -> FetchResponse:
         """The response with what is news; remembers in the session what the client will know."""
         session = self._session
         response = FetchResponse(session_id=NO_SESSION if session is None else session.id)
@@ -303,7 +312,7 @@ class FetchPlan:
         current_name: str | None = None
         current_id: bytes | None = None
         served: list[FetchedPartition] = []
-        for partition, answer in zip(self._partitions, answers, strict=True):
+        for partition, answer in answers:
             if session is not None:
                 is_news = partition.is_news(answer)
                 if self._is_incremental:
@@ -397,10 +406,10 @@ class PendingFetch(Waiting):
             self._retry_timer = None
 
 
-def _divergence(log: Partition, partition: FetchedPartition) -> PartitionData | None:
+def _divergence(led: LedPartition, partition: FetchedPartition) -> PartitionData | None:
     """Where the fetcher's log left ours, if it did (KIP-595); consumers ask, too: kafka-python does."""
-    found = log.end_offset_for_epoch(partition.last_fetched_epoch)
-    epoch, end_offset = found
+    log = led.log
+    epoch, end_offset = end_offset_for_epoch(led, partition.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch >= partition.last_fetched_epoch and end_offset >= partition.fetch_offset:

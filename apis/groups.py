@@ -59,6 +59,7 @@ GROUP_KEY = 0
 TRANSACTION_KEY = 1
 FIRST_VERSION_WITH_KEY_BATCH = 4
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7
+FIRST_VERSION_OF_SYNC_WITH_PROTOCOL = 5
 FIRST_VERSION_WITH_LEAVING_MEMBERS = 3
 FIRST_VERSION_WITH_GROUP_NOT_FOUND = 6
 FIRST_VERSION_WITH_OPERATIONS = 3
@@ -211,7 +212,12 @@ class SyncGroup:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
 
-    def __call__(self, request: SyncGroupRequest, context: RequestContext) -> Waiting:
+    def __call__(self, request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Waiting:
+        if context.api_version >= FIRST_VERSION_OF_SYNC_WITH_PROTOCOL and (
+            request.protocol_type is None or request.protocol_name is None
+        ):
+            # Nullable for the sake of older versions; whoever has the fields has to fill them in (KIP-559).
+            return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         waiting = Waiting()
         command = commands.Sync(
             ticket=lambda reply: waiting.complete(_synced(reply)),

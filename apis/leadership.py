@@ -83,6 +83,20 @@ def check_leader_epoch(led: LedPartition, current_leader_epoch: int) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 
+def end_offset_for_epoch(led: LedPartition, epoch: int) -> tuple[int, int]:
+    """(epoch, end offset) of the largest epoch that is not after `epoch`; (-1, -1) when there is none.
+
+    A leader's epoch begins with its election (KIP-101), a log's with the first record that has it: what lies
+    between the two ends where the log does.
+    """
+    log = led.log
+    latest = log.log.leader_epochs.latest
+    if latest < epoch <= led.leader_epoch:
+        known = epoch if epoch == led.leader_epoch or latest < 0 else latest
+        return known, log.log_end_offset
+    return log.end_offset_for_epoch(epoch)
+
+
 class LeaderHint(NamedTuple):
     """Whom to ask instead; spares the client a Metadata request (KIP-951)."""
 

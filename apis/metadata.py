@@ -295,7 +295,7 @@ class DescribeTopicPartitions:
         names = set(view.topics) if wants_all else {topic.name for topic in request.topics}
         first_partition = 0
         if cursor is not None:
-            if cursor.partition_index < 0:
+            if cursor.partition_index < 0 or not (wants_all or cursor.topic_name in names):
                 return _refusal_of_description(request)
             first_partition = cursor.partition_index
             names = {name for name in names if name >= cursor.topic_name}
@@ -357,7 +357,7 @@ def _unknown_described(name: str) -> DescribeTopicPartitionsResponseTopic:
         error_code=_unknown_name(name),
         name=name,
         partitions=[],
-        topic_authorized_operations=operations.NOT_ASKED,
+        topic_authorized_operations=operations.ON_TOPIC,
     )
 
 

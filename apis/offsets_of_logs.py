@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch
+from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
 from odradek.storage.partition import READ_COMMITTED
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.list_offsets import (
@@ -63,7 +63,7 @@ class ListOffsets:
         self._leadership = leadership
 
     def __call__(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-        version = context.api_version
+        version, now_ms = context.api_version, context.now_ms
         isolation = request.isolation_level if version >= FIRST_VERSION_WITH_ISOLATION else 0
         twice = _named_twice(request)
         topics = []
@@ -73,8 +73,11 @@ class ListOffsets:
             for asked in topic.partitions:
                 try:
                     if twice and (name, asked.partition_index) in twice:
+                        if twice[name, asked.partition_index]:
+                            continue
+                        twice[name, asked.partition_index] = True
                         raise KafkaError(ErrorCode.INVALID_REQUEST)
-                    partitions.append(self._answer(name, asked, isolation, version))
+                    partitions.append(self._answer(name, asked, isolation, version, now_ms))
                 except KafkaError as error:
                     partitions.append(
                         ListOffsetsPartitionResponse(
@@ -84,9 +87,11 @@ class ListOffsets:
             topics.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
         return ListOffsetsResponse(topics=topics)
 
-    def _answer(self, name: str, asked, isolation: int, version: int) -> ListOffsetsPartitionResponse:
+    def _answer(
+        self, name: str, asked, isolation: int, version: int, now_ms: int
+    ) -> ListOffsetsPartitionResponse:
         if version == 0:
-            return self._old_style(name, asked)
+            return self._old_style(name, asked, now_ms)
         timestamp = asked.timestamp
         # Kafka answers this before it looks whether the partition exists.
         if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, version + 1):
@@ -102,22 +107,23 @@ class ListOffsets:
             leader_epoch=leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1,
         )
 
-    def _old_style(self, name: str, asked) -> ListOffsetsPartitionResponse:
+    def _old_style(self, name: str, asked, now_ms: int) -> ListOffsetsPartitionResponse:
         """Version 0: up to so many offsets, newest first, at which segments begin before a time."""
         led = self._leadership.lead(name, asked.partition_index)
         wanted = max(asked.max_num_offsets, 0)
-        offsets = _segment_offsets_before(led, asked.timestamp)
+        offsets = _segment_offsets_before(led, asked.timestamp, now_ms)
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index, error_code=0, old_style_offsets=offsets[:wanted]
         )
 
 
-def _named_twice(request: ListOffsetsRequest) -> set[tuple[str, int]]:
+def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
+    """The partitions that are named more than once; the value says whether they have been answered."""
     topics = request.topics
     if len(topics) == 1 and len(topics[0].partitions) == 1:
-        return set()
+        return {}
     seen = Counter((topic.name, asked.partition_index) for topic in topics for asked in topic.partitions)
-    return {key for key, count in seen.items() if count > 1}
+    return {key: False for key, count in seen.items() if count > 1}
 
 
 def _find(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, int, int]:
@@ -151,7 +157,7 @@ def _epoch_at_start(led: LedPartition) -> int:
     return log.log.leader_epochs.epoch_at(log.log_start_offset)
 
 
-def _segment_offsets_before(led: LedPartition, timestamp: int) -> list[int]:
+def _segment_offsets_before(led: LedPartition, timestamp: int, now_ms: int) -> list[int]:
     """Where segments that are older than `timestamp` begin, newest first; the readable end counts as the
     newest.
     """
@@ -160,7 +166,7 @@ def _segment_offsets_before(led: LedPartition, timestamp: int) -> list[int]:
     if timestamp == EARLIEST:
         return [log.log_start_offset]
     bounded = [(max(base, log.log_start_offset), latest) for base, latest in starts]
-    if timestamp == LATEST:
+    if timestamp == LATEST or timestamp >= now_ms:
         offsets = {base for base, _ in bounded if base < log.high_watermark}
         offsets.add(log.high_watermark)
     else:
@@ -187,7 +193,7 @@ class OffsetForLeaderEpoch:
                 try:
                     led = self._leadership.lead(topic.topic, asked.partition)
                     check_leader_epoch(led, asked.current_leader_epoch)
-                    answer.leader_epoch, answer.end_offset = led.log.end_offset_for_epoch(asked.leader_epoch)
+                    answer.leader_epoch, answer.end_offset = end_offset_for_epoch(led, asked.leader_epoch)
                 except KafkaError as error:
                     answer.error_code = error.code
                 partitions.append(answer)

@@ -4,10 +4,11 @@ Each partition is asked in turn and refuses for itself; what was accepted is sta
 for the commit at the end of the loop's turn. From version 3 on a partition brings exactly one batch of
 format v2, stored as it came; versions 0 to 2 may bring message sets of v0 and v1, which are converted.
 
-Not done yet: transactions. A request with a transactional id, or a transactional batch, is refused for each
-of its partitions with INVALID_REQUEST, at which producers stop at once; they do not get that far, since
-InitProducerId refuses transactional ids already. Followers do not exist yet, so acks=all waits for this
-node only; `min.insync.replicas` is checked against the ISR that the cluster's view has.
+Not done yet: transactions. A request with a transactional id is refused with INVALID_REQUEST for each of
+its partitions, at which producers stop at once; they do not get that far, since InitProducerId refuses
+transactional ids already. A transactional batch in a request without such an id gets Kafka's own answer,
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this node only;
+`min.insync.replicas` is checked against the ISR that the cluster's view has.
 
 Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.validateRecords of
 Kafka 4.3.
@@ -55,7 +56,7 @@ _BATCH_SIZE_AND_ATTRIBUTES = Layout(">i4xb4xh")
 _BATCH_SIZE_OFFSET = 8
 _SMALLEST_BATCH_BYTES = 61
 _SIZE_FIELDS_BYTES = 12
-_SMALLEST_LEGACY_BYTES = 17
+_MAGIC_OFFSET = 16
 _SMALLEST_LEGACY_BODY_BYTES = 14
 _SAYS_LOG_START = frozenset(
     {
@@ -195,13 +196,13 @@ class Produce:
         led = self._leadership.lead(name, data.index)
         records = data.records
         if version >= FIRST_VERSION_OF_V2_ONLY:
-            _check_single_v2_batch(records, version)
+            records = _single_v2_batch(records, version)
         elif records is None:
             raise _NotOneBatch(ErrorCode.INVALID_RECORD)
         if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         log = led.log
-        if acks == -1 and len(led.view.isr) < log.config.min_insync_replicas:
+        if acks == -1 and len(led.view.isr) < min(log.config.min_insync_replicas, len(led.view.replicas)):
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
         if version < FIRST_VERSION_OF_V2_ONLY:
             return log, log.append(records, now_ms=now_ms, magic_limit=1 if version == 2 else 0)
@@ -251,7 +252,7 @@ def _refusal_of_request(request: ProduceRequest) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, "Transactions are not supported yet.")
 
 
-def _check_single_v2_batch(records, version: int) -> None:
+def _single_v2_batch(records, version: int):
     """From version 3 on a partition brings one batch of format v2; zstd and transactions have limits.
 
     The common case is one look at three header fields; what they do not explain is looked at again.
@@ -263,21 +264,40 @@ def _check_single_v2_batch(records, version: int) -> None:
             if attributes & _CODEC_MASK == _ZSTD and version < FIRST_VERSION_WITH_ZSTD:
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             if attributes & _TRANSACTIONAL:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Transactions are not supported yet.")
-            return
-    _refuse_batches(records, size)
+                # Of a request without a transactional id Kafka says so.
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return records
+    return _single_v2_batch(_without_torn_end(records, size), version)
 
 
-def _refuse_batches(records, size: int) -> None:
-    """What is wrong with records that are not one v2 batch, told as Kafka's batch iterator would find out."""
-    if size >= _SMALLEST_LEGACY_BYTES:
-        batch_size = int.from_bytes(records[8:12], "big", signed=True)
-        magic = records[16]
-        if batch_size < _SMALLEST_LEGACY_BODY_BYTES or magic > 2:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
-        if batch_size + _SIZE_FIELDS_BYTES <= size:
-            if magic < 2:
-                raise _NotOneBatch(ErrorCode.INVALID_RECORD)
-            if batch_size + _SIZE_FIELDS_BYTES < _SMALLEST_BATCH_BYTES:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
-    raise _NotOneBatch(ErrorCode.INVALID_RECORD)
+def _without_torn_end(records, size: int):
+    """The first batch, if what follows it is too little to be another; refuses all else.
+
+    Kafka's iterator over batches ends where a batch is not whole, and the rest is cut away. Whatever it would
+    find wrong is told with its error.
+    """
+    first_end = _end_of_batch(records, 0, size)
+    if first_end is None or records[_MAGIC_OFFSET] < 2:
+        raise _NotOneBatch(ErrorCode.INVALID_RECORD)
+    if _end_of_batch(records, first_end, size) is not None:
+        raise _NotOneBatch(ErrorCode.INVALID_RECORD)
+    if first_end < _SMALLEST_BATCH_BYTES:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
+    return records[:first_end]
+
+
+def _end_of_batch(records, start: int, size: int) -> int | None:
+    """Where the batch at `start` ends, None if it is not whole; CORRUPT_MESSAGE if its header is nonsense."""
+    if size - start < _SIZE_FIELDS_BYTES:
+        return None
+    batch_size = int.from_bytes(
+        records[start + _BATCH_SIZE_OFFSET : start + _SIZE_FIELDS_BYTES], "big", signed=True
+    )
+    if batch_size < _SMALLEST_LEGACY_BODY_BYTES:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
+    if size - start <= _MAGIC_OFFSET:
+        return None
+    if records[start + _MAGIC_OFFSET] > 2:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
+    end = start + _SIZE_FIELDS_BYTES + batch_size
+    return end if end <= size else None

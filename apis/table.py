@@ -98,33 +98,12 @@ def build_apis(
 
         return Settings(node_id, current_view, start_configs)
 
-    def fetch() -> Handler:
-        from odradek.apis.fetch import Fetch
-        from odradek.apis.fetch_sessions import FetchSessionCache
-
-        return Fetch(leadership, timers, FetchSessionCache(fetch_session_slots), fetch_max_bytes)
-
-    def create_topics() -> Handler:
-        from odradek.apis.topics import CreateTopics
-
-        return CreateTopics(machine, settings().describe_topic)
-
-    def describe_configs() -> Handler:
-        from odradek.apis.configs import DescribeConfigs
-
-        return DescribeConfigs(settings())
-
-    def init_producer_id() -> Handler:
-        from odradek.apis.producers import InitProducerId, ProducerIds
-
-        return InitProducerId(ProducerIds(machine.allocate_producer_ids))
-
     # Key: last version, handler. Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of
     # Kafka 4.3. kafka-python tells the release from these, and librdkafka before 2.11 looks for single low
     # versions (KAFKA-18659), so that a range is never narrowed without need.
     rows: dict[int, tuple[int, MakeHandler]] = {
         0: (13, _later("produce.Produce", leadership, turn)),
-        1: (18, fetch),
+        1: (18, lambda: _fetch(leadership, timers, fetch_session_slots, fetch_max_bytes)),
         2: (11, _later("offsets_of_logs.ListOffsets", leadership)),
         3: (13, _later("metadata.Metadata", node_id, topics, auto_creates_topics=auto_creates_topics)),
         8: (10, _later("offsets.OffsetCommit", leadership, groups)),
@@ -137,11 +116,11 @@ def build_apis(
         15: (6, _later("groups.DescribeGroups", groups)),
         16: (5, _later("groups.ListGroups", groups)),
         18: (4, lambda: api_versions),
-        19: (7, create_topics),
+        19: (7, lambda: _create_topics(machine, settings())),
         20: (6, _later("topics.DeleteTopics", machine, is_enabled=deletes_topics)),
-        22: (5, init_producer_id),
+        22: (5, lambda: _init_producer_id(machine)),
         23: (4, _later("offsets_of_logs.OffsetForLeaderEpoch", leadership)),
-        32: (4, describe_configs),
+        32: (4, lambda: _describe_configs(settings())),
         35: (5, _later("log_dirs.DescribeLogDirs", store)),
         37: (3, _later("topics.CreatePartitions", machine)),
         42: (2, _later("groups.DeleteGroups", groups)),
@@ -152,3 +131,31 @@ def build_apis(
     apis = Apis(rows)
     api_versions.describe((key, apis.versions(key)) for key in apis)
     return apis
+
+
+# Handlers that need something which only they use.
+
+
+def _fetch(leadership: Leadership, timers: Timers, session_slots: int, max_bytes: int) -> Handler:
+    from odradek.apis.fetch import Fetch
+    from odradek.apis.fetch_sessions import FetchSessionCache
+
+    return Fetch(leadership, timers, FetchSessionCache(session_slots), max_bytes)
+
+
+def _create_topics(machine: ClusterMachine, settings: Settings) -> Handler:
+    from odradek.apis.topics import CreateTopics
+
+    return CreateTopics(machine, settings.describe_topic)
+
+
+def _describe_configs(settings: Settings) -> Handler:
+    from odradek.apis.configs import DescribeConfigs
+
+    return DescribeConfigs(settings)
+
+
+def _init_producer_id(machine: ClusterMachine) -> Handler:
+    from odradek.apis.producers import InitProducerId, ProducerIds
+
+    return InitProducerId(ProducerIds(machine.allocate_producer_ids))

@@ -1,4 +1,4 @@
-"""`python -m benchmarks --jars DIR`: Apache Kafka and Odradek beside each other, case by case.
+"""`python -m benchmarks`: Apache Kafka and Odradek beside each other, case by case.
 
 Both brokers run for the whole table, pinned to one core (the load to the other), and once more with all
 cores free; the one that is not being measured is idle. Each case warms Kafka until its rate stands still,
@@ -21,7 +21,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 
-from benchmarks import brokers, results
+from benchmarks import brokers, results, scale
 from benchmarks.cases import Case, all_cases
 
 HERE = pathlib.Path(__file__).parent
@@ -125,10 +125,10 @@ def run_table(
     pinning = CorePinning(LOAD_CORE if core else None)
     outcomes = []
     with contextlib.ExitStack() as stack:
-        running = {"kafka": stack.enter_context(brokers.kafka(options.jars, load, work, server_core))}
-        running["odradek"] = stack.enter_context(brokers.odradek(options.jars, load, work, server_core))
+        running = {"kafka": stack.enter_context(brokers.kafka(load, work, server_core))}
+        running["odradek"] = stack.enter_context(brokers.odradek(load, work, server_core))
         if any(case.broker == "odradek-flush" for case in cases):
-            flushing = brokers.odradek(options.jars, load, work, server_core, flush=True)
+            flushing = brokers.odradek(load, work, server_core, flush=True)
             running["odradek-flush"] = stack.enter_context(flushing)
         for case in cases:
             outcomes.append(run_case(case, running, work, pinning, options))
@@ -158,7 +158,6 @@ def machine() -> dict[str, str]:
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--jars", type=pathlib.Path, required=True, help="folder with Kafka's Maven jars")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case and broker")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of one measurement")
     parser.add_argument(
@@ -193,8 +192,9 @@ def main(arguments: list[str]) -> int:
                 options, work, [c for c in all_cases() if options.only in c.name and not c.pinned_only], False
             )
         facts = {**machine(), "median fdatasync": f"{disk_us:.0f} us"}
+        grown = "" if options.no_scale else scale.table(scale.measure(work))
         if options.output:
-            results.write(options.output, tables, facts, options)
+            results.write(options.output, tables, facts, options, grown)
         (work.parent / "odradek-bench-last.json").write_text(
             json.dumps({name: [asdict(o) for o in rows] for name, rows in tables.items()})
         )

@@ -8,38 +8,22 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from compat_tests import reference
+
 KAFKA_JVM = [
     "-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
-    "-XX:InitiatingHeapOccupancyPercent=35", "-Djava.awt.headless=true", "-Dlog4j2.level=WARN",
+    "-XX:InitiatingHeapOccupancyPercent=35", "-Djava.awt.headless=true",
 ]  # fmt: skip
 """What kafka-server-start.sh gives the JVM."""
 
-KAFKA_PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-inter.broker.listener.name=PLAINTEXT
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
-log.dirs={data}
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-log.segment.delete.delay.ms=100
-"""
+DELETE_DELAY = "log.segment.delete.delay.ms"
+"""Short, so that what one case wrote is off the disk before the next."""
 
 
 @dataclass
@@ -50,7 +34,6 @@ class Running:
     pid: int
     port: int
     load_program: pathlib.Path
-    jars: pathlib.Path
 
     @property
     def bootstrap(self) -> str:
@@ -67,30 +50,14 @@ class Running:
         assert match is not None
         return int(match.group(1)) * 1024
 
-    def java_tool(self, *command: str) -> list[str]:
-        return ["java", "-Xmx512m", "-cp", f"{self.jars}/*", "-Dlog4j2.level=ERROR", *command]
 
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def user_environment() -> dict[str, str]:
+    """Ours, without what would keep Python from caching its bytecode as it does for everybody."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def pinned(command: list[str], core: int | None) -> list[str]:
     return command if core is None else ["taskset", "-c", str(core), *command]
-
-
-def _wait_for_port(process: subprocess.Popen[bytes], port: int, log: pathlib.Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(
-                f"the broker ended with status {process.returncode}: {log.read_text()[-2000:]}"
-            )
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-    raise TimeoutError(f"nothing listens on port {port}: {log.read_text()[-2000:]}")
 
 
 @contextlib.contextmanager
@@ -112,40 +79,24 @@ def _process(
 
 
 @contextlib.contextmanager
-def kafka(jars: pathlib.Path, load: pathlib.Path, work: pathlib.Path, core: int | None) -> Iterator[Running]:
+def kafka(load: pathlib.Path, work: pathlib.Path, core: int | None) -> Iterator[Running]:
     """Apache Kafka as one combined node, formatted in a fresh directory."""
-    port, controller = free_port(), free_port()
-    data = pathlib.Path(tempfile.mkdtemp(prefix="kafka-", dir=work))
-    properties = data / "server.properties"
-    properties.write_text(KAFKA_PROPERTIES.format(port=port, controller=controller, data=data / "logs"))
-    java = ["java", "-cp", f"{jars}/*", "-Dlog4j2.level=WARN"]
-    uuid = (
-        subprocess.check_output([*java, "kafka.tools.StorageTool", "random-uuid"], text=True)
-        .strip()
-        .splitlines()[-1]
+    broker = reference.Kafka(
+        properties={DELETE_DELAY: "100"}, jvm=KAFKA_JVM, prefix=pinned([], core), parent=work
     )
-    subprocess.run(
-        [*java, "kafka.tools.StorageTool", "format", "--standalone", "-t", uuid, "-c", str(properties)],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    command = ["java", *KAFKA_JVM, "-cp", f"{jars}/*", "kafka.Kafka", str(properties)]
-    try:
-        with _process(pinned(command, core), work, "kafka", dict(os.environ)) as process:
-            _wait_for_port(process, port, work / "kafka.log")
-            yield Running("kafka", process.pid, port, load, jars)
-    finally:
-        shutil.rmtree(data, ignore_errors=True)
+    with broker:
+        yield Running("kafka", broker.pid, broker.port, load)
 
 
 @contextlib.contextmanager
 def odradek(
-    jars: pathlib.Path, load: pathlib.Path, work: pathlib.Path, core: int | None, *, flush: bool = False
+    load: pathlib.Path, work: pathlib.Path, core: int | None, *, flush: bool = False
 ) -> Iterator[Running]:
     """Odradek in a fresh directory; `flush` answers a produce after the disk has it."""
     name = "odradek-flush" if flush else "odradek"
-    port = free_port()
+    port = reference.free_port()
     data = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=work))
-    settings = ["group.initial.rebalance.delay.ms=0", "log.segment.delete.delay.ms=100"]
+    settings = ["group.initial.rebalance.delay.ms=0", f"{DELETE_DELAY}=100"]
     if flush:
         settings.append("log.flush.interval.messages=1")
     command = [
@@ -160,8 +111,8 @@ def odradek(
     ]
     command += [part for setting in settings for part in ("--set", setting)]
     try:
-        with _process(pinned(command, core), work, name, dict(os.environ)) as process:
-            _wait_for_port(process, port, work / f"{name}.log")
-            yield Running(name, process.pid, port, load, jars)
+        with _process(pinned(command, core), work, name, user_environment()) as process:
+            reference.wait_until_open(port, process, work / f"{name}.log")
+            yield Running(name, process.pid, port, load)
     finally:
         shutil.rmtree(data, ignore_errors=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Protocol
 from benchmarks.brokers import Running
 from benchmarks.frames import Frame, batch_of, fetch_frame, list_offsets_frame, produce_frame, write_frames
 from benchmarks.wire_client import WireClient
+from compat_tests.reference import tool_command
 
 HERE = pathlib.Path(__file__).parent
 GIGABYTE = 1_000_000_000
@@ -229,7 +229,7 @@ class EndToEndCase(Case):
         topic = f"bench-e2e-{time.monotonic_ns()}"
         with WireClient("127.0.0.1", broker.port) as client:
             client.create_topics([topic], 1)
-        command = broker.java_tool(
+        command = tool_command(
             "org.apache.kafka.tools.EndToEndLatency",
             "--bootstrap-server", broker.bootstrap, "--topic", topic,
             "--num-records", str(self.messages), "--producer-acks", "all", "--record-size", "100",
@@ -240,7 +240,6 @@ class EndToEndCase(Case):
             text=True,
             timeout=300,
             check=False,
-            env={**os.environ},
         )
         for line in done.stdout.splitlines():
             if line.startswith("Percentiles:"):

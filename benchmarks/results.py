@@ -78,7 +78,11 @@ def plot(outcomes: list[Outcome]) -> str:
 
 
 def write(
-    folder: pathlib.Path, tables: dict[str, list[Outcome]], facts: dict[str, str], options: argparse.Namespace
+    folder: pathlib.Path,
+    tables: dict[str, list[Outcome]],
+    facts: dict[str, str],
+    options: argparse.Namespace,
+    scale: str,
 ) -> None:
     """Writes RESULTS.md and one results-NAME.svg for each table."""
     text = ["# Odradek beside Apache Kafka", ""]
@@ -92,4 +96,6 @@ def write(
     for name, outcomes in tables.items():
         text += ["", f"## {TITLES[name]}", "", table(outcomes), "", f"![ratios](results-{name}.svg)"]
         (folder / f"results-{name}.svg").write_text(plot(outcomes) + "\n")
+    if scale:
+        text += ["", "## What things cost as they grow", "", scale]
     (folder / "RESULTS.md").write_text("\n".join(text) + "\n")

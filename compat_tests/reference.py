@@ -1,7 +1,7 @@
-"""Apache Kafka itself, run from its Maven jars: the broker that we are compared with, and its command-line tools.
+"""Apache Kafka itself, run from its Maven jars: the broker that we are compared with, and its tools.
 
-`Kafka` has the same few methods as `odradek.Broker(process=True)`, so that a test takes either. Only processes that
-were started here are ever signalled.
+`Kafka` has the same few methods as `odradek.Broker(process=True)`, so that a test takes either. Only
+processes that were started here are ever signalled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from tools import environment
@@ -32,6 +32,9 @@ SMALL_JVM = [
     "-Dlog4j2.level=ERROR",
 ]
 """For tools that live a second: the time goes into starting the JVM."""
+
+BROKER_JVM = ["-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1"]
+"""For a broker that serves a test: a quick start matters more than the last bit of speed."""
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -70,7 +73,7 @@ def free_port() -> int:
 def wait_until_open(
     port: int, process: subprocess.Popen[bytes], log: pathlib.Path, seconds: float = 60
 ) -> None:
-    """Returns when something listens; raises with the end of the log when the process dies or time runs out."""
+    """Returns when something listens; raises with the end of the log when the process dies or time is up."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -86,15 +89,26 @@ def wait_until_open(
 class Kafka:
     """One combined KRaft node of Apache Kafka with a directory of its own.
 
-    `properties` are added to its server.properties. Use as a context manager, or start() and stop().
+    `properties` are added to its server.properties, `jvm` are the options of the virtual machine, `prefix` goes
+    before the command (taskset), `parent` is where its directory is made. Use as a context manager, or start()
+    and stop().
     """
 
-    def __init__(self, version: str = CURRENT, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        version: str = CURRENT,
+        properties: Mapping[str, str] | None = None,
+        *,
+        jvm: Sequence[str] = BROKER_JVM,
+        prefix: Sequence[str] = (),
+        parent: pathlib.Path | None = None,
+    ) -> None:
         self.version = version
         self.port = free_port()
         self._controller_port = free_port()
         self._properties = dict(properties or {})
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"kafka-{version}-"))
+        self._jvm, self._prefix = jvm, prefix
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"kafka-{version}-", dir=parent))
         self.data_dir = self.directory / "data"
         self._log = self.directory / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -102,6 +116,11 @@ class Kafka:
     @property
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker does not run"
+        return self._process.pid
 
     def __enter__(self) -> Kafka:
         self.start()
@@ -118,8 +137,8 @@ class Kafka:
         config = self.directory / "server.properties"
         if not config.exists():
             self._format(config)
-        command = ["java", "-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1"]
-        command += [*self._logging(), "-cp", class_path(self.version), "kafka.Kafka", str(config)]
+        command = [*self._prefix, "java", *self._jvm, *self._logging()]
+        command += ["-cp", class_path(self.version), "kafka.Kafka", str(config)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         wait_until_open(self.port, self._process, self._log)

@@ -89,6 +89,9 @@ def test_the_console_consumer_prints_what_the_console_producer_was_given(
     KafkaPythonClient(bootstrap).create_topic(topic, 1)
     current = version == reference.CURRENT
     producer = f"{TOOLS}.ConsoleProducer" if current else "kafka.tools.ConsoleProducer"
+    reading, printing = (
+        ("--reader-property", "--formatter-property") if current else ("--property", "--property")
+    )
     codecs = CODECS if current else ("gzip",)
     expected = []
     for codec in codecs:
@@ -96,7 +99,7 @@ def test_the_console_consumer_prints_what_the_console_producer_was_given(
         kafka_tool(
             producer,
             *("--bootstrap-server", bootstrap, "--topic", topic, "--compression-codec", codec),
-            *("--property", "parse.key=true", "--property", "parse.headers=true"),
+            *(reading, "parse.key=true", reading, "parse.headers=true"),
             stdin="\n".join(lines) + "\n",
             version=version,
         )
@@ -105,7 +108,7 @@ def test_the_console_consumer_prints_what_the_console_producer_was_given(
         f"{TOOLS}.consumer.ConsoleConsumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),
         *("--max-messages", str(len(expected)), "--timeout-ms", "30000"),
-        *("--property", "print.key=true", "--property", "print.headers=true"),
+        *(printing, "print.key=true", printing, "print.headers=true"),
         version=version,
     )
     assert finished.stdout.splitlines() == expected

@@ -353,7 +353,7 @@ def _describe(group: ClassicGroup) -> GroupDescription:
             member.client_id,
             member.client_host,
             member.metadata(group.protocol) if is_stable else b"",
-            member.assignment if is_stable else b"",
+            member.assignment,
         )
         for member in group.members.values()
     ]

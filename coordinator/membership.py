@@ -145,7 +145,8 @@ class Membership:
         if member_id in group.pending_members:
             if command.group_instance_id is not None:
                 # Only dynamic members are ever pending; Kafka trips over this one.
-                return _refuse(command, ErrorCode.UNKNOWN_SERVER_ERROR, out)
+                out.append(Reply(command.ticket, JoinReply(ErrorCode.UNKNOWN_SERVER_ERROR)))
+                return
             return self._add_member(group, member_id, command, now_ms, out)
         code = group.check_member(member_id, command.group_instance_id)
         if code is not NONE:
@@ -258,9 +259,10 @@ class Membership:
     def _prepare_rebalance(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
         if group.state is GroupState.COMPLETING_REBALANCE:
             for member in group.members.values():
-                self._answer_sync_and_extend(
-                    group, member, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS), now_ms, out
-                )
+                # Only those who describe the group see it: the next sync brings another one.
+                member.assignment = b""
+                again = SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)
+                self._answer_sync_and_extend(group, member, again, now_ms, out)
         if group.pending_sync or group.state is GroupState.COMPLETING_REBALANCE:
             group.pending_sync.clear()
             out.append(CancelTimer(sync_key(group.group_id)))

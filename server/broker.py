@@ -65,6 +65,10 @@ class Groups:
             self._made = self._make()
         return self._made
 
+    def load(self) -> None:
+        """Begins to load what there is."""
+        self.made()
+
     def partition_of(self, group_id: str) -> int:
         return self.made().partition_of(group_id)
 
@@ -258,7 +262,7 @@ class BrokerServer:
         assert self._machine is not None
         assert self._groups is not None
         if self._machine.view.topic(OFFSETS_TOPIC) is not None:
-            self._timers.after(GROUPS_DELAY_MS, self._groups.made)
+            self._timers.after(GROUPS_DELAY_MS, self._groups.load)
         if config.log_cleaner_enable:
             self._background.append(self._start_cleaning(self._timers, config.log_cleaner_backoff_ms))
 

@@ -549,7 +549,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._write_paused:
             return True
         slots = self._slots
-        return bool(slots) and (len(slots) >= WAITING_ANSWERS_MAX or self._waiting_bytes >= WAITING_BYTES_MAX)
+        if not slots:
+            return False
+        return len(slots) >= WAITING_ANSWERS_MAX or self._waiting_bytes >= WAITING_BYTES_MAX
 
     def _resume_if_possible(self) -> None:
         if self._closing or self._write_paused or self._waiting_bytes > WAITING_BYTES_MAX // 2:

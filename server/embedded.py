@@ -72,8 +72,11 @@ class Broker:
         self._host = host
         self._port = port
         self._start_timeout_s = start_timeout_s
-        self._temporary = None if data_dir is not None else tempfile.TemporaryDirectory(prefix="odradek-")
-        self.data_dir = Path(data_dir if self._temporary is None else self._temporary.name)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if data_dir is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="odradek-")
+            data_dir = self._temporary.name
+        self.data_dir = Path(data_dir)
         """Where the records are."""
         named = {name.replace("_", "."): value for name, value in keywords.items()}
         settings = {**(options or {}), **named}

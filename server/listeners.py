@@ -75,10 +75,15 @@ def bind_all(host: str, port: int, name: str) -> list[socket.socket]:
 
 def _addresses(host: str, port: int, name: str) -> list[tuple[int, tuple]]:
     try:
+        # As bytes: text would go through the IDNA codec, which costs more to import than all sockets.
+        name_or_address = host.encode("ascii" if host.isascii() else "idna")
         found = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+            name_or_address or None,
+            port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV,
         )
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise ListenError(
             f"listeners: the host {host!r} of listener {name} has no address here ({error}); "
             "use localhost, an address of this machine, or 0.0.0.0 for every interface."

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.apis.turn import Committable
 from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 logger = logging.getLogger("odradek.turn")
 
@@ -135,6 +137,8 @@ class LoopTurn:
     def _start_flush(self, partition: Committable) -> None:
         self._flushing[partition] = self._gathering.pop(partition)
         if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             self._executor = ThreadPoolExecutor(FLUSH_THREADS_MAX, "odradek-flush")
         self._executor.submit(self._flush_in_worker, partition)
 

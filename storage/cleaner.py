@@ -15,7 +15,7 @@ thread; `Cleaning.finish` belongs to the thread that owns the partition. Control
 are no transactions yet whose end could make them useless.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -219,7 +219,7 @@ class Cleaning:
 
     # The round, a batch at a time
 
-    def _run(self) -> Iterator[None]:
+    def _run(self) -> Generator[None, None, None]:
         yield from self._read_dirty()
         covered = [segment for segment in self._segments if segment.base_offset < self._map.end_offset]
         # There is a segment after these: the active one, at least.

@@ -60,8 +60,6 @@ class Disk(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
-    def is_directory(self, path: str) -> bool: ...
-
     def list(self, path: str) -> list[str]:
         """The names in a directory, in no order."""
         ...
@@ -203,13 +201,12 @@ class OsFile:
             os.close(descriptor)
 
 
-# macOS has no fdatasync; its fsync stops at the drive's cache, and F_FULLFSYNC does not.
-if hasattr(os, "fdatasync"):
-    _sync_data = os.fdatasync
-else:
-
-    def _sync_data(descriptor: int) -> None:
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+def _sync_data(descriptor: int) -> None:
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:
+        # macOS: fsync stops at the drive's cache there, F_FULLFSYNC does not.
+        fcntl.fcntl(descriptor, getattr(fcntl, "F_FULLFSYNC"))  # noqa: B009
 
 
 class OsLock:
@@ -233,9 +230,6 @@ class OsDisk:
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
-
-    def is_directory(self, path: str) -> bool:
-        return os.path.isdir(path)
 
     def list(self, path: str) -> list[str]:
         return os.listdir(path)

@@ -9,8 +9,6 @@ Files are Kafka's: `topic-N/00000000000000000000.log` with `.index`, `.timeindex
 it.
 """
 
-from collections.abc import Iterator
-
 from crc32c import crc32c
 
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
@@ -109,6 +107,8 @@ class Log:
         self._full_segments: list[StagedSegment] = []
         # A cut that failed: the bytes after a segment's size are a failed commit's and have to go first.
         self._cut_wanted = False
+        self._latest_staged_epoch = leader_epochs.latest
+        self._jitter_ms = 0
         self._take_config(config)
         self._stage = self._new_stage(self.active)
 
@@ -547,16 +547,6 @@ class Log:
             if next_offset >= 0 and end < segment.size_bytes:
                 self._remember(next_offset, segment, end)
         return Slice(segment, position, end - position)
-
-    def batches_from(self, offset: int) -> Iterator[tuple[Segment, StoredBatch]]:
-        """The committed batches from the one that holds `offset` on, over all segments."""
-        found = self.locate(offset)
-        if found is None:
-            return
-        segment, position = found
-        for one in self.segments[self.segments.index(segment) :]:
-            for batch in one.batches(position if one is segment else 0):
-                yield one, batch
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> tuple[Segment, StoredBatch] | None:
         """The first batch not wholly before `start_offset` that may hold a record of `timestamp_ms` or

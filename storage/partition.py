@@ -5,15 +5,12 @@ nothing is written. `commit` writes all that was staged with one system call and
 the two the caller keeps the appended buffers as they are: large batches are written from them without a copy.
 
 A sound v2 batch is stored as the same bytes, save for base offset and leader epoch, which its checksum leaves
-out (and, in topics with LogAppendTime, timestamp and checksum). Of the records inside only those are looked
-at that a promise needs: compacted topics (no null keys), `message.timestamp.before.max.ms`, batches of one
-record (their framing), old formats. The header's latest timestamp stands for those of all records of a larger
-batch.
+out (and, in topics with LogAppendTime or with a wrong latest timestamp, that and the checksum). The records
+inside are looked at, decompressed where need be: what is stored can be read by every consumer.
 
 Not built yet: transactions. `last_stable_offset` is the high watermark, no transaction index is written.
 """
 
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,8 +18,8 @@ from enum import Enum
 
 from crc32c import crc32c
 
-from odradek.storage import batches as layout
 from odradek.storage.batches import (
+    CHECKED_FROM,
     HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -32,7 +29,7 @@ from odradek.storage.batches import (
     StoredBatch,
 )
 from odradek.storage.cleaner import CleanableSegment, Plan, plan_cleaning
-from odradek.storage.config import LONG_MAX, LogConfig
+from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer
 from odradek.storage.log import Log
 from odradek.storage.retention import segments_to_delete
@@ -47,6 +44,7 @@ from odradek.storage.validation import (
     segment_too_small,
     with_append_time,
 )
+from odradek.wire.batch_validation import breaks_rules
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
     BatchHeader,
@@ -54,18 +52,19 @@ from odradek.wire.records import (
     iter_batches,
     iter_records,
     read_batch_header,
+    survey_records,
     verify_crc,
 )
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
-_HEADER_AND_MORE = struct.Struct(HEADER.format + "BB").unpack_from
-"""The header of a batch and the two bytes after it."""
+_HEADER_UNPACK = HEADER.unpack_from
 _MAX_TIMESTAMP_FIELD = 8
 _PREFIX_PACK = PREFIX.pack
-_EXTRAORDINARY = ~layout.COMPRESSION_MASK
 ZERO_UUID = bytes(16)
+PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+"""`producer.id.expiration.check.interval.ms`"""
 
 
 class Origin(Enum):
@@ -131,7 +130,7 @@ class Partition:
         "_dropped_staged",
         "_failure",
         "_flush_messages",
-        "_inspects_records",
+        "_last_expiry_ms",
         "_log_append_time",
         "_rules",
         "_size_bytes_max",
@@ -168,6 +167,7 @@ class Partition:
         self._failure: str | None = None
         # Deleted or closed with something staged: its commit has to fail.
         self._dropped_staged = False
+        self._last_expiry_ms = 0
         self.set_config(config)
         self._check_order()
 
@@ -199,7 +199,6 @@ class Partition:
     def set_config(self, config: LogConfig) -> None:
         """Take new topic settings, from the next append on."""
         self.config = config
-        self._inspects_records = config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX
         self._log_append_time = config.uses_log_append_time
         self._rules = rules_of(config)
         self._size_bytes_max = min(config.max_message_bytes, config.segment_bytes)
@@ -219,18 +218,12 @@ class Partition:
     # Appending
 
     def append(
-        self,
-        records: Buffer,
-        *,
-        now_ms: int,
-        origin: Origin = Origin.CLIENT,
-        magic_limit: int = 2,
+        self, records: Buffer, *, now_ms: int, origin: Origin = Origin.CLIENT, magic_limit: int = 2
     ) -> Appended:
         """Judge `records` and stage them. Nothing is staged when this raises `KafkaError`.
 
-        `magic_limit` is the record format of the request's version (Produce 0 and 1: 0; 2: 1; from 3 on:
-        2). Below 2 message sets of the old formats are taken and converted; at 2 exactly one batch v2 is
-        expected of a client.
+        `magic_limit` is the record format of the request: 0 in Produce 0 and 1, 1 in Produce 2, else 2. Below
+        2 message sets of the old formats are converted; at 2 exactly one batch v2 is expected of a client.
         """
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
@@ -239,55 +232,30 @@ class Partition:
         if origin is not Origin.CLIENT or magic_limit < 2:
             return self._append_many(records, now_ms, origin, magic_limit)
         size_bytes = len(records)
-        if size_bytes < HEADER_BYTES + 2:
+        if size_bytes < HEADER_BYTES:
             check_client_batch(records, self.config, self._rules, now_ms, self.name)
         (
-            base_offset,
-            length,
-            _,
-            magic,
-            crc,
-            attributes,
-            last_offset_delta,
-            _,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            record_count,
-            first_byte,
-            second_byte,
-        ) = _HEADER_AND_MORE(records)
-        # Everything at once that is true of an ordinary batch; what is not goes to where each thing
-        # is told apart.
+            base_offset, length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp,
+            producer_id, producer_epoch, base_sequence, record_count,
+        ) = _HEADER_UNPACK(records)  # fmt: skip
+        # All that is true of an ordinary batch, at once; `check_client_batch` tells apart what is not, and
+        # looks into compressed ones.
         if (
             length != size_bytes - LOG_OVERHEAD_BYTES
             or magic != 2
             or base_offset
-            or attributes & _EXTRAORDINARY
-            or attributes > 4
+            or attributes
             or (producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0))
             or record_count != last_offset_delta + 1
             or record_count < 1
-            or (
-                # The size of the only record of a plain batch has to be that of the rest of it.
-                record_count == 1
-                and not attributes
-                and size_bytes
-                != (
-                    HEADER_BYTES + 1 + (first_byte >> 1)
-                    if first_byte < 0x80
-                    else HEADER_BYTES + 2 + ((first_byte & 0x7F | second_byte << 7) >> 1)
-                )
-            )
             or size_bytes > self._size_bytes_max
             or max_timestamp - now_ms > self._ahead_ms_max
-            or self._inspects_records
-            or crc32c(records[21:]) != crc
+            or crc32c(records[CHECKED_FROM:]) != crc
+            or not self._takes_records(records, record_count, base_timestamp, max_timestamp, now_ms)
         ):
             records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
             size_bytes = len(records)
-            max_timestamp = _HEADER_AND_MORE(records)[_MAX_TIMESTAMP_FIELD]
+            max_timestamp = _HEADER_UNPACK(records)[_MAX_TIMESTAMP_FIELD]
         if self._log_append_time:
             records, max_timestamp = with_append_time(records, now_ms), now_ms
         log = self.log
@@ -301,15 +269,8 @@ class Partition:
             if known is not None:
                 return self._duplicate(known)
         leader_epoch = self.leader_epoch
-        log.stage(
-            (_PREFIX_PACK(first_offset, length, leader_epoch), records[PREFIX_BYTES:]),
-            size_bytes,
-            first_offset,
-            last_offset,
-            max_timestamp,
-            leader_epoch,
-            now_ms,
-        )
+        parts = (_PREFIX_PACK(first_offset, length, leader_epoch), records[PREFIX_BYTES:])
+        log.stage(parts, size_bytes, first_offset, last_offset, max_timestamp, leader_epoch, now_ms)
         if producer_id >= 0:
             # After the log, which may have rolled: its snapshot is of what came before this batch.
             log.producers.stage(
@@ -330,13 +291,20 @@ class Partition:
             last_offset - log.recovery_point >= self._flush_messages - 1,
         )
 
+    def _takes_records(
+        self, batch: memoryview, record_count: int, base_timestamp: int, max_timestamp: int, now_ms: int
+    ) -> bool:
+        """Whether the records of a plain batch are sound, as their header says, and what the topic takes."""
+        least, most, keys_missing = survey_records(batch[HEADER_BYTES:], record_count, base_timestamp)
+        return most == max_timestamp and not breaks_rules(least, most, keys_missing, self._rules, now_ms)
+
     def _duplicate(self, known: tuple[int, int, int, int, int]) -> Appended:
         log = self.log
         _, _, first_offset, last_offset, timestamp = known
         return Appended(
             first_offset,
             last_offset,
-            timestamp if self._log_append_time else -1,
+            timestamp,  # Kafka tells it here, whatever the topic's timestamp type
             self.log_start_offset,
             True,
             last_offset >= log.recovery_point
@@ -496,7 +464,9 @@ class Partition:
             return []
         if log.should_roll(now_ms):
             log.roll(now_ms)
-        log.producers.expire(now_ms)
+        if now_ms - self._last_expiry_ms >= PRODUCER_EXPIRY_INTERVAL_MS:
+            self._last_expiry_ms = now_ms
+            log.producers.expire(now_ms)
         return self._apply_retention(now_ms)
 
     def _apply_retention(self, now_ms: int) -> list[Segment]:

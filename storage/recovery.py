@@ -248,15 +248,20 @@ def _load_producers(
     snapshots = sorted(
         (offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None), reverse=True
     )
+    bases = {segment.base_offset for segment in segments}
+    found = False
     for offset in snapshots:
         path = f"{directory}/{offset:020d}{SNAPSHOT}"
-        producers = decode_snapshot(read_file(disk, path)) if offset <= end_offset else None
-        if producers is None:
-            disk.remove(path)
-        elif replay_from <= offset:
+        usable = not found and replay_from <= offset <= end_offset
+        producers = decode_snapshot(read_file(disk, path)) if usable else None
+        if producers is not None:
             state.producers = producers
             replay_from = offset
-            break
+            found = True
+        elif not found or offset not in bases:
+            # Damaged, of a log that went on further, or left by an earlier clean stop in the
+            # middle of a segment.
+            disk.remove(path)
     if replay_from < end_offset:
         place = max(segment_holding([segment.base_offset for segment in segments], replay_from), 0)
         for segment in segments[place:]:

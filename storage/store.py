@@ -414,11 +414,9 @@ class LogStore:
 
         For a step in a worker thread use `next_cleaning`, `Cleaning.step` and `finish_cleaning` instead.
         """
-        if self._cleaning is None:
-            cleaning = self.next_cleaning(now_ms)
-            if cleaning is None:
-                return False
-        _, cleaning = self._cleaning
+        cleaning = self.next_cleaning(now_ms) if self._cleaning is None else self._cleaning[1]
+        if cleaning is None:
+            return False
         try:
             if cleaning.step(budget_bytes):
                 self.finish_cleaning(now_ms)

@@ -1,9 +1,9 @@
 """Makes what the targets of the Makefile need, once, in a cache folder outside the checkout.
 
-Every piece lives in a folder whose name holds what it was made from (a version, or a hash of the files that decide
-its content), is made beside it and then renamed, and is never touched again: a second run finds it and downloads
-nothing, and an interrupted run leaves nothing half done. Needs only Python 3.11 with venv and pip; the jars need
-Maven and a JDK besides.
+Every piece lives in a folder whose name holds what it was made from (a version, or a hash of the files that
+decide its content), is made beside it and then renamed, and is never touched again: a second run finds it and
+downloads nothing, and an interrupted run leaves nothing half done. Needs only Python 3.11 with venv and pip;
+the jars need Maven and a JDK besides.
 
     python tools/environment.py venv serve|test|spark      prints the folder of a virtual environment
     python tools/environment.py jars kafka-4.3.1 ...       prints the folders of jars (`all` for every one)
@@ -117,9 +117,9 @@ def _compiled_digest() -> str:
 
 
 def venv(name: str) -> pathlib.Path:
-    """A virtual environment with this checkout installed in it (editable: it runs what the checkout holds now).
+    """A virtual environment with this checkout installed in it, editable: it runs what the checkout holds.
 
-    A virtual environment cannot be moved, so this one is made in place and counts only once its stamp is there.
+    A virtual environment cannot be moved: this one is made in place and counts once its stamp is there.
     """
     folder = cache() / f"venv-{name}-{_requirements_digest()}"
     ready, compiled = folder / ".ready", folder / ".compiled"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import CommitFailedError
+from aiokafka.errors import CommitFailedError, KafkaConnectionError
 
 from compat_tests.clients import DEADLINE_SECONDS, POLL_SECONDS, Client, Member, Message, Record
 
@@ -32,6 +32,19 @@ class LoopThread:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+
+async def _start(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
+    """Starts it, again and again while nobody answers: aiokafka asks its bootstrap servers only once."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        try:
+            await client.start()
+            return
+        except KafkaConnectionError:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(POLL_SECONDS)
 
 
 def _records(batches: Mapping[TopicPartition, Iterable[Any]]) -> list[Record]:
@@ -63,7 +76,7 @@ class AiokafkaMember(Member):
             enable_auto_commit=False,
             heartbeat_interval_ms=300,
         )
-        await self._consumer.start()
+        await _start(self._consumer)
 
     def poll(self) -> list[Record]:
         return _records(self._loop.run(self._consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000))))
@@ -108,7 +121,7 @@ class AiokafkaClient(Client):
             acks="all",
             linger_ms=5,
         )
-        await producer.start()
+        await _start(producer)
         try:
             futures = [
                 await producer.send(
@@ -130,7 +143,7 @@ class AiokafkaClient(Client):
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self.bootstrap, group_id=group, enable_auto_commit=False
         )
-        await consumer.start()
+        await _start(consumer)
         return consumer
 
     def read(self, topic: str, starts: Mapping[int, int], count: int) -> list[Record]:

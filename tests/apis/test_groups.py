@@ -133,7 +133,7 @@ def sync(member, assignment=b"mine", **fields):
         generation_id=member.generation_id,
         member_id=member.member_id,
         assignments=[SyncGroupRequestAssignment(member_id=member.member_id, assignment=assignment)],
-        **fields,
+        **{"protocol_type": "consumer", "protocol_name": "range"} | fields,
     )
 
 
@@ -174,7 +174,13 @@ def test_two_members_meet_and_the_follower_waits_for_the_leader(group_node):
     assert {one.member_id for one in again.members} == {leader.member_id, second_id}
     assert second.response.members == []
     waiting = node.start(
-        SyncGroupRequest(group_id="g", generation_id=2, member_id=second_id, protocol_name="range")
+        SyncGroupRequest(
+            group_id="g",
+            generation_id=2,
+            member_id=second_id,
+            protocol_type="consumer",
+            protocol_name="range",
+        )
     )
     node.loop.turn()
     assert not waiting.was_sent
@@ -182,6 +188,21 @@ def test_two_members_meet_and_the_follower_waits_for_the_leader(group_node):
     request.assignments.append(SyncGroupRequestAssignment(member_id=second_id, assignment=b"yours"))
     assert node.ask(request).assignment == b"mine"
     assert waiting.response.assignment == b"yours"
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_an_assignment_is_brought_and_fetched_in_every_version(group_node, version):
+    stable(group_node, version)
+
+
+@pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
+def test_from_version_5_on_a_sync_has_to_name_type_and_protocol(group_node, missing):
+    member = joined(group_node)
+    assert group_node.ask(sync(member, **{missing: None}), 4).error_code == 0
+    refused = group_node.ask(sync(member, **{missing: None}), 5)
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    wrong = group_node.ask(sync(member, **{missing: "other"}), 5)
+    assert wrong.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -296,6 +296,7 @@ def test_all_topics_come_in_pages(node):
     assert (shown(last), last.next_cursor) == ([("c", [0])], None)
 
 
-def test_a_cursor_before_the_first_partition_is_refused(node):
+@pytest.mark.parametrize("cursor", [("a", -1), ("b", 0)])
+def test_a_cursor_that_points_to_nothing_asked_for_is_refused(node, cursor):
     node.create("a")
-    assert [one.error_code for one in describe(node, "a", cursor=("a", -1)).topics] == [42]
+    assert [one.error_code for one in describe(node, "a", cursor=cursor).topics] == [42]

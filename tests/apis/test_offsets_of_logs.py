@@ -90,7 +90,8 @@ def test_unknown_partitions_doubles_and_wrong_epochs_are_refused(timed):
         (list_offsets(-1, copies=2), ErrorCode.INVALID_REQUEST),
         (list_offsets(-1, current_leader_epoch=1), ErrorCode.UNKNOWN_LEADER_EPOCH),
     ):
-        assert only(timed.ask(request, 11)).error_code == code
+        (topic,) = timed.ask(request, 11).topics
+        assert [one.error_code for one in topic.partitions] == [code]
     move(timed, leader_epoch=2)
     fenced = only(timed.ask(list_offsets(-1, current_leader_epoch=1), 11))
     assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -123,7 +124,8 @@ def test_version_0_lists_where_segments_begin_newest_first(node):
         (-1, 2, [3, 2]),
         (-2, 10, [0]),
         (-1, 0, []),
-        (node.loop.now_ms, 10, [2, 1, 0]),
+        (node.loop.now_ms + 1, 10, [3, 2, 1, 0]),
+        (node.loop.now_ms - 1, 10, []),
         (1, 10, []),
     ):
         answer = only(node.ask(list_offsets(timestamp, max_num_offsets=count), 0))
@@ -151,6 +153,19 @@ def test_an_epoch_ends_where_the_next_begins(node, version):
         assert answer.error_code == ErrorCode.NONE
         leader_epoch = expected[0] if version >= 1 else -1
         assert (answer.leader_epoch, answer.end_offset) == (leader_epoch, expected[1])
+
+
+def test_the_leaders_epoch_begins_with_its_election_not_with_its_first_record(node):
+    node.create("t")
+    move(node, leader_epoch=3)
+
+    def end(epoch):
+        answer = only(node.ask(epoch_end(epoch), 4))
+        return answer.leader_epoch, answer.end_offset
+
+    assert [end(epoch) for epoch in (2, 3, 4)] == [(2, 0), (3, 0), (-1, -1)]
+    node.fill("t", [b"a", b"b"])
+    assert [end(epoch) for epoch in (0, 2, 3, 4)] == [(0, 2), (0, 2), (3, 2), (-1, -1)]
 
 
 def test_the_epoch_of_a_stranger_is_refused(node):

@@ -1,7 +1,10 @@
 """Produce: what is stored, what is refused and how, when it is answered."""
 
+from dataclasses import replace
+
 import pytest
 
+from odradek.coordinator.cluster import Broker, Endpoint
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -144,8 +147,14 @@ def test_clients_may_not_write_to_internal_topics_but_the_admin_tools_may(node):
 
 def test_too_few_replicas_in_sync_refuse_acks_all_and_nothing_else(node):
     node.create("t", min_insync_replicas=2)
+    # One replica is all that there are: more cannot be asked for (Partition.effectiveMinIsr).
+    assert only(node.ask(produce("t", node.batch(b"a")), 9)).error_code == ErrorCode.NONE
+    view = node.machine.view
+    topic = view.topics["t"]
+    two = tuple(partition._replace(replicas=(1, 2), isr=(1,)) for partition in topic.partitions)
+    node.machine.view = replace(view, topics={"t": replace(topic, partitions=two)})
     refused = only(node.ask(produce("t", node.batch(b"a")), 9))
-    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (refused.error_code, refused.log_start_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, 0)
     assert only(node.ask(produce("t", node.batch(b"a"), acks=1), 9)).error_code == ErrorCode.NONE
 
 
@@ -169,10 +178,6 @@ def test_a_partition_led_elsewhere_names_its_leader_from_version_10_on(node, ver
 
 def lead_elsewhere(node, name):
     """Publishes a view in which another broker leads."""
-    from dataclasses import replace
-
-    from odradek.coordinator.cluster import Broker, Endpoint
-
     node.machine.register_broker(Broker(2, {"PLAINTEXT": Endpoint("other.example", 9093)}))
     view = node.machine.view
     topic = view.topics[name]
@@ -231,6 +236,7 @@ def test_a_compacted_topic_refuses_records_without_a_key(node):
         (lambda batch: None, ErrorCode.INVALID_RECORD),
         (lambda batch: batch[:40], ErrorCode.INVALID_RECORD),
         (lambda batch: batch + batch, ErrorCode.INVALID_RECORD),
+        (lambda batch: batch + b"\0" * 17, ErrorCode.CORRUPT_MESSAGE),
         (lambda batch: batch[:8] + b"\0\0\0\1" + batch[12:], ErrorCode.CORRUPT_MESSAGE),
         (lambda batch: batch[:8] + b"\0\0\0\x20" + batch[12:], ErrorCode.CORRUPT_MESSAGE),
         (lambda batch: batch[:16] + b"\3" + batch[17:], ErrorCode.CORRUPT_MESSAGE),
@@ -243,6 +249,14 @@ def test_what_is_not_one_sound_v2_batch_is_refused(node, damage, code):
     answer = only(node.ask(produce("t", damage(bytes(node.batch(b"a")))), 9))
     assert answer.error_code == code
     assert node.partition("t").log_end_offset == 0
+
+
+def test_a_torn_batch_behind_the_first_is_cut_away(node):
+    node.create("t")
+    batch = bytes(node.batch(b"a"))
+    for end in (b"xx", batch[:-1]):
+        assert only(node.ask(produce("t", batch + end), 9)).error_code == ErrorCode.NONE
+    assert values(node.partition("t")) == [b"a", b"a"]
 
 
 @pytest.mark.parametrize("version", [3, 6, 7])
@@ -258,7 +272,8 @@ def test_transactions_are_refused_for_good(node):
     request = produce("t", node.batch(b"a"), transactional_id="mine")
     assert only(node.ask(request, 9)).error_code == ErrorCode.INVALID_REQUEST
     batch = node.batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
-    assert only(node.ask(produce("t", batch), 9)).error_code == ErrorCode.INVALID_REQUEST
+    without_id = only(node.ask(produce("t", batch), 9))
+    assert without_id.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_a_client_that_is_gone_costs_nothing(node):

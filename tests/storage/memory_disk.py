@@ -185,9 +185,6 @@ class MemoryDisk:
     def exists(self, path: str) -> bool:
         return path in self.files or path in self.directories
 
-    def is_directory(self, path: str) -> bool:
-        return path in self.directories
-
     def list(self, path: str) -> list[str]:
         if path not in self.directories:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

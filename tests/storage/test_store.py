@@ -182,6 +182,19 @@ def test_every_index_snapshot_and_checkpoint_may_be_lost():
     assert partition.read(20, max_bytes=1).records
 
 
+def test_clean_stops_leave_one_snapshot_beside_those_of_the_segments():
+    disk = MemoryDisk()
+    for _ in range(5):
+        store = open_store(disk)
+        partition = store.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=500))
+        append(partition, 3)
+        store.close(NOW_MS)
+    names = [path.rpartition("/")[2] for path in disk.files if path.endswith(".snapshot")]
+    offsets = sorted(int(name.removesuffix(".snapshot")) for name in names)
+    assert offsets[-1] == 15
+    assert len([offset for offset in offsets if offset not in partition.log.bases]) <= 2
+
+
 def test_only_flush_messages_makes_an_append_wait_for_the_disk():
     store = open_store(MemoryDisk())
     batch = build_batch([Record(0, NOW_MS, b"k", b"v")])

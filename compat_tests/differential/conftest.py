@@ -1,0 +1,50 @@
+"""A pair of brokers for each reference version; a test fails with every difference that it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests import reference
+from compat_tests.differential.harness import Pair, Side, served_versions
+
+BELOW_4_3 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 32: 1, 35: 1}
+"""API key -> the lowest version that Kafka 4.3 serves, where not 0. What is below is compared with 3.9."""
+
+SETTINGS = {"auto.create.topics.enable": "false", "num.partitions": "1", "offsets.topic.num.partitions": "1"}
+
+
+@pytest.fixture(scope="session", params=[reference.CURRENT, reference.OLDER])
+def brokers(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    from odradek.server.embedded import Broker
+
+    options = {**SETTINGS, "group.initial.rebalance.delay.ms": 0}
+    with reference.Kafka(request.param, SETTINGS) as kafka, Broker(process=True, options=options) as broker:
+        theirs, ours = Side("kafka", kafka.bootstrap_servers), Side("odradek", broker.bootstrap_servers)
+        for side in (theirs, ours):
+            side.remember("port", side.port, "port")
+            side.remember("host", side.host)
+        served, wanted = served_versions(theirs), served_versions(ours)
+        versions = {}
+        for api_key in served.keys() & wanted.keys():
+            stop = served[api_key].stop
+            if request.param == reference.OLDER:
+                stop = min(stop, BELOW_4_3.get(api_key, 0))
+            start = max(served[api_key].start, wanted[api_key].start)
+            if request.param == reference.CURRENT:
+                # It advertises Produce from 0 on for the sake of old librdkafka, and serves it from 3 on.
+                start = max(start, BELOW_4_3.get(api_key, 0))
+            versions[api_key] = range(start, min(stop, wanted[api_key].stop))
+        pair = Pair(theirs, ours, versions)
+        yield pair
+        theirs.close()
+        ours.close()
+
+
+@pytest.fixture
+def pair(brokers: Pair, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Both brokers; the differences found are the test's failure."""
+    brokers.found.clear()
+    yield brokers
+    assert not brokers.found, "\n" + "\n".join(brokers.found)

@@ -1,0 +1,327 @@
+"""FindCoordinator, classic groups and their offsets."""
+
+# ruff: noqa: B023  (every function is called in the round of the loop that makes it)
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import pytest
+
+from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.topics import id_of, new_topic
+from odradek.wire.messages.delete_groups import DeleteGroupsRequest
+from odradek.wire.messages.describe_groups import DescribeGroupsRequest
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.heartbeat import HeartbeatRequest
+from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.wire.messages.list_groups import ListGroupsRequest
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+UNKNOWN_ID = bytes(range(16))
+_numbers = itertools.count()
+
+
+def new_group() -> str:
+    return f"group-{next(_numbers)}"
+
+
+@pytest.fixture(autouse=True)
+def _coordinators(pair: Pair) -> None:
+    """Both have their offsets topic and have loaded it: an asynchronous step at first use."""
+    for side in pair.sides:
+        deadline = time.monotonic() + 30
+        while True:
+            found = side.ask(FindCoordinatorRequest(coordinator_keys=["group-0"]), 4)
+            if found.coordinators[0].error_code == 0:
+                described = side.ask(DescribeGroupsRequest(groups=["group-0"]), 4)
+                if described.groups[0].error_code == 0:
+                    break
+            assert time.monotonic() < deadline, (side.name, found)
+            time.sleep(0.05)
+
+
+def join(
+    group: str, member: str = "", *, protocol: str = "range", session_ms: int = 10_000, **more: Any
+) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group,
+        member_id=member,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=10_000,
+        protocol_type=more.pop("protocol_type", "consumer"),
+        protocols=more.pop("protocols", [JoinGroupRequestProtocol(name=protocol, metadata=b"metadata")]),
+        **more,
+    )
+
+
+def seen_member(side: Side, answer: Any) -> None:
+    if answer.member_id:
+        side.remember("member", answer.member_id)
+
+
+def joined(pair: Pair, group: str, version: int, note: str = "first member") -> None:
+    """A lone member, in generation 1, with its id remembered as `member`."""
+    answers = pair.ask(lambda _: join(group), version, note, see=seen_member)
+    if version >= 4:
+        assert answers[0].error_code == 79
+        pair.ask(lambda side: join(group, side["member"]), version, f"{note}, with its id", see=seen_member)
+
+
+def commit(
+    topic: str,
+    group: str,
+    offset: int = 5,
+    *,
+    topic_id: bytes = bytes(16),
+    member: str = "",
+    generation: int = -1,
+    metadata: str | None = "note",
+    partition: int = 0,
+) -> OffsetCommitRequest:
+    one = OffsetCommitRequestPartition(
+        partition_index=partition, committed_offset=offset, committed_metadata=metadata
+    )
+    return OffsetCommitRequest(
+        group_id=group,
+        member_id=member,
+        generation_id_or_member_epoch=generation,
+        topics=[OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[one])],
+    )
+
+
+def offset_fetch(
+    version: int,
+    group: str,
+    topic: str | None,
+    topic_id: bytes = bytes(16),
+    partitions: tuple[int, ...] = (0, 1),
+) -> OffsetFetchRequest:
+    if version >= 8:
+        topics = (
+            None
+            if topic is None
+            else [OffsetFetchRequestTopics(name=topic, topic_id=topic_id, partition_indexes=list(partitions))]
+        )
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)])
+    plain = (
+        None if topic is None else [OffsetFetchRequestTopic(name=topic, partition_indexes=list(partitions))]
+    )
+    return OffsetFetchRequest(group_id=group, topics=plain)
+
+
+def test_coordinators_are_found_alike(pair: Pair) -> None:
+    for version in pair.versions(FindCoordinatorRequest):
+        if version >= 4:
+            keys = ["one", "two", ""]
+            pair.ask(lambda _: FindCoordinatorRequest(coordinator_keys=keys), version)
+            pair.ask(
+                lambda _: FindCoordinatorRequest(coordinator_keys=keys, key_type=9), version, "unknown type"
+            )
+        else:
+            for key in ("one", ""):
+                pair.ask(lambda _: FindCoordinatorRequest(key=key), version, f"key {key!r}")
+            if version >= 1:
+                pair.ask(lambda _: FindCoordinatorRequest(key="one", key_type=9), version, "unknown type")
+
+
+def test_a_member_lives_alike_in_every_version_of_join(pair: Pair) -> None:
+    for version in pair.versions(JoinGroupRequest):
+        group = new_group()
+        joined(pair, group, version)
+        pair.ask(
+            lambda side: SyncGroupRequest(
+                group_id=group,
+                generation_id=1,
+                member_id=side["member"],
+                assignments=[SyncGroupRequestAssignment(member_id=side["member"], assignment=b"all")],
+            ),
+            3,
+            f"joined in v{version}",
+        )
+        for generation in (1, 2, 0):
+            beat = lambda side: HeartbeatRequest(  # noqa: E731
+                group_id=group,
+                generation_id=generation,
+                member_id=side["member"],
+            )
+            pair.ask(beat, 3, f"generation {generation}")
+        pair.ask(lambda _: DescribeGroupsRequest(groups=[group]), 4, "a stable group")
+        pair.ask(lambda side: join(group, side["member"]), version, "joins again", see=seen_member)
+        pair.ask(
+            lambda side: LeaveGroupRequest(group_id=group, member_id=side["member"]),
+            1,
+            "leaves",
+        )
+        pair.ask(lambda _: DescribeGroupsRequest(groups=[group]), 4, "an empty group")
+
+
+def test_joins_are_refused_alike(pair: Pair) -> None:
+    for version in pair.versions(JoinGroupRequest):
+        group = new_group()
+        pair.ask(lambda _: join("", "x"), version, "no group id")
+        pair.ask(lambda _: join(group, session_ms=1), version, "session too short")
+        pair.ask(lambda _: join(group, session_ms=10_000_000), version, "session too long")
+        pair.ask(lambda _: join(group, "who-is-that"), version, "unknown member")
+        pair.ask(lambda _: join(group, protocols=[]), version, "no protocols", see=seen_member)
+        pair.ask(lambda _: join(group, protocol_type=""), version, "no type", see=seen_member)
+        joined(pair, group, version)
+        pair.ask(
+            lambda _: join(group, protocol="other"),
+            version,
+            "another protocol",
+            see=None,
+        )
+        pair.ask(
+            lambda _: join(group, protocol_type="connect"),
+            version,
+            "another type",
+        )
+
+
+def test_every_version_of_the_members_requests_answers_alike(pair: Pair) -> None:
+    group = new_group()
+    joined(pair, group, 5)
+    for version in pair.versions(SyncGroupRequest):
+        for member, generation, note in [
+            ("x", 1, "unknown member"),
+            (None, 7, "wrong generation"),
+            (None, 1, "sound"),
+        ]:
+
+            def sync(
+                side: Side, member: str | None = member, generation: int = generation
+            ) -> SyncGroupRequest:
+                identity = side["member"] if member is None else member
+                return SyncGroupRequest(
+                    group_id=group,
+                    generation_id=generation,
+                    member_id=identity,
+                    protocol_type="consumer" if version >= 5 else None,
+                    protocol_name="range" if version >= 5 else None,
+                    assignments=[SyncGroupRequestAssignment(member_id=identity, assignment=b"part")],
+                )
+
+            pair.ask(sync, version, note)
+    for version in pair.versions(SyncGroupRequest):
+        if version >= 5:
+            pair.ask(
+                lambda side: SyncGroupRequest(
+                    group_id=group,
+                    generation_id=1,
+                    member_id=side["member"],
+                    protocol_type="connect",
+                    protocol_name="range",
+                ),
+                version,
+                "another type",
+            )
+    for version in pair.versions(HeartbeatRequest):
+        for name, generation, note in [
+            (group, 1, "sound"),
+            (group, 9, "wrong generation"),
+            ("", 1, "no group"),
+        ]:
+            pair.ask(
+                lambda side: HeartbeatRequest(
+                    group_id=name,
+                    generation_id=generation,
+                    member_id=side["member"],
+                ),
+                version,
+                note,
+            )
+        pair.ask(
+            lambda _: HeartbeatRequest(group_id=group, generation_id=1, member_id="x"),
+            version,
+            "unknown member",
+        )
+    for version in pair.versions(DescribeGroupsRequest):
+        for name in (group, "not-there", ""):
+            pair.ask(
+                lambda _: DescribeGroupsRequest(groups=[name], include_authorized_operations=version >= 3),
+                version,
+                name,
+            )
+    for version in pair.versions(ListGroupsRequest):
+        if version >= 4:
+            pair.ask(lambda _: ListGroupsRequest(states_filter=["PreparingRebalance"]), version, "none")
+            pair.ask(lambda _: ListGroupsRequest(states_filter=["NoSuchState"]), version, "no such state")
+        if version >= 5:
+            pair.ask(lambda _: ListGroupsRequest(types_filter=["share"]), version, "none of that type")
+    for version in pair.versions(LeaveGroupRequest):
+        if version >= 3:
+            request = LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id="x")])
+        else:
+            request = LeaveGroupRequest(group_id=group, member_id="x")
+        pair.ask(lambda _: request, version, "unknown member")
+    for version in pair.versions(DeleteGroupsRequest):
+        for name in (group, "not-there", ""):
+            pair.ask(lambda _: DeleteGroupsRequest(groups_names=[name]), version, name)
+
+
+def test_offsets_are_committed_and_fetched_alike(pair: Pair) -> None:
+    for version in pair.versions(OffsetCommitRequest):
+        topic, group = new_topic(pair, "commits", 2), new_group()
+
+        def by_id(side: Side, build: Any, version: int = version, topic: str = topic) -> OffsetCommitRequest:
+            request = build(topic)
+            if version >= 10:
+                for one in request.topics:
+                    one.topic_id = id_of(side, topic)
+            return request
+
+        cases: list[tuple[str, Any]] = [
+            ("sound", lambda name, g=group: commit(name, g)),
+            ("null metadata", lambda name, g=group: commit(name, g, 7, metadata=None)),
+            ("too much metadata", lambda name, g=group: commit(name, g, 9, metadata="x" * 5000)),
+            ("no such partition", lambda name, g=group: commit(name, g, partition=55)),
+            ("below zero", lambda name, g=group: commit(name, g, -3, partition=1)),
+            ("unknown member", lambda name, g=group: commit(name, g, member="x", generation=1)),
+            ("no group", lambda name: commit(name, "")),
+        ]
+        for note, build in cases:
+            pair.ask(lambda side: by_id(side, build), version, note)
+        if version < 10:
+            pair.ask(lambda _: commit("not-there", group), version, "no such topic")
+        else:
+            pair.ask(lambda _: commit("", group, topic_id=UNKNOWN_ID), version, "no such topic id")
+        for fetch_version in pair.versions(OffsetFetchRequest):
+            note = f"committed in v{version}"
+            pair.ask(
+                lambda side: offset_fetch(
+                    fetch_version,
+                    group,
+                    topic,
+                    id_of(side, topic) if fetch_version >= 10 else bytes(16),
+                ),
+                fetch_version,
+                note,
+            )
+            if fetch_version >= 2:
+                pair.ask(lambda _: offset_fetch(fetch_version, group, None), fetch_version, f"all, {note}")
+            pair.ask(
+                lambda side: offset_fetch(
+                    fetch_version,
+                    "not-there",
+                    topic,
+                    id_of(side, topic) if fetch_version >= 10 else bytes(16),
+                ),
+                fetch_version,
+                "no such group",
+            )
+        pair.ask(lambda _: DeleteGroupsRequest(groups_names=[group]), 1, "an empty group")

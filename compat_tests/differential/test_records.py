@@ -1,0 +1,314 @@
+"""Produce, Fetch, ListOffsets, OffsetForLeaderEpoch and InitProducerId."""
+
+# ruff: noqa: B023  (every function is called in the round of the loop that makes it)
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from compat_tests.differential.harness import CLOSED, Pair, Side
+from compat_tests.differential.topics import NOW_MS, id_of, new_topic
+from odradek.wire.legacy_records import to_legacy
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest
+from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.wire.records import build_batch
+
+UNKNOWN_ID = bytes(range(16))
+CODECS = range(5)
+COORDINATOR_LOAD_IN_PROGRESS = 14
+
+
+def batch(
+    count: int = 3, *, start: int = 0, compression: int = 0, key: bytes | None = b"key", **more: Any
+) -> bytes:
+    records = [
+        (n, NOW_MS + start + n, key, b"value %d " % (start + n) * 5, [("header", b"h"), ("null", None)])
+        for n in range(count)
+    ]
+    return bytes(build_batch(records, compression=compression, **more))
+
+
+def spoilt(good: bytes, position: int, value: bytes) -> bytes:
+    """The batch with some of its bytes replaced; its checksum stays what it was."""
+    return good[:position] + value + good[position + len(value) :]
+
+
+def produce(
+    side: Side,
+    topic: str,
+    records: bytes | None,
+    *,
+    partition: int = 0,
+    acks: int = -1,
+    unknown_id: bool = False,
+) -> ProduceRequest:
+    topic_id = UNKNOWN_ID if unknown_id else id_of(side, topic)
+    data = [PartitionProduceData(index=partition, records=records)]
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, topic_id=topic_id, partition_data=data)],
+    )
+
+
+def for_version(records: bytes, version: int) -> bytes:
+    """What a client of that version would send: message sets below version 3."""
+    return records if version >= 3 else bytes(to_legacy(records, 1 if version >= 2 else 0, 0))
+
+
+def fetch(side: Side, topic: str, offset: int = 0, *, partition: int = 0, **more: Any) -> FetchRequest:
+    part_bytes = more.pop("partition_max_bytes", 1 << 20)
+    topic_id = more.pop("topic_id", None) or id_of(side, topic)
+    one = FetchPartition(
+        partition=partition,
+        fetch_offset=offset,
+        partition_max_bytes=part_bytes,
+        current_leader_epoch=more.pop("current_leader_epoch", -1),
+    )
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=more.pop("min_bytes", 0),
+        max_bytes=more.pop("max_bytes", 1 << 20),
+        topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[one])],
+        **more,
+    )
+
+
+def test_sound_batches_get_the_same_answers_and_come_back_as_the_same_bytes(pair: Pair) -> None:
+    for version in pair.versions(ProduceRequest):
+        topic = new_topic(pair, "produce")
+        for codec in CODECS if version >= 7 else range(4) if version >= 1 else range(3):
+            records = for_version(batch(4, start=10 * codec, compression=codec), version)
+            pair.ask(lambda side: produce(side, topic, records), version, f"codec {codec}")
+        for fetch_version in pair.versions(FetchRequest):
+            for offset in (0, 1, 5, 19):
+                note = f"produced in v{version}, from {offset}"
+                pair.ask(lambda side: fetch(side, topic, offset), fetch_version, note)
+
+
+@pytest.mark.parametrize("acks", [1, 7])
+def test_acks_are_checked(pair: Pair, acks: int) -> None:
+    topic = new_topic(pair, "acks")
+    pair.sweep(
+        ProduceRequest,
+        lambda side, v: produce(side, topic, for_version(batch(), v), acks=acks),
+        f"acks {acks}",
+    )
+
+
+BAD_BATCHES = {
+    "wrong checksum": spoilt(batch(), 30, b"\xff\xff"),
+    "spoilt record": spoilt(batch(), 70, b"\xff\xff\xff"),
+    "cut off": batch()[:-5],
+    "only half a header": batch()[:30],
+    "size too small": spoilt(batch(), 8, struct.pack(">i", 10)),
+    "size too large": spoilt(batch(), 8, struct.pack(">i", 1000)),
+    "size below zero": spoilt(batch(), 8, struct.pack(">i", -5)),
+    "magic 3": spoilt(batch(), 16, b"\x03"),
+    "magic 1": spoilt(batch(), 16, b"\x01"),
+    "two batches": batch() + batch(start=10),
+    "bytes after the batch": batch() + b"abc",
+    "empty": b"",  # of null records 4.3.1 does not answer at all
+    "control batch": batch(control=True),
+    "transactional without an id": batch(
+        transactional=True, producer_id=5, producer_epoch=0, base_sequence=0
+    ),
+    "base offset 100": batch(base_offset=0)[:0] + spoilt(batch(), 0, struct.pack(">q", 100)),
+}
+
+
+@pytest.mark.parametrize("what", BAD_BATCHES)
+def test_bad_batches_are_refused_alike(pair: Pair, what: str) -> None:
+    topic = new_topic(pair, "bad")
+    for version in pair.versions(ProduceRequest):
+        if version >= 3:
+            pair.ask(lambda side: produce(side, topic, BAD_BATCHES[what]), version, what)
+
+
+def test_unknown_topics_and_partitions_are_refused_alike(pair: Pair) -> None:
+    topic = new_topic(pair, "known")
+    for side in pair.sides:
+        side.values["id of not-there"] = UNKNOWN_ID
+    pair.sweep(
+        ProduceRequest, lambda s, v: produce(s, topic, for_version(batch(), v), partition=9), "partition 9"
+    )
+    pair.sweep(ProduceRequest, lambda s, v: produce(s, "not-there", for_version(batch(), v)), "no such topic")
+    pair.sweep(FetchRequest, lambda s, _: fetch(s, topic, partition=9), "partition 9")
+    pair.sweep(FetchRequest, lambda s, _: fetch(s, "not-there"), "no such topic")
+
+
+def test_topic_settings_bind_producers_alike(pair: Pair) -> None:
+    small = new_topic(pair, "small", max_message_bytes="200")
+    compacted = new_topic(pair, "compacted", cleanup_policy="compact")
+    strict = new_topic(pair, "strict", message_timestamp_before_max_ms="1000")
+    stamped = new_topic(pair, "stamped", message_timestamp_type="LogAppendTime")
+    for version in pair.versions(ProduceRequest):
+        big, keyless = for_version(batch(20), version), for_version(batch(key=None), version)
+        sound = for_version(batch(), version)
+        pair.ask(lambda side: produce(side, small, big), version, "too large")
+        pair.ask(lambda side: produce(side, compacted, keyless), version, "no key")
+        pair.ask(lambda side: produce(side, strict, sound), version, "too old")
+        pair.ask(lambda side: produce(side, stamped, sound), version, "log append time")
+
+
+def loaded(answer: Any) -> bool:
+    """Kafka's first producer id comes from its controller, in a while."""
+    return bool(answer.error_code != COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def test_idempotent_sequences_are_judged_alike(pair: Pair) -> None:
+    def seen(side: Side, answer: Any) -> None:
+        side.remember("producer", answer.producer_id, "producer_id")
+
+    for version in pair.versions(ProduceRequest):
+        if version < 3:
+            continue
+        topic = new_topic(pair, "sequences")
+        pair.ask(lambda _: InitProducerIdRequest(transactional_id=None), 4, settle=loaded, see=seen)
+        for epoch, sequence in [(0, 0), (0, 3), (0, 3), (0, 0), (0, 9), (1, 3), (1, 0), (0, 6), (1, 3)]:
+
+            def build(side: Side, epoch: int = epoch, sequence: int = sequence) -> ProduceRequest:
+                records = batch(producer_id=side["producer"], producer_epoch=epoch, base_sequence=sequence)
+                return produce(side, topic, records)
+
+            pair.ask(build, version, f"epoch {epoch}, sequence {sequence}")
+
+
+def test_init_producer_id_answers_alike(pair: Pair) -> None:
+    def seen(side: Side, answer: Any) -> None:
+        if answer.producer_id >= 0:
+            side.remember("producer", answer.producer_id, "producer_id")
+
+    for version in pair.versions(InitProducerIdRequest):
+        pair.ask(lambda _: InitProducerIdRequest(transactional_id=None), version, settle=loaded, see=seen)
+        if version >= 3:
+            pair.ask(
+                lambda side: InitProducerIdRequest(
+                    transactional_id=None, producer_id=side["producer"], producer_epoch=0
+                ),
+                version,
+                "with a producer id",
+                see=seen,
+            )
+
+
+def test_fetch_limits_hold_alike(pair: Pair) -> None:
+    topic = new_topic(pair, "limits", 2)
+    for start in (0, 10, 20):
+        pair.ask(lambda side: produce(side, topic, batch(10, start=start)), 9)
+    for version in pair.versions(FetchRequest):
+        for part_bytes in (1, 700, 1500):
+            pair.ask(
+                lambda side: fetch(side, topic, partition_max_bytes=part_bytes),
+                version,
+                f"{part_bytes} bytes of a partition",
+            )
+        pair.ask(lambda side: fetch(side, topic, max_bytes=1), version, "1 byte in all")
+        pair.ask(lambda side: fetch(side, topic, 30), version, "at the end")
+        pair.ask(lambda side: fetch(side, topic, 31), version, "after the end")
+        pair.ask(lambda side: fetch(side, topic, -1), version, "before the start")
+        pair.ask(lambda side: fetch(side, topic, isolation_level=1), version, "read committed")
+        pair.ask(lambda side: fetch(side, topic, current_leader_epoch=0), version, "leader epoch 0")
+        pair.ask(lambda side: fetch(side, topic, current_leader_epoch=7), version, "leader epoch 7")
+
+
+def test_fetch_sessions_run_alike(pair: Pair) -> None:
+    topic = new_topic(pair, "session", 2)
+    pair.ask(lambda side: produce(side, topic, batch()), 9)
+
+    def seen(side: Side, answer: Any) -> None:
+        if answer.session_id:
+            side.remember("session", answer.session_id, "session_id")
+
+    def incremental(side: Side, epoch: int, session: int | None = None) -> FetchRequest:
+        number = side["session"] if session is None else session
+        return FetchRequest(max_wait_ms=0, min_bytes=0, session_id=number, session_epoch=epoch)
+
+    def forget(side: Side) -> FetchRequest:
+        request = incremental(side, 4)
+        forgotten = ForgottenTopic(topic=topic, topic_id=id_of(side, topic), partitions=[0])
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            session_id=request.session_id,
+            session_epoch=4,
+            forgotten_topics_data=[forgotten],
+        )
+
+    for version in pair.versions(FetchRequest):
+        if version < 7:
+            continue
+        pair.ask(lambda side: fetch(side, topic, session_epoch=0), version, "new session", see=seen)
+        pair.ask(lambda side: incremental(side, 1), version, "nothing changed but the data is unread")
+        moved = lambda side: fetch(side, topic, 3, session_id=side["session"], session_epoch=2)  # noqa: E731
+        pair.ask(moved, version, "moved to the end")
+        pair.ask(lambda side: incremental(side, 3), version, "nothing new")
+        pair.ask(forget, version, "forget a partition")
+        pair.ask(lambda side: incremental(side, 9), version, "wrong epoch")
+        pair.ask(lambda side: incremental(side, 1, 123456), version, "no such session")
+        pair.ask(lambda side: incremental(side, -1), version, "close the session")
+        pair.ask(lambda side: incremental(side, 5), version, "after it is closed")
+
+
+def list_offsets(topic: str, timestamp: int, *, partition: int = 0, epoch: int = -1) -> ListOffsetsRequest:
+    one = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[one])])
+
+
+def test_offsets_are_found_alike(pair: Pair) -> None:
+    topic, empty = new_topic(pair, "offsets"), new_topic(pair, "offsets")
+    for start in (0, 100, 50):
+        pair.ask(lambda side: produce(side, topic, batch(10, start=start, compression=1)), 9)
+    times = [-1, -2, -3, -4, -5, -6, -7, 0, NOW_MS, NOW_MS + 5, NOW_MS + 60, NOW_MS + 105, NOW_MS + 500]
+    for version in pair.versions(ListOffsetsRequest):
+        for name in (topic, empty):
+            for timestamp in times:
+                note = f"{name} at {timestamp if timestamp <= 0 else f'start + {timestamp - NOW_MS}'}"
+                pair.ask(lambda _: list_offsets(name, timestamp), version, note)
+        pair.ask(lambda _: list_offsets(topic, -1, partition=4), version, "no such partition")
+        pair.ask(lambda _: list_offsets("not-there", -1), version, "no such topic")
+        pair.ask(lambda _: list_offsets(topic, -1, epoch=0), version, "leader epoch 0")
+        pair.ask(lambda _: list_offsets(topic, -1, epoch=9), version, "leader epoch 9")
+
+
+def test_epochs_end_alike(pair: Pair) -> None:
+    topic = new_topic(pair, "epochs")
+    pair.ask(lambda side: produce(side, topic, batch()), 9)
+
+    def ask(name: str, partition: int, epoch: int, current: int = -1) -> OffsetForLeaderEpochRequest:
+        one = OffsetForLeaderPartition(partition=partition, leader_epoch=epoch, current_leader_epoch=current)
+        return OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=name, partitions=[one])])
+
+    for case in [
+        (topic, 0, 0),
+        (topic, 0, 5),
+        (topic, 0, -1),
+        (topic, 7, 0),
+        ("not-there", 0, 0),
+        (topic, 0, 0, 6),
+    ]:
+        pair.sweep(OffsetForLeaderEpochRequest, lambda _, __, case=case: ask(*case), str(case[1:]))  # type: ignore[misc]
+
+
+def test_unasked_for_answers_do_not_come(pair: Pair) -> None:
+    topic = new_topic(pair, "silent")
+    for version in pair.versions(ProduceRequest):
+        for side in pair.sides:
+            side.request(produce(side, topic, for_version(batch(), version), acks=0), version)
+        pair.ask(
+            lambda _: list_offsets(topic, -1), max(pair.versions(ListOffsetsRequest)), f"after v{version}"
+        )
+    for side in pair.sides:
+        side.request(produce(side, topic, batch(), partition=9, acks=0), 9)
+    theirs, ours = (side.receive() for side in pair.sides)
+    assert (theirs is None, ours is None) == (True, True), CLOSED

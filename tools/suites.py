@@ -61,7 +61,7 @@ SUITES = {
     "reference": Suite([pytest("compat_tests/differential")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
     "kafka-python": Suite([pytest("compat_tests/kafka_python_suite")], source="kafka-python"),
     "soak": Suite([pytest("compat_tests/soak")]),
-    "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=900")]),
+    "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=600")]),
     "spark": Suite([pytest("compat_tests/spark")], jars=["spark-4.0.0"], python="spark"),
 }
 

@@ -1,1 +1,1 @@
-"""Everything at once while the broker is killed."""
+"""Producers, readers and groups of three client libraries at once while the broker dies and comes back."""

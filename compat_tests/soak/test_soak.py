@@ -1,189 +1,195 @@
-"""Three client libraries produce, consume and commit while the broker is killed with -9 and started again.
+"""Nothing that a client was promised is lost, doubled, moved or reordered by crashes of the broker.
 
-Afterwards: each acknowledged record is read exactly where it was acknowledged; the records of idempotent
-producers are in order and not doubled; no committed offset is below the last acknowledged commit.
+Three libraries at once: of each an idempotent producer, a plain one, a reader and a group of its own, and a
+group in which all three meet. The broker is killed with SIGKILL at random moments and started again on the
+same port and data; after every start each of them must get on. The seed decides the moments, and who leaves
+its group when: ODRADEK_SOAK_SEED repeats a run, as far as threads can be repeated.
 """
 
 from __future__ import annotations
 
-import itertools
+import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Producer
+from kafka import KafkaConsumer, TopicPartition
 
-from compat_tests.clients import Client, Member, Message, Record, wait_until
-from compat_tests.clients.aio import AiokafkaClient
+import odradek
+from compat_tests.clients import Client, wait_until
+from compat_tests.clients.aio import AiokafkaClient, LoopThread
 from compat_tests.clients.confluent import ConfluentClient
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.soak import conftest
+from compat_tests.soak.ledger import Commits, Records, check_order
+from compat_tests.soak.load import GroupMember, Library, Load, Reader, libraries
 
-PARTITIONS = 3
-KILLS_A_MINUTE = 5
-LIBRARIES: dict[str, type[Client]] = {
-    "kafka-python": KafkaPythonClient,
-    "confluent-kafka": ConfluentClient,
-    "aiokafka": AiokafkaClient,
+TOPIC = "soak"
+PARTITIONS = 4
+ALL_MEET = "group-of-all"
+ALIVE_RECORDS = 50
+"""So many more acknowledged records after a start show that a producer got over the crash."""
+
+OPTIONS = {
+    "group.initial.rebalance.delay.ms": 0,
+    # Small pieces and a busy compactor, so that crashes meet rolling, indexes, snapshots and swaps of files.
+    "log.segment.bytes": 1 << 20,
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.segment.bytes": 1 << 20,
+    "log.cleaner.backoff.ms": 500,
+    "log.flush.offset.checkpoint.interval.ms": 2000,
+    "log.retention.check.interval.ms": 2000,
 }
 
 
-class Worker(threading.Thread):
-    """A thread whose failure fails the test."""
+class Soak:
+    """The broker and all that goes on around it."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
-        super().__init__(daemon=True)
-        self._work = work
-        self.failure: BaseException | None = None
-        self.start()
+    def __init__(self, broker: odradek.Broker, seed: int) -> None:
+        self.broker, self.chance = broker, random.Random(seed)
+        self.records, self.commits = Records(), Commits()
+        self.kills = 0
+        self._thread = LoopThread()
+        self._libraries = libraries(self._thread)
+        self.loads: list[Load] = []
+        self.readers: list[Reader] = []
+        self.members: list[GroupMember] = []
+        self._kafka = KafkaPythonClient(broker.bootstrap_servers)
 
-    def run(self) -> None:
-        try:
-            self._work()
-        except BaseException as failure:
-            self.failure = failure
+    def start(self) -> None:
+        self._kafka.create_topic(TOPIC, PARTITIONS)
+        where = (self.broker.bootstrap_servers, TOPIC, PARTITIONS, self.records)
+        for name, library in self._libraries.items():
+            self.loads.append(library.load(f"{name}-idempotent", *where, idempotent=True))
+            self.loads.append(library.load(f"{name}-plain", *where, idempotent=False))
+            self.readers.append(self._reader(name, library))
+            self.members.append(self._member(f"group-of-{name}", library))
+            self.members.append(self._member(ALL_MEET, library))
+        for worker in (*self.loads, *self.readers, *self.members):
+            worker.start()
+
+    def _reader(self, name: str, library: Library) -> Reader:
+        address = (self.broker.bootstrap_servers, "", TOPIC)
+        return library.reader(f"reader-of-{name}", self.records, PARTITIONS, *address)
+
+    def _member(self, group: str, library: Library) -> GroupMember:
+        address = (self.broker.bootstrap_servers, group, TOPIC)
+        return library.member(group, self.commits, self.records, PARTITIONS, *address)
+
+    @property
+    def groups(self) -> list[str]:
+        return sorted({member.group for member in self.members})
+
+    def wait(self, claim: Callable[[], bool], what: str) -> None:
+        """Until `claim` holds, or a worker fails."""
+
+        def claim_while_all_are_well() -> bool:
+            for load in self.loads:
+                load.raise_failure()
+            return claim()
+
+        wait_until(claim_while_all_are_well, what, [*self.readers, *self.members], seconds=90)
+
+    def wait_until_everybody_gets_on(self) -> None:
+        """Every producer has more records acknowledged, every group commits again."""
+        sent, committed = self.records.acknowledged_of.copy(), self.commits.acknowledged_of.copy()
+        for load in self.loads:
+            self.wait(
+                lambda name=load.name: self.records.acknowledged_of[name] >= sent[name] + ALIVE_RECORDS,
+                f"{load.name} gets on",
+            )
+        for group in self.groups:
+            self.wait(
+                lambda group=group: self.commits.acknowledged_of[group] > committed[group],
+                f"{group} commits again",
+            )
+
+    def crash(self) -> None:
+        """Kills the broker, sometimes once more as soon as it is back, and looks at the commits."""
+        self._kill_and_restart()
+        if self.chance.random() < 0.4:
+            self._kill_and_restart()
+        for group in self.groups:
+            floors = self.commits.floors(group)
+            committed = self._kafka.committed(group, TOPIC, floors)
+            low = {p: (committed[p], floor) for p, floor in floors.items() if (committed[p] or 0) < floor}
+            assert not low, f"{group} has committed less than was acknowledged (partition: has, was): {low}"
+        self.commits.held = False
+
+    def _kill_and_restart(self) -> None:
+        self.broker.kill()
+        self.commits.held = True
+        self.broker.restart()
+        self.kills += 1
+
+    def replace_a_member(self) -> None:
+        """One leaves the group in which all meet, and one of the same library takes its place."""
+        old = self.chance.choice([member for member in self.members if member.group == ALL_MEET])
+        old.leave()
+        self.members.remove(old)
+        new = self._member(ALL_MEET, self._libraries[old.library])
+        self.members.append(new)
+        new.start()
 
     def finish(self) -> None:
-        self.join(120)
-        assert not self.is_alive(), "a client hangs"
-        if self.failure is not None:
-            raise self.failure
+        """Lets producers end, readers and groups catch up; then all leave."""
+        for load in self.loads:
+            load.stop()
+        for name in [*(reader.name for reader in self.readers), *self.groups]:
+            self.wait(lambda name=name: self.records.has_seen_all(name), f"{name} has read every record")
+        for worker in (*self.readers, *self.members):
+            worker.leave()
 
+    def whole_log(self, client: Client) -> dict[int, list[bytes | None]]:
+        """Every partition from its start to its end, as `client` reads it now."""
+        where = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
+        with KafkaConsumer(bootstrap_servers=self.broker.bootstrap_servers) as consumer:
+            ends = {one.partition: end for one, end in consumer.end_offsets(where).items()}
+        log: dict[int, list[bytes | None]] = {}
+        for partition, end in ends.items():
+            read = client.read(TOPIC, {partition: 0}, end)
+            assert [record.offset for record in read] == list(range(end)), f"offsets of partition {partition}"
+            log[partition] = [record.value for record in read]
+        return log
 
-class Load:
-    """What one library has had acknowledged: (partition, offset) -> value."""
-
-    def __init__(self, client: Client, topic: str, over: threading.Event) -> None:
-        self.client = client
-        self.topic = topic
-        self.acknowledged: dict[tuple[int, int], bytes] = {}
-        self._over = over
-        client.create_topic(topic, PARTITIONS)
-
-    def produce(self) -> None:
-        """Rounds of 50 records until time is over; a round in which a client gives up is not acknowledged."""
-        for number in itertools.count():
-            if self._over.is_set():
-                return
-            values = [f"{self.topic}/{number}/{n}".encode() for n in range(50)]
-            messages = [Message(value, partition=n % PARTITIONS) for n, value in enumerate(values)]
-            try:
-                answers = self.client.produce(self.topic, messages)
-            except Exception:  # every library has its own for "the broker is away too long"
-                continue
-            for where, value in zip(answers, values, strict=True):
-                assert where not in self.acknowledged, f"{where} was acknowledged twice"
-                self.acknowledged[where] = value
-
-
-class IdempotentLoad:
-    """One idempotent librdkafka producer: numbers in order, a series a partition."""
-
-    def __init__(self, client: Client, bootstrap: str, topic: str, over: threading.Event) -> None:
-        self.topic = topic
-        self.acknowledged: dict[int, list[tuple[int, int]]] = {p: [] for p in range(PARTITIONS)}
-        self._over = over
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2}
-        )
-        client.create_topic(topic, PARTITIONS)
-
-    def produce(self) -> None:
-        def delivered(error: object, message: object) -> None:
-            assert error is None, error
-            number = int(message.value())  # type: ignore[attr-defined]
-            where = (message.offset(), number)  # type: ignore[attr-defined]
-            self.acknowledged[message.partition()].append(where)  # type: ignore[attr-defined]
-
-        for number in itertools.count():
-            if self._over.is_set():
-                break
-            for partition in range(PARTITIONS):
-                self._producer.produce(self.topic, b"%d" % number, partition=partition, on_delivery=delivered)
-            self._producer.poll(0.002)
-        assert self._producer.flush(60) == 0
-
-
-def keep_killing(broker: object, chance: random.Random, seconds: float, over: threading.Event) -> None:
-    """Kills and restarts at random moments, then says that time is over."""
-    kills = max(1, round(KILLS_A_MINUTE * seconds / 60))
-    moments = sorted(chance.uniform(1, seconds - 1) for _ in range(kills))
-    start = time.monotonic()
-    try:
-        for moment in moments:
-            over.wait(max(0.0, start + moment - time.monotonic()))
-            broker.kill()  # type: ignore[attr-defined]
-            broker.restart()  # type: ignore[attr-defined]
-        over.wait(max(0.0, start + seconds - time.monotonic()))
-    finally:
-        over.set()
+    def close(self) -> None:
+        self._kafka.close()
+        self._thread.close()
 
 
 @pytest.fixture
-def clients(odradek_fresh_broker) -> Iterator[dict[str, Client]]:  # type: ignore[no-untyped-def]
-    clients = {name: library(odradek_fresh_broker.bootstrap_servers) for name, library in LIBRARIES.items()}
-    yield clients
-    for client in clients.values():
-        client.close()
+def soak(capsys: pytest.CaptureFixture[str]) -> Iterator[Soak]:
+    seed = int(os.environ.get("ODRADEK_SOAK_SEED") or random.randrange(1 << 32))
+    with capsys.disabled():
+        print(f"\nODRADEK_SOAK_SEED={seed}", flush=True)
+    with odradek.Broker(process=True, options=OPTIONS) as broker:
+        soak = Soak(broker, seed)
+        yield soak
+        soak.close()
 
 
-def check_every_acknowledged_record(load: Load) -> None:
-    count = len(load.acknowledged)
-    assert count > 0, f"{load.topic}: nothing was produced"
-    read: dict[tuple[int, int], bytes | None] = {}
-    for partition in range(PARTITIONS):
-        mine = [offset for p, offset in load.acknowledged if p == partition]
-        records = load.client.read(load.topic, {partition: 0}, max(mine) + 1)
-        read.update({(record.partition, record.offset): record.value for record in records})
-    assert {where: read.get(where) for where in load.acknowledged} == load.acknowledged
-
-
-def check_order(load: IdempotentLoad, client: Client) -> None:
-    for partition, acknowledged in load.acknowledged.items():
-        last_offset, last_number = max(acknowledged)
-        records = client.read(load.topic, {partition: 0}, last_offset + 1)
-        numbers = [int(record.value or b"") for record in records]
-        assert numbers[: last_number + 1] == list(range(last_number + 1)), "out of order, doubled or lost"
-        at = {record.offset: int(record.value or b"") for record in records}
-        assert all(at[offset] == number for offset, number in acknowledged)
-
-
-def check_commits(client: Client, group: str, topic: str, member: Member) -> None:
-    """A member commits what a poll brought before it polls again, so its records tell the last commit."""
-    last: dict[int, Record] = {record.partition: record for record in member.records}
-    committed = client.committed(group, topic, range(PARTITIONS))
-    for partition, record in last.items():
-        assert (committed[partition] or 0) >= record.offset + 1, (partition, committed, record.offset)
-
-
-@pytest.mark.timeout(3600)
-def test_nothing_acknowledged_is_lost_while_the_broker_is_killed(
-    odradek_fresh_broker,  # type: ignore[no-untyped-def]
-    clients: dict[str, Client],
-    pytestconfig: pytest.Config,
+def test_nothing_promised_is_lost_when_the_broker_is_killed(
+    soak: Soak, soak_seconds: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seconds = pytestconfig.getoption("--soak-seconds")
-    seed = pytestconfig.getoption("--soak-seed") or random.SystemRandom().randrange(2**31)
-    print(f"soak: repeat with --soak-seed={seed} --soak-seconds={seconds:g}")
-    over = threading.Event()
-    loads = {name: Load(client, f"soak-{name}", over) for name, client in clients.items()}
-    idempotent = IdempotentLoad(
-        clients["confluent-kafka"], odradek_fresh_broker.bootstrap_servers, "soak-idempotent", over
-    )
-    members = {name: client.join(f"group-{name}", f"soak-{name}") for name, client in clients.items()}
-    workers = [Worker(load.produce) for load in loads.values()] + [Worker(idempotent.produce)]
-    keep_killing(odradek_fresh_broker, random.Random(seed), seconds, over)
-    for worker in workers:
-        worker.finish()
-    for name, member in members.items():
-        wanted = loads[name].acknowledged.keys()
-        wait_until(
-            lambda: {(r.partition, r.offset) for r in list(member.records)} >= wanted,  # noqa: B023
-            f"{name}: the group has read every acknowledged record",
-            [member],
-        )
-        member.leave()
-        check_commits(clients[name], f"group-{name}", f"soak-{name}", member)
-        check_every_acknowledged_record(loads[name])
-    check_order(idempotent, clients["confluent-kafka"])
+    soak.start()
+    kills = max(conftest.KILLS, conftest.KILLS * soak_seconds // conftest.SECONDS)
+    start, slot = time.monotonic(), soak_seconds / kills
+    for number in range(kills):
+        moment = start + slot * (number + soak.chance.random())
+        soak.wait_until_everybody_gets_on()
+        soak.wait(lambda moment=moment: time.monotonic() >= moment, "the random moment")
+        soak.crash()
+        if soak.chance.random() < 0.5:
+            soak.replace_a_member()
+    soak.wait_until_everybody_gets_on()
+    soak.finish()
+    bootstrap = soak.broker.bootstrap_servers
+    for library in (KafkaPythonClient, ConfluentClient, AiokafkaClient):
+        client = library(bootstrap)
+        log = soak.whole_log(client)
+        client.close()
+        soak.records.check(log)
+        check_order(log, [load.name for load in soak.loads if load.idempotent])
+    with capsys.disabled():
+        print(f"{soak.records.acknowledged()} acknowledged records survived {soak.kills} kills")

@@ -1,1 +1,1 @@
-"""PySpark with its unmodified Kafka connector against the broker."""
+"""PySpark with its own unmodified Kafka connector, batch and streaming, against the broker."""

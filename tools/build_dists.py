@@ -2,10 +2,10 @@
 
     python tools/build_dists.py [FOLDER]        default: dist
 
-Built from a copy of the checkout, so that neither `build/lib` nor an old list of sources brings deleted modules
-back, and the wheels from the sdist, so that whatever that lacks is noticed here. Every build is isolated (it
-fetches setuptools and Cython). Fails when a compiled part is missing: they are optional for those who install,
-not for us. Needs the package `build`.
+Built from a copy of the checkout, so that neither `build/lib` nor an old list of sources brings deleted
+modules back, and the wheels from the sdist, so that whatever that lacks is noticed here. Every build is
+isolated (it fetches setuptools and Cython). Fails when a compiled part is missing: they are optional for
+those who install, not for us. Needs the package `build`.
 """
 
 from __future__ import annotations

@@ -151,9 +151,9 @@ def _needs_building(compiled: pathlib.Path) -> bool:
 def venv(name: str) -> pathlib.Path:
     """A virtual environment with this checkout installed in it (editable: it runs what the checkout holds).
 
-    The compiled parts are built into the checkout, and again when a source of theirs changed; with CI set it is
-    an error when one is missing. A virtual environment cannot be moved, so this one is made in place and counts
-    only once its stamp is there.
+    The compiled parts are built into the checkout, and again when a source of theirs changed; with CI set it
+    is an error when one is missing. A virtual environment cannot be moved, so this one is made in place and
+    counts only once its stamp is there.
     """
     folder = cache() / f"venv-{name}-{_requirements_digest()}"
     ready, compiled = folder / ".ready", folder / ".compiled"

@@ -2,7 +2,8 @@
 
     python -m tools.with_pure_wheel -m pytest tests/storage
 
-An entry of PYTHONPATH comes before an editable install, for child processes too. The tests are the checkout's.
+An entry of PYTHONPATH comes before an editable install, for child processes too.
+The tests are the checkout's.
 """
 
 from __future__ import annotations

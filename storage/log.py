@@ -9,9 +9,6 @@ Files are Kafka's: `topic-N/00000000000000000000.log` with `.index`, `.timeindex
 it.
 """
 
-
-from crc32c import crc32c
-
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, write_leader_epochs
 from odradek.storage.config import LogConfig
@@ -33,45 +30,15 @@ from odradek.storage.segment import (
     segment_holding,
 )
 from odradek.storage.slices import EMPTY, Slice
+from odradek.storage.staging import LogStaging, StagedSegment
+from odradek.wire.checksums import crc32c
 
 JOIN_BELOW_BYTES = 262_144
 """Up to here copying small parts into one buffer costs less than a system call that gathers them."""
 HINTS_MAX = 128
 
 
-class StagedSegment:
-    """What one commit will write to one segment, and what it will then know of it."""
-
-    __slots__ = (
-        "bytes_since_index",
-        "first_timestamp_ms",
-        "index_entries",
-        "index_room",
-        "max_timestamp_ms",
-        "max_timestamp_offset",
-        "parts",
-        "roll_after_ms",
-        "segment",
-        "size_bytes",
-        "snapshot",
-    )
-
-    def __init__(self, segment: Segment, index_room: int) -> None:
-        self.segment = segment
-        self.parts: list[Buffer] = []
-        self.size_bytes = segment.size_bytes
-        self.bytes_since_index = segment.bytes_since_index
-        self.max_timestamp_ms, self.max_timestamp_offset = segment.latest_timestamp()
-        self.first_timestamp_ms = segment.first_timestamp_ms
-        # A record later than this makes the log roll; below -1 it has not been worked out.
-        self.roll_after_ms = -2
-        self.index_room = index_room
-        # (last offset, position, latest timestamp so far, its offset)
-        self.index_entries: list[tuple[int, int, int, int]] = []
-        self.snapshot: bytes | None = None
-
-
-class Log:
+class Log(LogStaging):
     """See the module. `log_end_offset` is committed, `next_offset` counts what is staged too."""
 
     def __init__(
@@ -260,7 +227,7 @@ class Log:
         position = segment.size_bytes
         parts = stage.parts
         size_bytes = stage.size_bytes - position
-        if size_bytes <= JOIN_BELOW_BYTES:
+        if size_bytes <= JOIN_BELOW_BYTES and len(parts) > 1:
             parts = [b"".join(parts)]
         write_all(segment.file(), position, parts, size_bytes)
 

@@ -13,18 +13,13 @@ batch.
 Not built yet: transactions. `last_stable_offset` is the high watermark, no transaction index is written.
 """
 
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
-from crc32c import crc32c
-
 from odradek.storage.batches import (
-    CHECKED_FROM,
     HEADER,
-    HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     PREFIX,
     PREFIX_BYTES,
@@ -38,12 +33,12 @@ from odradek.storage.log import Log
 from odradek.storage.retention import segments_to_delete
 from odradek.storage.segment import Segment
 from odradek.storage.slices import EMPTY, Slice
+from odradek.storage.staging import Appended, PartitionStaging
 from odradek.storage.validation import (
     MAGIC_POSITION,
     check_client_batch,
     check_content,
     check_size,
-    frames_one_record,
     rules_of,
     segment_too_small,
     with_append_time,
@@ -61,12 +56,8 @@ from odradek.wire.records import (
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
-_HEADER_AND_MORE = struct.Struct(HEADER.format + "BB").unpack_from
-"""The header of a batch and the two bytes after it."""
-_MAX_TIMESTAMP_FIELD = 8
+_HEADER = HEADER.unpack_from
 _PREFIX_PACK = PREFIX.pack
-_COMPRESSION_MAX = 4
-"""zstd; every other bit of the attributes makes a batch something special."""
 ZERO_UUID = bytes(16)
 PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 """`producer.id.expiration.check.interval.ms`"""
@@ -82,38 +73,6 @@ class Origin(Enum):
     REPLICATION = "replication"
 
 
-class Appended:
-    """The answer to one append. `log_append_time_ms` is -1 unless the topic has LogAppendTime."""
-
-    __slots__ = (
-        "base_offset",
-        "is_duplicate",
-        "last_offset",
-        "log_append_time_ms",
-        "log_start_offset",
-        "must_flush",
-    )
-
-    def __init__(
-        self,
-        base_offset: int,
-        last_offset: int,
-        log_append_time_ms: int,
-        log_start_offset: int,
-        is_duplicate: bool,
-        must_flush: bool,
-    ) -> None:
-        self.base_offset = base_offset
-        self.last_offset = last_offset
-        self.log_append_time_ms = log_append_time_ms
-        self.log_start_offset = log_start_offset
-        self.is_duplicate = is_duplicate
-        self.must_flush = must_flush
-
-    def __repr__(self) -> str:
-        return f"Appended({', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__)})"
-
-
 @dataclass(slots=True)
 class ReadResult:
     """`aborted` is for READ_COMMITTED: (producer id, first offset) of each aborted transaction in the
@@ -127,26 +86,17 @@ class ReadResult:
     aborted: list[tuple[int, int]] | None = None
 
 
-class Partition:
+class Partition(PartitionStaging):
     """See the module. One thread owns it; `flush` alone may run in another."""
 
     __slots__ = (
-        "_ahead_ms_max",
         "_dropped_staged",
-        "_failure",
-        "_flush_messages",
-        "_inspects_records",
         "_last_expiry_ms",
-        "_log_append_time",
         "_rules",
-        "_size_bytes_max",
         "_watchers",
         "config",
         "high_watermark",
         "index",
-        "leader_epoch",
-        "log",
-        "log_start_offset",
         "topic",
         "topic_id",
     )
@@ -238,35 +188,15 @@ class Partition:
             records = memoryview(records)
         if origin is not Origin.CLIENT or magic_limit < 2:
             return self._append_many(records, now_ms, origin, magic_limit)
+        appended = self.append_ordinary(records, 0, len(records), now_ms)
+        if appended is not None:
+            return appended
+        records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
         size_bytes = len(records)
-        if size_bytes < HEADER_BYTES + 2:
-            check_client_batch(records, self.config, self._rules, now_ms, self.name)
         (
-            base_offset, length, _, magic, crc, attributes, last_offset_delta, _, max_timestamp, producer_id,
-            producer_epoch, base_sequence, record_count, first_byte, second_byte,
-        ) = _HEADER_AND_MORE(records)  # fmt: skip
-        # All that is true of an ordinary batch, at once; `check_client_batch` tells apart what is not.
-        if (
-            length != size_bytes - LOG_OVERHEAD_BYTES
-            or magic != 2
-            or base_offset
-            or not 0 <= attributes <= _COMPRESSION_MAX
-            or (producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0))
-            or record_count != last_offset_delta + 1
-            or record_count < 1
-            # The size of the only record of a plain batch has to be that of the rest of it.
-            or (record_count == 1 and not attributes and size_bytes != HEADER_BYTES + (
-                1 + (first_byte >> 1) if first_byte < 0x80
-                else 2 + ((first_byte & 0x7F | second_byte << 7) >> 1)
-            ) and not frames_one_record(records, size_bytes))
-            or size_bytes > self._size_bytes_max
-            or max_timestamp - now_ms > self._ahead_ms_max
-            or self._inspects_records
-            or crc32c(records[CHECKED_FROM:]) != crc
-        ):  # fmt: skip
-            records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
-            size_bytes = len(records)
-            max_timestamp = _HEADER_AND_MORE(records)[_MAX_TIMESTAMP_FIELD]
+            _, length, _, _, _, _, last_offset_delta, _, max_timestamp, producer_id, producer_epoch,
+            base_sequence, _,
+        ) = _HEADER(records)  # fmt: skip
         if self._log_append_time:
             records, max_timestamp = with_append_time(records, now_ms), now_ms
         log = self.log

@@ -1,0 +1,367 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
+"""The compiled twin of `_staging_python`: the same names, arguments and results, and one test suite.
+
+`append_ordinary` takes the steady state only: it declines a batch at which the log would roll, start a
+segment or an epoch, and the first batch of a producer. The ordinary way does all of that.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memmove
+
+from odradek.wire.checksums import crc32c as _crc32c_of_many
+
+cdef extern from "crc32c.h":
+    uint64_t big_endian(const uint8_t *bytes, int size) nogil
+    void put_big_endian(uint8_t *bytes, uint64_t value, int size) nogil
+    bint has_crc32c() nogil
+    uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) nogil
+
+cdef enum:
+    HEADER_BYTES = 61
+    LOG_OVERHEAD_BYTES = 12
+    PREFIX_BYTES = 16
+    CHECKED_FROM = 21
+    COMPRESSION_MAX = 4
+    KEPT = 5
+    FIELDS = 5
+    # Beyond this the crc32c package's three interleaved sums outrun one sum in our own loop.
+    FEW_BYTES = 4096
+    # Up to here one copy with its prefix is cheaper than two objects to be joined later.
+    COPIED_BYTES_MAX = 4096
+
+cdef int64_t SEQUENCE_MAX = 0x7FFFFFFF
+cdef int64_t RELATIVE_OFFSET_MAX = 0x7FFFFFFF
+cdef bint _crc_in_hardware = has_crc32c()
+
+
+cdef class Appended:
+    """See `_staging_python.Appended`."""
+
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t last_offset
+    cdef readonly int64_t log_append_time_ms
+    cdef readonly int64_t log_start_offset
+    cdef readonly bint is_duplicate
+    cdef readonly bint must_flush
+
+    def __init__(
+        self, base_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate, must_flush
+    ):
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.is_duplicate = is_duplicate
+        self.must_flush = must_flush
+
+
+cdef class ProducerEntry:
+    """See `_staging_python.ProducerEntry`. Five numbers for each batch, the oldest first."""
+
+    cdef public int64_t producer_epoch
+    cdef public int64_t last_timestamp
+    cdef public int64_t coordinator_epoch
+    cdef public int64_t current_txn_first_offset
+    cdef int64_t _kept[KEPT * FIELDS]
+    cdef int _count
+
+    def __init__(
+        self,
+        producer_epoch,
+        last_timestamp,
+        batches,
+        coordinator_epoch=-1,
+        current_txn_first_offset=-1,
+    ):
+        self.producer_epoch = producer_epoch
+        self.last_timestamp = last_timestamp
+        self.coordinator_epoch = coordinator_epoch
+        self.current_txn_first_offset = current_txn_first_offset
+        for batch in batches:
+            self._remember(batch[0], batch[1], batch[2], batch[3], batch[4])
+
+    @property
+    def batches(self):
+        return tuple([
+            tuple([self._kept[batch * FIELDS + field] for field in range(FIELDS)])
+            for batch in range(self._count)
+        ])
+
+    @property
+    def last_sequence(self):
+        return self._last(1)
+
+    @property
+    def last_data_offset(self):
+        return self._last(3)
+
+    cdef inline int64_t _last(self, int field):
+        return self._kept[(self._count - 1) * FIELDS + field] if self._count else -1
+
+    cdef void _remember(
+        self, int64_t first_sequence, int64_t last_sequence, int64_t first_offset, int64_t last_offset,
+        int64_t timestamp,
+    ):
+        cdef int64_t *batch
+        if self._count == KEPT:
+            memmove(self._kept, self._kept + FIELDS, (KEPT - 1) * FIELDS * sizeof(int64_t))
+        else:
+            self._count += 1
+        batch = self._kept + (self._count - 1) * FIELDS
+        batch[0] = first_sequence
+        batch[1] = last_sequence
+        batch[2] = first_offset
+        batch[3] = last_offset
+        batch[4] = timestamp
+
+    def remember(self, producer_epoch, batch):
+        """See `_staging_python.ProducerEntry.remember`."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self._count = 0
+        self._remember(batch[0], batch[1], batch[2], batch[3], batch[4])
+        self.last_timestamp = batch[4]
+
+    cpdef memory(self):
+        """What `remember` changes, for `restore`."""
+        cdef ProducerEntry copy = ProducerEntry.__new__(ProducerEntry)
+        copy._take(self)
+        return copy
+
+    def restore(self, ProducerEntry memory not None):
+        """As it was when `memory` was taken."""
+        self._take(memory)
+
+    cdef void _take(self, ProducerEntry other):
+        self.producer_epoch = other.producer_epoch
+        self.last_timestamp = other.last_timestamp
+        self._count = other._count
+        memmove(self._kept, other._kept, sizeof(self._kept))
+
+
+cdef class ProducerTable:
+    """See `_staging_python.ProducerTable`."""
+
+    cdef public dict producers
+    cdef public list _undo
+
+    def __init__(self):
+        self.producers = {}
+        self._undo = []
+
+
+cdef class StagedSegment:
+    """See `_staging_python.StagedSegment`."""
+
+    cdef public object segment
+    cdef public int64_t base_offset
+    cdef public list parts
+    cdef public int64_t size_bytes
+    cdef public int64_t bytes_since_index
+    cdef public int64_t max_timestamp_ms
+    cdef public int64_t max_timestamp_offset
+    cdef public object first_timestamp_ms
+    cdef public int64_t roll_after_ms
+    cdef public int64_t index_room
+    cdef public list index_entries
+    cdef public object snapshot
+
+    def __init__(self, segment, index_room):
+        self.segment = segment
+        self.base_offset = segment.base_offset
+        self.parts = []
+        self.size_bytes = segment.size_bytes
+        self.bytes_since_index = segment.bytes_since_index
+        self.max_timestamp_ms, self.max_timestamp_offset = segment.latest_timestamp()
+        self.first_timestamp_ms = segment.first_timestamp_ms
+        self.roll_after_ms = -2
+        self.index_room = index_room
+        self.index_entries = []
+        self.snapshot = None
+
+    cdef inline bint _has_room(self, int64_t size_bytes, int64_t last_offset, int64_t timestamp, int64_t most):
+        """Whether a batch goes to this segment without a further thought."""
+        return (
+            self.size_bytes > 0
+            and self.size_bytes + size_bytes <= most
+            and self.index_room > 0
+            and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+            and timestamp <= self.roll_after_ms
+        )
+
+    cdef _count_in(self, int64_t size_bytes, int64_t last_offset, int64_t timestamp, int64_t interval_bytes):
+        if timestamp > self.max_timestamp_ms:
+            self.max_timestamp_ms = timestamp
+            self.max_timestamp_offset = last_offset
+        if self.bytes_since_index > interval_bytes:
+            self.index_entries.append(
+                (last_offset, self.size_bytes, self.max_timestamp_ms, self.max_timestamp_offset)
+            )
+            self.index_room -= 1
+            self.bytes_since_index = size_bytes
+        else:
+            self.bytes_since_index += size_bytes
+        self.size_bytes += size_bytes
+
+
+cdef class LogStaging:
+    """See `_staging_python.LogStaging`."""
+
+    cdef public int64_t _index_interval_bytes
+    cdef public int64_t _latest_staged_epoch
+    cdef public int64_t _segment_bytes
+    cdef public StagedSegment _stage
+    cdef public int64_t next_offset
+    cdef public ProducerTable producers
+    cdef public int64_t recovery_point
+
+
+cdef struct Batch:
+    int64_t last_offset_delta
+    int64_t max_timestamp
+    int64_t producer_id
+    int64_t producer_epoch
+    int64_t base_sequence
+    uint32_t crc
+
+
+cdef class PartitionStaging:
+    """See `_staging_python.PartitionStaging`."""
+
+    cdef public int64_t _ahead_ms_max
+    cdef public object _failure
+    cdef public int64_t _flush_messages
+    cdef public bint _inspects_records
+    cdef public bint _log_append_time
+    cdef public int64_t _size_bytes_max
+    cdef public int64_t leader_epoch
+    cdef public LogStaging log
+    cdef public int64_t log_start_offset
+
+    def append_ordinary(self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms):
+        """See `_staging_python.PartitionStaging.append_ordinary`."""
+        cdef Py_buffer view
+        if self._inspects_records or self._log_append_time or self._failure is not None:
+            return None
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if not 0 <= start <= end <= view.len:
+                return None
+            return self._append(buffer, <const uint8_t *> view.buf, start, end, now_ms)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef _append(
+        self, object buffer, const uint8_t *bytes_, Py_ssize_t start, Py_ssize_t end, int64_t now_ms
+    ):
+        cdef Batch batch
+        cdef LogStaging log = self.log
+        cdef StagedSegment stage = log._stage
+        cdef ProducerEntry entry = None
+        cdef Appended appended
+        cdef Py_ssize_t size_bytes = end - start
+        cdef int64_t first_offset = log.next_offset
+        cdef int64_t last_offset
+        cdef uint32_t crc
+        if size_bytes > self._size_bytes_max or not _read(bytes_ + start, size_bytes, &batch):
+            return None
+        if batch.max_timestamp < -1 or batch.max_timestamp - now_ms > self._ahead_ms_max:
+            return None
+        last_offset = first_offset + batch.last_offset_delta
+        if self.leader_epoch > log._latest_staged_epoch:
+            return None
+        if not stage._has_room(size_bytes, last_offset, batch.max_timestamp, log._segment_bytes):
+            return None
+        if batch.producer_id >= 0:
+            entry = log.producers.producers.get(batch.producer_id)
+            if (
+                entry is None
+                or entry.producer_epoch != batch.producer_epoch
+                or batch.base_sequence + batch.last_offset_delta > SEQUENCE_MAX
+                or batch.base_sequence != entry._last(1) + 1
+            ):
+                return None
+        if _crc_in_hardware and size_bytes <= FEW_BYTES:
+            crc = crc32c_of_few(bytes_ + start + CHECKED_FROM, size_bytes - CHECKED_FROM)
+        else:
+            crc = _crc32c_of_many(memoryview(buffer)[start + CHECKED_FROM : end])
+        if crc != batch.crc:
+            return None
+        _stage_bytes(stage, buffer, bytes_, start, end, first_offset, self.leader_epoch)
+        stage._count_in(size_bytes, last_offset, batch.max_timestamp, log._index_interval_bytes)
+        log.next_offset = last_offset + 1
+        if entry is not None:
+            log.producers._undo.append((batch.producer_id, entry, entry.memory()))
+            entry._remember(
+                batch.base_sequence, batch.base_sequence + batch.last_offset_delta, first_offset, last_offset,
+                batch.max_timestamp,
+            )
+            entry.last_timestamp = batch.max_timestamp
+        appended = Appended.__new__(Appended)
+        appended.base_offset = first_offset
+        appended.last_offset = last_offset
+        appended.log_append_time_ms = -1
+        appended.log_start_offset = self.log_start_offset
+        appended.must_flush = last_offset - log.recovery_point >= self._flush_messages - 1
+        return appended
+
+
+cdef bint _read(const uint8_t *start, Py_ssize_t size_bytes, Batch *batch) noexcept:
+    """Whether these bytes are a batch like most, but for its checksum."""
+    cdef int64_t attributes
+    cdef int64_t record_count
+    if size_bytes < HEADER_BYTES + 2:
+        return False
+    if <int> big_endian(start + 8, 4) != size_bytes - LOG_OVERHEAD_BYTES or start[16] != 2:
+        return False
+    if big_endian(start, 8):
+        return False
+    attributes = <int64_t> big_endian(start + 21, 2)
+    batch.crc = <uint32_t> big_endian(start + 17, 4)
+    batch.last_offset_delta = <int> big_endian(start + 23, 4)
+    batch.max_timestamp = <int64_t> big_endian(start + 35, 8)
+    batch.producer_id = <int64_t> big_endian(start + 43, 8)
+    batch.producer_epoch = <short> big_endian(start + 51, 2)
+    batch.base_sequence = <int> big_endian(start + 53, 4)
+    record_count = <int> big_endian(start + 57, 4)
+    if attributes > COMPRESSION_MAX or record_count < 1 or record_count != batch.last_offset_delta + 1:
+        return False
+    if batch.producer_id != -1 and (
+        batch.producer_id < 0 or batch.producer_epoch < 0 or batch.base_sequence < 0
+    ):
+        return False
+    return record_count > 1 or attributes or _frames_one_record(start + HEADER_BYTES, size_bytes - HEADER_BYTES)
+
+
+cdef bint _frames_one_record(const uint8_t *start, Py_ssize_t size_bytes) noexcept:
+    """Whether the size before the only record of a plain batch is that of the rest of it."""
+    cdef uint64_t raw = 0
+    cdef int i
+    for i in range(4):
+        if i >= size_bytes:
+            return False
+        raw |= <uint64_t> (start[i] & 0x7F) << (7 * i)
+        if start[i] < 0x80:
+            return i + 1 + <int64_t> (raw >> 1) == size_bytes
+    return False
+
+
+cdef _stage_bytes(
+    StagedSegment stage, object buffer, const uint8_t *bytes_, Py_ssize_t start, Py_ssize_t end,
+    int64_t first_offset, int64_t leader_epoch,
+):
+    cdef bytes copy
+    cdef uint8_t *target
+    cdef Py_ssize_t size_bytes = end - start
+    if size_bytes <= COPIED_BYTES_MAX:
+        copy = PyBytes_FromStringAndSize(<const char *> bytes_ + start, size_bytes)
+    else:
+        copy = PyBytes_FromStringAndSize(<const char *> bytes_ + start, PREFIX_BYTES)
+    target = <uint8_t *> PyBytes_AsString(copy)
+    put_big_endian(target, <uint64_t> first_offset, 8)
+    put_big_endian(target + 12, <uint64_t> leader_epoch, 4)
+    stage.parts.append(copy)
+    if size_bytes > COPIED_BYTES_MAX:
+        stage.parts.append(memoryview(buffer)[start + PREFIX_BYTES : end])

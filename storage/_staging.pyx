@@ -10,6 +10,7 @@ from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
+from odradek.storage.disk import write_rest as _write_rest
 from odradek.wire.checksums import crc32c as _crc32c_of_many
 
 cdef extern from "crc32c.h":
@@ -30,6 +31,8 @@ cdef enum:
     FEW_BYTES = 4096
     # Up to here one copy with its prefix is cheaper than two objects to be joined later.
     COPIED_BYTES_MAX = 4096
+    JOIN_BELOW_BYTES = 262_144
+    HINTS_MAX = 64
 
 cdef int64_t SEQUENCE_MAX = 0x7FFFFFFF
 cdef int64_t RELATIVE_OFFSET_MAX = 0x7FFFFFFF
@@ -152,10 +155,21 @@ cdef class ProducerTable:
         self._undo = []
 
 
+cdef class SegmentExtent:
+    """See `_staging_python.SegmentExtent`."""
+
+    cdef public int64_t base_offset
+    cdef public int64_t size_bytes
+    cdef public int64_t bytes_since_index
+    cdef public object first_timestamp_ms
+    cdef public object max_timestamp_ms
+    cdef public int64_t max_timestamp_offset
+
+
 cdef class StagedSegment:
     """See `_staging_python.StagedSegment`."""
 
-    cdef public object segment
+    cdef public SegmentExtent segment
     cdef public int64_t base_offset
     cdef public list parts
     cdef public int64_t size_bytes
@@ -168,7 +182,7 @@ cdef class StagedSegment:
     cdef public list index_entries
     cdef public object snapshot
 
-    def __init__(self, segment, index_room):
+    def __init__(self, SegmentExtent segment not None, index_room):
         self.segment = segment
         self.base_offset = segment.base_offset
         self.parts = []
@@ -209,6 +223,13 @@ cdef class StagedSegment:
 cdef class LogStaging:
     """See `_staging_python.LogStaging`."""
 
+    cdef public bint _changed
+    cdef public bint _cut_wanted
+    cdef public list _full_segments
+    cdef public dict _hints
+    cdef public dict _older_hints
+    cdef public list _pending_epochs
+    cdef public int64_t log_end_offset
     cdef public int64_t _index_interval_bytes
     cdef public int64_t _latest_staged_epoch
     cdef public int64_t _segment_bytes
@@ -216,6 +237,39 @@ cdef class LogStaging:
     cdef public int64_t next_offset
     cdef public ProducerTable producers
     cdef public int64_t recovery_point
+
+    cdef bint _commit(self) except -1:
+        """Write what is staged for the active segment; False, and nothing done, if there is more to do."""
+        cdef StagedSegment stage = self._stage
+        cdef SegmentExtent segment = stage.segment
+        cdef list parts = stage.parts
+        cdef list undo = self.producers._undo
+        cdef int64_t position = segment.size_bytes
+        cdef int64_t size_bytes = stage.size_bytes - position
+        cdef int64_t written
+        if self._cut_wanted or self._full_segments or self._pending_epochs or stage.index_entries:
+            return False
+        if size_bytes <= JOIN_BELOW_BYTES and len(parts) > 1:
+            parts = [b"".join(parts)]
+        file = segment.file()
+        written = file.write(position, parts)
+        if written < size_bytes:
+            _write_rest(file, position, parts, size_bytes, written)
+        if len(self._hints) >= HINTS_MAX:
+            self._older_hints = self._hints
+            self._hints = {}
+        self._hints[self.log_end_offset] = (segment, position)
+        segment.size_bytes = stage.size_bytes
+        segment.bytes_since_index = stage.bytes_since_index
+        segment.max_timestamp_ms = stage.max_timestamp_ms
+        segment.max_timestamp_offset = stage.max_timestamp_offset
+        segment.first_timestamp_ms = stage.first_timestamp_ms
+        stage.parts = []
+        self._changed = True
+        self.log_end_offset = self.next_offset
+        if undo:
+            self.producers._undo = []
+        return True
 
 
 cdef struct Batch:
@@ -239,6 +293,25 @@ cdef class PartitionStaging:
     cdef public int64_t leader_epoch
     cdef public LogStaging log
     cdef public int64_t log_start_offset
+    cdef public int64_t high_watermark
+    cdef public dict _watchers
+
+    def commit(self):
+        """See `_staging_python.PartitionStaging.commit`."""
+        cdef LogStaging log = self.log
+        if log.next_offset == log.log_end_offset:
+            self._commit_whole()
+            return
+        try:
+            if not log._commit():
+                self._commit_whole()
+                return
+        except OSError as error:
+            self._commit_failed(error)
+        assert self.log_start_offset <= log.log_end_offset
+        self.high_watermark = log.log_end_offset
+        if self._watchers:
+            self._wake()
 
     def append_ordinary(self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms):
         """See `_staging_python.PartitionStaging.append_ordinary`."""

@@ -6,6 +6,7 @@ batch, or returns None when anything about it is not ordinary; then nothing has 
 """
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from odradek.storage.batches import (
@@ -127,6 +128,26 @@ class ProducerTable:
         self._undo: list[tuple[int, ProducerEntry | None, Any]] = []
 
 
+class SegmentExtent:
+    """What of a segment a commit changes."""
+
+    __slots__ = (
+        "base_offset",
+        "bytes_since_index",
+        "first_timestamp_ms",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "size_bytes",
+    )
+
+    base_offset: int
+    bytes_since_index: int
+    first_timestamp_ms: int | None
+    max_timestamp_ms: int | None
+    max_timestamp_offset: int
+    size_bytes: int
+
+
 class StagedSegment:
     """What one commit will write to one segment, and what it will then know of it."""
 
@@ -162,8 +183,15 @@ class StagedSegment:
 
 
 class LogStaging:
-    """The part of a `Log` that staging changes or asks."""
+    """The part of a `Log` that staging and committing change or ask."""
 
+    _changed: bool
+    _cut_wanted: bool
+    _full_segments: list[StagedSegment]
+    _hints: dict[int, tuple[Any, int]]
+    _older_hints: dict[int, tuple[Any, int]]
+    _pending_epochs: list[tuple[int, int]]
+    log_end_offset: int
     _index_interval_bytes: int
     _latest_staged_epoch: int
     _segment_bytes: int
@@ -183,6 +211,8 @@ class PartitionStaging:
         "_inspects_records",
         "_log_append_time",
         "_size_bytes_max",
+        "_watchers",
+        "high_watermark",
         "leader_epoch",
         "log",
         "log_start_offset",
@@ -197,6 +227,19 @@ class PartitionStaging:
     leader_epoch: int
     log: Any
     log_start_offset: int
+    high_watermark: int
+    _watchers: dict[Callable[[], None], None]
+
+    def commit(self) -> None:
+        """Write what is staged and let readers see it.
+
+        When that fails nothing staged remains, neither here nor on the disk, and KAFKA_STORAGE_ERROR is
+        raised for all of it. The next append tries again: a full disk heals when there is room.
+        """
+        self._commit_whole()
+
+    def _commit_whole(self) -> None:
+        raise NotImplementedError
 
     def append_ordinary(self, buffer: memoryview, start: int, end: int, now_ms: int) -> Appended | None:
         """Stage the batch that is `buffer[start:end]`; None, and nothing done, if it is not ordinary.

@@ -35,7 +35,8 @@ from odradek.wire.checksums import crc32c
 
 JOIN_BELOW_BYTES = 262_144
 """Up to here copying small parts into one buffer costs less than a system call that gathers them."""
-HINTS_MAX = 128
+HINTS_MAX = 64
+"""Of each of two generations."""
 
 
 class Log(LogStaging):
@@ -70,9 +71,10 @@ class Log(LogStaging):
         self._changed = recovery_point < log_end_offset
         self.directory_is_new = False
         # Where the batch with an offset begins, for those who read on where they stopped.
-        self._hints: dict[int, tuple[Segment, int]] = {}
-        self._pending_epochs: list[tuple[int, int]] = []
-        self._full_segments: list[StagedSegment] = []
+        self._hints = {}
+        self._older_hints = {}
+        self._pending_epochs = []
+        self._full_segments = []
         # A cut that failed: the bytes after a segment's size are a failed commit's and have to go first.
         self._cut_wanted = False
         self._latest_staged_epoch = leader_epochs.latest
@@ -432,7 +434,7 @@ class Log(LogStaging):
             self.roll(now_ms)
         dropped = self.segments[:count]
         del self.segments[:count], self.bases[:count]
-        self._hints.clear()
+        self._forget_hints()
         for segment in dropped:
             segment.doom()
         return dropped
@@ -450,7 +452,7 @@ class Log(LogStaging):
         place = self.segments.index(old[0])
         self.segments[place : place + len(old)] = [cleaned]
         self.bases = [segment.base_offset for segment in self.segments]
-        self._hints.clear()
+        self._forget_hints()
 
     def close(self) -> None:
         """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the
@@ -482,7 +484,7 @@ class Log(LogStaging):
         """The segment and position of the first batch that ends at or after `offset`; None when there is
         none.
         """
-        hint = self._hints.get(offset)
+        hint = self._hints.get(offset) or self._older_hints.get(offset)
         if hint is not None:
             return hint
         place = max(segment_holding(self.bases, offset), 0)
@@ -530,9 +532,13 @@ class Log(LogStaging):
         return None
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        if len(self._hints) >= HINTS_MAX:
+            self._older_hints, self._hints = self._hints, {}
         self._hints[offset] = (segment, position)
-        if len(self._hints) > HINTS_MAX:
-            del self._hints[next(iter(self._hints))]
+
+    def _forget_hints(self) -> None:
+        self._hints.clear()
+        self._older_hints.clear()
 
     def _position_of(self, segment: Segment, end_offset: int) -> int:
         position = segment.find(end_offset)

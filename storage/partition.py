@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from typing import NoReturn
 
 from odradek.storage.batches import (
     HEADER,
@@ -93,9 +94,7 @@ class Partition(PartitionStaging):
         "_dropped_staged",
         "_last_expiry_ms",
         "_rules",
-        "_watchers",
         "config",
-        "high_watermark",
         "index",
         "topic",
         "topic_id",
@@ -119,7 +118,7 @@ class Partition(PartitionStaging):
         self.leader_epoch = leader_epoch
         self.log_start_offset = log_start_offset
         self.high_watermark = log.log_end_offset
-        self._watchers: dict[Callable[[], None], None] = {}
+        self._watchers = {}
         self._failure: str | None = None
         # Deleted or closed with something staged: its commit has to fail.
         self._dropped_staged = False
@@ -348,12 +347,8 @@ class Partition(PartitionStaging):
                 )
             expected = header.last_offset + 1
 
-    def commit(self) -> None:
-        """Write what is staged and let readers see it.
-
-        When that fails nothing staged remains, neither here nor on the disk, and KAFKA_STORAGE_ERROR is
-        raised for all of it. The next append tries again: a full disk heals when there is room.
-        """
+    def _commit_whole(self) -> None:
+        """`commit`, with all that it may have to do."""
         log = self.log
         if log.next_offset == log.log_end_offset:
             if self._dropped_staged:
@@ -363,14 +358,18 @@ class Partition(PartitionStaging):
         try:
             log.commit()
         except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"Writing {log.directory} failed: {error}"
-            ) from error
+            self._commit_failed(error)
         end_offset = log.log_end_offset
         self.high_watermark = end_offset
         assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark <= end_offset
         if self._watchers:
             self._wake()
+
+    def _commit_failed(self, error: OSError) -> NoReturn:
+        self.log.rollback()
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"Writing {self.log.directory} failed: {error}"
+        ) from error
 
     def flush(self) -> None:
         """Return when everything committed so far will survive a loss of power. May run in a worker thread.

@@ -8,6 +8,7 @@ __all__ = [
     "PartitionStaging",
     "ProducerEntry",
     "ProducerTable",
+    "SegmentExtent",
     "StagedSegment",
 ]
 
@@ -20,6 +21,7 @@ try:
         PartitionStaging,
         ProducerEntry,
         ProducerTable,
+        SegmentExtent,
         StagedSegment,
     )
 
@@ -31,6 +33,7 @@ except ImportError:
         PartitionStaging,
         ProducerEntry,
         ProducerTable,
+        SegmentExtent,
         StagedSegment,
     )
 

@@ -296,3 +296,22 @@ def test_a_compacted_topic_is_cleaned_in_the_background_while_clients_are_served
             assert (await client.produce("latest", b"x", key=b"k")).base_offset == 40
 
     asyncio.run(act())
+
+
+def test_a_broker_that_finds_the_directory_in_use_writes_nothing_into_it(tmp_path):
+    """Else a kill of the first one would look like a clean stop, and nothing would be recovered."""
+
+    async def act():
+        async with running(tmp_path) as first:
+            client = await Client.connect(first.port)
+            await client.create("events")
+            await client.produce("events", b"kept")
+            before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+            second = BrokerServer(configuration(tmp_path))
+            with pytest.raises(ConfigError, match="in use"):
+                await second.start()
+            await second.stop()
+            after = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+            assert after == before
+
+    asyncio.run(act())

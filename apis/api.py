@@ -110,13 +110,14 @@ class ShortcutConnection(Protocol):
         """The answer's `parts` and `size_bytes` are set."""
 
 
-Shortcut = Callable[[bytearray, memoryview, int, int, int, ShortcutConnection, int], Any]
-"""`(buffer, view of it, start, end, correlation id, connection, now_ms) -> answer | None`
+Shortcut = Callable[[memoryview, int, int, int, ShortcutConnection, int], Any]
+"""`(receive buffer, start, filled, longest frame, connection, now_ms) -> answer | None`
 
-A way round decoder and encoder for a request that comes very often. `start` is where the header's tagged
-fields begin, behind the client id. None means: not for me, nothing was done. The answer has the attributes
-`parts` (buffers of the whole frame; None until it is ready), `size_bytes` and `waiting` (None); when it is
-ready it calls `connection.answered(answer)`.
+A way round decoder and encoder for requests that come very often. `start` is where a frame begins, `filled`
+where the bytes that have arrived end. It takes that frame, and those that follow it as far as it likes; None
+means: not for me, nothing was done. The answer has the attributes `end` (behind the last frame taken), `count`
+(of frames), `parts` (buffers of the whole frames; None until they are ready), `size_bytes` and `waiting`
+(None); when it is ready it calls `connection.answered(answer)`.
 """
 
 
@@ -133,5 +134,5 @@ class Api:
     """`(request, context) -> response | Waiting | None`"""
     versions: range
     """Versions served. Any other closes the connection, as Kafka does; ApiVersions gets error 35 instead."""
-    shortcut: Callable[[int], Shortcut | None] | None = None
-    """The shortcut of a version, where the API has one."""
+    shortcut: Shortcut | None = None
+    """The shortcut, where the API has one. It may be asked for any version."""

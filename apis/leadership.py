@@ -35,10 +35,10 @@ class LedPartition:
 class Leadership:
     """Answers `lead(topic, index)` from a table that lives as long as one view of the cluster."""
 
-    __slots__ = ("_current_view", "_led", "_store", "_view", "node_id")
+    __slots__ = ("_led", "_store", "_view", "current_view", "node_id")
 
     def __init__(self, current_view: Callable[[], ClusterView], store: LogStore, node_id: int) -> None:
-        self._current_view = current_view
+        self.current_view = current_view
         self._store = store
         self.node_id = node_id
         self._view: ClusterView | None = None
@@ -46,11 +46,11 @@ class Leadership:
 
     @property
     def view(self) -> ClusterView:
-        return self._current_view()
+        return self.current_view()
 
     def lead(self, topic: str, index: int) -> LedPartition:
         """The partition, if this node leads it now; else KafkaError."""
-        view = self._current_view()
+        view = self.current_view()
         if view is not self._view:
             self._view = view
             self._led = {}

@@ -133,9 +133,9 @@ class Produce:
         self._leadership = leadership
         self._turn = turn
 
-    def shortcut(self, version: int) -> Shortcut | None:
+    def shortcut(self) -> Shortcut:
         """The short way of ordinary requests (see `apis/produce_shortcut.py`)."""
-        return shortcut(self._leadership, self._turn, version)
+        return shortcut(self._leadership, self._turn)
 
     def __call__(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | Waiting | None:
         version = context.api_version

@@ -1,193 +1,56 @@
 """The short way of the most common produce request: one topic, one partition, one batch, versions 9 to 13.
 
 What such a request says before its records is the same again and again, so that part (from the acks to the
-partition's index) is looked up as bytes instead of being decoded, and the answer is packed into a template
-instead of being encoded. Whatever is unusual (another shape, a refusal, a transactional batch, unknown tags)
-takes the ordinary way through `apis/produce.py`, which alone knows how to explain it; so the two cannot
-disagree on anything but speed. Measured with everything but the socket: 9 us a request instead of 22.
+partition's index) is looked up as bytes instead of being decoded, and the answer is a template with three
+numbers to fill in. Whatever is unusual (another shape, a refusal, a transactional batch, unknown tags) takes
+the ordinary way through `apis/produce.py`, which alone knows how to explain it; so the two cannot disagree on
+anything but speed. Requests that arrived together and are all ordinary are one burst with one answer, built
+when the last of their partitions is committed. The hot part is in `_produce_burst_python.py` and, compiled,
+in `_produce_burst.pyx`; `COMPILED` says which is in use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
 from odradek.coordinator.topics import INTERNAL_TOPICS
-from odradek.wire.codec import encoder
 from odradek.wire.errors import KafkaError
 from odradek.wire.frames import response_parts
 from odradek.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from odradek.wire.schema import ZERO_UUID
 
+try:
+    from odradek.apis._produce_burst import Bursts, Known  # type: ignore[import-not-found]
+
+    COMPILED = True
+except ImportError:
+    from odradek.apis._produce_burst_python import Bursts, Known  # type: ignore[assignment]
+
+    COMPILED = False
+
 if TYPE_CHECKING:
-    from odradek.apis.api import ShortcutConnection
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import Turn
-    from odradek.storage.partition import Appended
 
-FIRST_VERSION = 9
 FIRST_VERSION_WITH_IDS = 13
-KNOWN_MAX = 10_000
-"""Beginnings that are remembered; timeouts are in them, so a client could make up any number."""
 
 _ONE = 2  # a compact array's length is written as length + 1
 _NAME_POSITION = 9
-_BATCH_BYTES_MIN = 61
-_MAGIC_POSITION = 16
-_ATTRIBUTES_POSITION = 21
-_ONLY_COMPRESSION = 0b111
-_TAGS_BYTES = 3  # no tagged fields: of the partition, of the topic, of the request
 _ACKS_ALL, _ACKS_LEADER = b"\xff\xff", b"\x00\x01"
 _SENTINELS = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)
 
 
-class ShortAnswer:
-    """The answer to one request, packed when the commit is done (see `apis.api.Shortcut`)."""
+def shortcut(leadership: Leadership, turn: Turn) -> Bursts:
+    """The short way. See `apis.api.Shortcut` for its arguments."""
 
-    __slots__ = ("appended", "connection", "correlation_id", "known", "parts", "size_bytes", "waiting")
+    def learn(version: int, beginning: bytes) -> Known | None:
+        return _learn(leadership, version, beginning)
 
-    def __init__(
-        self, known: _Known, appended: Appended, correlation_id: int, connection: ShortcutConnection
-    ) -> None:
-        self.known = known
-        self.appended = appended
-        self.correlation_id = correlation_id
-        self.connection = connection
-        self.parts: Any = None
-        self.size_bytes = 0
-        self.waiting = None
-
-    def __call__(self, error: KafkaError | None) -> None:
-        known, appended = self.known, self.appended
-        if error is None:
-            self.parts = (
-                known.pack(
-                    known.size,
-                    self.correlation_id,
-                    known.head,
-                    appended.base_offset,
-                    appended.log_append_time_ms,
-                    appended.log_start_offset,
-                    known.tail,
-                ),
-            )
-            self.size_bytes = known.size + 4
-        else:
-            response = known.response(int(error.code), -1, -1, -1)
-            self.parts = response_parts(response, known.version, self.correlation_id)
-            self.size_bytes = sum(len(part) for part in self.parts)
-        self.connection.answered(self)
+    return Bursts(learn, leadership.current_view, turn)
 
 
-class _Known:
-    """What one beginning of a request means, as long as the cluster's view stays the same."""
-
-    __slots__ = ("head", "index", "log", "name", "pack", "size", "tail", "topic_id", "version", "view")
-
-    def __init__(self, version: int, name: str, topic_id: bytes, index: int, log: Any, view: Any) -> None:
-        self.version = version
-        self.name = name
-        self.topic_id = topic_id
-        self.index = index
-        self.log = log
-        self.view = view
-        parts: list[Any] = []
-        encoder(ProduceResponse, version)(self.response(0, *_SENTINELS), parts)
-        body = b"\0" + b"".join(parts)  # with the header's tagged fields: none
-        self.head, self.tail = body.split(Layout(">qqq").pack(*_SENTINELS))
-        self.size = 4 + len(body)
-        self.pack = Layout(f">ii{len(self.head)}sqqq{len(self.tail)}s").pack
-
-    def response(self, error_code: int, base_offset: int, append_time_ms: int, start: int) -> ProduceResponse:
-        partition = PartitionProduceResponse(
-            index=self.index,
-            error_code=error_code,
-            base_offset=base_offset,
-            log_append_time_ms=append_time_ms,
-            log_start_offset=start,
-        )
-        topic = TopicProduceResponse(name=self.name, topic_id=self.topic_id, partition_responses=[partition])
-        return ProduceResponse(responses=[topic])
-
-
-Serve = Callable[
-    [bytearray, memoryview, int, int, int, "ShortcutConnection", int],
-    ShortAnswer | None,
-]
-
-
-def shortcut(leadership: Leadership, turn: Turn, version: int) -> Serve | None:
-    """The short way for one version; None where there is none. See `apis.api.Shortcut` for its arguments."""
-    if version < FIRST_VERSION:
-        return None
-    known_beginnings: dict[bytes, _Known] = {}
-    find = known_beginnings.get
-    add = turn.add
-    has_ids = version >= FIRST_VERSION_WITH_IDS
-
-    def serve(
-        buffer: bytearray,
-        view: memoryview,
-        body: int,
-        end: int,
-        correlation_id: int,
-        connection: ShortcutConnection,
-        now_ms: int,
-    ) -> ShortAnswer | None:
-        # Tagged fields of the header, transactional id, acks (2), timeout (4), number of topics, name or id.
-        if end - body < _BATCH_BYTES_MIN or buffer[body] or buffer[body + 1] or buffer[body + 8] != _ONE:
-            return None
-        if has_ids:
-            position = body + 30
-        else:
-            name_bytes = buffer[body + _NAME_POSITION]
-            position = body + 14 + name_bytes
-            if name_bytes >= 0x80:
-                return None
-        if end - position < _BATCH_BYTES_MIN:
-            return None
-        beginning = bytes(view[body:position])
-        known = find(beginning)
-        if known is None or known.view is not leadership.view:
-            known = _learn(leadership, version, beginning)
-            if known is None:
-                return None
-            if len(known_beginnings) >= KNOWN_MAX:
-                known_beginnings.clear()
-            known_beginnings[beginning] = known
-        size = shift = 0
-        while True:
-            byte = buffer[position]
-            position += 1
-            size |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-            if shift > 28:
-                return None
-        batch_end = position + size - 1
-        if (
-            batch_end + _TAGS_BYTES != end
-            or size <= _BATCH_BYTES_MIN
-            or buffer[batch_end] | buffer[batch_end + 1] | buffer[batch_end + 2]
-            or buffer[position + _MAGIC_POSITION] != 2
-            or buffer[position + _ATTRIBUTES_POSITION]
-            or buffer[position + _ATTRIBUTES_POSITION + 1] > _ONLY_COMPRESSION
-        ):
-            return None
-        try:
-            appended = known.log.append(view[position:batch_end], now_ms=now_ms)
-        except KafkaError:
-            return None  # nothing is staged; the ordinary way refuses it again, and explains
-        answer = ShortAnswer(known, appended, correlation_id, connection)
-        add(known.log, answer, appended.must_flush)
-        return answer
-
-    return serve
-
-
-def _learn(leadership: Leadership, version: int, beginning: bytes) -> _Known | None:
+def _learn(leadership: Leadership, version: int, beginning: bytes) -> Known | None:
     """What a beginning means; None when the ordinary way has to say what is wrong with it."""
     acks, position = beginning[2:4], _NAME_POSITION
     if acks not in (_ACKS_ALL, _ACKS_LEADER):
@@ -214,7 +77,30 @@ def _learn(leadership: Leadership, version: int, beginning: bytes) -> _Known | N
         led = leadership.lead(name, index)
     except KafkaError:
         return None
-    if acks == _ACKS_ALL and len(led.view.isr) < led.log.config.min_insync_replicas:
+    replicas = led.view
+    if acks == _ACKS_ALL and len(replicas.isr) < min(
+        led.log.config.min_insync_replicas, len(replicas.replicas)
+    ):
         return None
     told_name = "" if version >= FIRST_VERSION_WITH_IDS else name
-    return _Known(version, told_name, topic_id, index, led.log, view)
+    return _known(version, told_name, topic_id, index, led.log, view)
+
+
+def _known(version: int, name: str, topic_id: bytes, index: int, log: Any, view: Any) -> Known:
+    def answer(correlation_id: int, error_code: int, offsets: tuple[int, int, int]) -> bytes:
+        base_offset, append_time_ms, log_start_offset = offsets
+        partition = PartitionProduceResponse(
+            index=index,
+            error_code=error_code,
+            base_offset=base_offset,
+            log_append_time_ms=append_time_ms,
+            log_start_offset=log_start_offset,
+        )
+        topic = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[partition])
+        return b"".join(response_parts(ProduceResponse(responses=[topic]), version, correlation_id))
+
+    def refuse(error: KafkaError, correlation_id: int) -> bytes:
+        return answer(correlation_id, int(error.code), (-1, -1, -1))
+
+    frame = answer(0, 0, _SENTINELS)
+    return Known(log, view, frame, frame.index(Layout(">qqq").pack(*_SENTINELS)), refuse)

@@ -41,7 +41,8 @@ class Apis(Mapping[int, Api]):
             make_handler = self._rows[api_key][1]
             request, response = find(api_key)
             handler = make_handler()
-            shortcut = getattr(handler, "shortcut", None)
+            make_shortcut = getattr(handler, "shortcut", None)
+            shortcut = None if make_shortcut is None else make_shortcut()
             api = Api(request, response, handler, self.versions(api_key), shortcut)
             self._made[api_key] = api
         return api

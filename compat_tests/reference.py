@@ -89,9 +89,9 @@ def wait_until_open(
 class Kafka:
     """One combined KRaft node of Apache Kafka with a directory of its own.
 
-    `properties` are added to its server.properties, `jvm` are the options of the virtual machine, `prefix` goes
-    before the command (taskset), `parent` is where its directory is made. Use as a context manager, or start()
-    and stop().
+    `properties` are added to its server.properties, `jvm` are the options of the virtual machine, `prefix`
+    goes before the command (taskset), `parent` is where its directory is made. Use as a context manager, or
+    start() and stop().
     """
 
     def __init__(

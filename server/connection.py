@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from odradek.apis.api import Api, RequestContext, Shortcut, Waiting
+from odradek.apis.api import Api, RequestContext, Waiting
 from odradek.server.turn import LoopTurn
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.errors import ErrorCode, MalformedMessage
@@ -77,10 +77,7 @@ class Route:
         self.has_tagged_header = flexible_since is not None and api_version >= flexible_since
         # A client that does not know our version yet must be able to read the answer to ApiVersions.
         self.tags_answer = self.has_tagged_header and api_key != API_VERSIONS_KEY
-        # A shortcut reads the header's tagged fields itself: it is for versions that have them.
-        self.shortcut = (
-            api.shortcut(api_version) if api.shortcut is not None and self.has_tagged_header else None
-        )
+        self.shortcut = api.shortcut
         self.name = f"{api.request.__name__} v{api_version}"
 
     def answer(self, response: Any, correlation_id: int) -> tuple[list[Any], int]:
@@ -150,6 +147,9 @@ class _Slot:
 
     __slots__ = ("connection", "correlation_id", "parts", "route", "size_bytes", "waiting")
 
+    count = 1
+    """How many answers it is; a shortcut's may be more."""
+
     def __init__(self, connection: Connection, route: Route, correlation_id: int) -> None:
         self.connection = connection
         self.route = route
@@ -183,6 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_turn",
         "_view",
+        "_waiting_answers",
         "_waiting_bytes",
         "_write_paused",
         "active_ms",
@@ -211,6 +212,7 @@ class Connection(asyncio.BufferedProtocol):
         self._spare: bytearray | None = None  # the large buffer before this one; pinned in its own turn
         self._spare_turn = -1
         self._slots: deque[Any] | None = None  # of _Slot, and of answers of shortcuts
+        self._waiting_answers = 0
         self._waiting_bytes = 0
         self._touched = False
         self._held = False
@@ -338,7 +340,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self) -> None:
         """Serves every whole frame of the buffer, until answers pile up."""
         registry, turn = self._registry, self._turn
-        buffer = self._buffer
+        buffer, view = self._buffer, self._view
         position, filled = self._start, self._filled
         request_bytes_max, routes = registry.request_bytes_max, registry.routes.found
         now_ms = self.active_ms = registry.now_ms()
@@ -349,8 +351,7 @@ class Connection(asyncio.BufferedProtocol):
             end = position + 4 + length
             if not _HEADER_BYTES_MIN <= length <= request_bytes_max or end > filled:
                 break
-            body = position + _FRAME_HEAD_BYTES
-            position = end
+            start, position = position, end
             route = routes.get(key_and_version)
             if route is None:
                 route = registry.routes.resolve(key_and_version)
@@ -361,12 +362,15 @@ class Connection(asyncio.BufferedProtocol):
                     out_bytes += self._put(out, [refusal], len(refusal))
                     continue
             try:
-                if route.shortcut is not None and self._take_shortcut(
-                    route.shortcut, body, end, client_id_bytes, correlation_id, now_ms
-                ):
-                    if self._must_hold():
-                        break
-                    continue
+                if route.shortcut is not None:
+                    answer = route.shortcut(view, start, filled, request_bytes_max, self, now_ms)
+                    if answer is not None:
+                        position = answer.end
+                        self._stand_in_line(answer)
+                        if self._must_hold():
+                            break
+                        continue
+                body = start + _FRAME_HEAD_BYTES
                 answer = self._handle(route, body, end, client_id_bytes, correlation_id, now_ms)
                 if answer is None:
                     continue
@@ -392,25 +396,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._closing:
             self._after_serving(position, filled)
 
-    def _take_shortcut(
-        self,
-        shortcut: Shortcut,
-        body: int,
-        end: int,
-        client_id_bytes: int,
-        correlation_id: int,
-        now_ms: int,
-    ) -> bool:
-        """True when the shortcut has taken the request."""
-        if client_id_bytes > 0:
-            body += client_id_bytes
-        answer = shortcut(self._buffer, self._view, body, end, correlation_id, self, now_ms)
-        if answer is None:
-            return False
-        if self._slots is None:
-            self._slots = deque()
-        self._slots.append(answer)
-        return True
+    def _stand_in_line(self, slot: Any) -> None:
+        """An answer that is not ready yet, behind those before it."""
+        slots = self._slots
+        if slots is None:
+            slots = self._slots = deque()  # not before: 600 bytes for each idle connection
+        slots.append(slot)
+        self._waiting_answers += slot.count
 
     def _handle(
         self, route: Route, body: int, end: int, client_id_bytes: int, correlation_id: int, now_ms: int
@@ -465,15 +457,13 @@ class Connection(asyncio.BufferedProtocol):
         slot.parts = parts
         slot.size_bytes = size_bytes
         self._waiting_bytes += size_bytes
-        slots.append(slot)
+        self._stand_in_line(slot)
         return 0
 
     def _wait(self, waiting: Waiting, route: Route, correlation_id: int) -> None:
         slot = _Slot(self, route, correlation_id)
         slot.waiting = waiting
-        if self._slots is None:
-            self._slots = deque()  # not before: 600 bytes for each idle connection
-        self._slots.append(slot)
+        self._stand_in_line(slot)
         waiting.on_complete(slot.deliver)
 
     def answered(self, answer: Any) -> None:
@@ -519,6 +509,7 @@ class Connection(asyncio.BufferedProtocol):
             slots.popleft()
             out += slot.parts
             out_bytes += slot.size_bytes
+            self._waiting_answers -= slot.count
         if out:
             self._waiting_bytes -= out_bytes
             self._write(out, out_bytes)
@@ -532,6 +523,9 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing():
             return
         if size_bytes <= JOINED_BYTES_MAX:
+            if len(parts) == 1 and type(parts[0]) is bytes:
+                transport.write(parts[0])
+                return
             try:
                 transport.write(b"".join(parts))
                 return
@@ -551,12 +545,12 @@ class Connection(asyncio.BufferedProtocol):
         slots = self._slots
         if not slots:
             return False
-        return len(slots) >= WAITING_ANSWERS_MAX or self._waiting_bytes >= WAITING_BYTES_MAX
+        return self._waiting_answers >= WAITING_ANSWERS_MAX or self._waiting_bytes >= WAITING_BYTES_MAX
 
     def _resume_if_possible(self) -> None:
         if self._closing or self._write_paused or self._waiting_bytes > WAITING_BYTES_MAX // 2:
             return
-        if self._slots is not None and len(self._slots) > WAITING_ANSWERS_MAX // 2:
+        if self._waiting_answers > WAITING_ANSWERS_MAX // 2:
             return
         self._held = False
         self._serve()

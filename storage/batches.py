@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
+from odradek.wire.checksums import crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size

@@ -96,6 +96,12 @@ def write_all(file: File, position: int, parts: Sequence[Buffer], size_bytes: in
     full disk.
     """
     written = file.write(position, parts)
+    if written < size_bytes:
+        write_rest(file, position, parts, size_bytes, written)
+
+
+def write_rest(file: File, position: int, parts: Sequence[Buffer], size_bytes: int, written: int) -> None:
+    """Go on where a write has taken `written` bytes only."""
     while written < size_bytes:
         rest = parts_after(parts, written)
         more = file.write(position + written, rest)

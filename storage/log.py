@@ -9,8 +9,6 @@ Files are Kafka's: `topic-N/00000000000000000000.log` with `.index`, `.timeindex
 it.
 """
 
-from crc32c import crc32c
-
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, write_leader_epochs
 from odradek.storage.config import LogConfig
@@ -32,46 +30,17 @@ from odradek.storage.segment import (
     segment_holding,
 )
 from odradek.storage.slices import EMPTY, Slice
+from odradek.storage.staging import LogStaging, StagedSegment
+from odradek.wire.checksums import crc32c
 from odradek.wire.errors import ErrorCode, KafkaError
 
 JOIN_BELOW_BYTES = 262_144
 """Up to here copying small parts into one buffer costs less than a system call that gathers them."""
-HINTS_MAX = 128
+HINTS_MAX = 64
+"""Of each of two generations."""
 
 
-class StagedSegment:
-    """What one commit will write to one segment, and what it will then know of it."""
-
-    __slots__ = (
-        "bytes_since_index",
-        "first_timestamp_ms",
-        "index_entries",
-        "index_room",
-        "max_timestamp_ms",
-        "max_timestamp_offset",
-        "parts",
-        "roll_after_ms",
-        "segment",
-        "size_bytes",
-        "snapshot",
-    )
-
-    def __init__(self, segment: Segment, index_room: int) -> None:
-        self.segment = segment
-        self.parts: list[Buffer] = []
-        self.size_bytes = segment.size_bytes
-        self.bytes_since_index = segment.bytes_since_index
-        self.max_timestamp_ms, self.max_timestamp_offset = segment.latest_timestamp()
-        self.first_timestamp_ms = segment.first_timestamp_ms
-        # A record later than this makes the log roll; below -1 it has not been worked out.
-        self.roll_after_ms = -2
-        self.index_room = index_room
-        # (last offset, position, latest timestamp so far, its offset)
-        self.index_entries: list[tuple[int, int, int, int]] = []
-        self.snapshot: bytes | None = None
-
-
-class Log:
+class Log(LogStaging):
     """See the module. `log_end_offset` is committed, `next_offset` counts what is staged too."""
 
     def __init__(
@@ -103,9 +72,10 @@ class Log:
         self._changed = recovery_point < log_end_offset
         self.directory_is_new = False
         # Where the batch with an offset begins, for those who read on where they stopped.
-        self._hints: dict[int, tuple[Segment, int]] = {}
-        self._pending_epochs: list[tuple[int, int]] = []
-        self._full_segments: list[StagedSegment] = []
+        self._hints = {}
+        self._older_hints = {}
+        self._pending_epochs = []
+        self._full_segments = []
         # A cut that failed: the bytes after a segment's size are a failed commit's and have to go first.
         self._cut_wanted = False
         self._latest_staged_epoch = leader_epochs.latest
@@ -270,7 +240,7 @@ class Log:
         position = segment.size_bytes
         parts = stage.parts
         size_bytes = stage.size_bytes - position
-        if size_bytes <= JOIN_BELOW_BYTES:
+        if size_bytes <= JOIN_BELOW_BYTES and len(parts) > 1:
             parts = [b"".join(parts)]
         write_all(segment.file(), position, parts, size_bytes)
 
@@ -479,7 +449,7 @@ class Log:
             self.roll(now_ms)
         dropped = self.segments[:count]
         del self.segments[:count], self.bases[:count]
-        self._hints.clear()
+        self._forget_hints()
         for segment in dropped:
             segment.doom()
         return dropped
@@ -497,7 +467,7 @@ class Log:
         place = self.segments.index(old[0])
         self.segments[place : place + len(old)] = [cleaned]
         self.bases = [segment.base_offset for segment in self.segments]
-        self._hints.clear()
+        self._forget_hints()
 
     def close(self) -> None:
         """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the
@@ -533,7 +503,7 @@ class Log:
         """The segment and position of the first batch that ends at or after `offset`; None when there is
         none.
         """
-        hint = self._hints.get(offset)
+        hint = self._hints.get(offset) or self._older_hints.get(offset)
         if hint is not None:
             return hint
         place = max(segment_holding(self.bases, offset), 0)
@@ -581,9 +551,13 @@ class Log:
         return None
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        if len(self._hints) >= HINTS_MAX:
+            self._older_hints, self._hints = self._hints, {}
         self._hints[offset] = (segment, position)
-        if len(self._hints) > HINTS_MAX:
-            del self._hints[next(iter(self._hints))]
+
+    def _forget_hints(self) -> None:
+        self._hints.clear()
+        self._older_hints.clear()
 
     def _position_of(self, segment: Segment, end_offset: int) -> int:
         position = segment.find(end_offset)

@@ -15,13 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-
-from crc32c import crc32c
+from typing import NoReturn
 
 from odradek.storage.batches import (
-    CHECKED_FROM,
     HEADER,
-    HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     PREFIX,
     PREFIX_BYTES,
@@ -29,12 +26,13 @@ from odradek.storage.batches import (
     StoredBatch,
 )
 from odradek.storage.cleaner import CleanableSegment, Plan, plan_cleaning
-from odradek.storage.config import LogConfig
+from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer
 from odradek.storage.log import Log
 from odradek.storage.retention import segments_to_delete
 from odradek.storage.segment import Segment
 from odradek.storage.slices import EMPTY, Slice
+from odradek.storage.staging import Appended, PartitionStaging
 from odradek.storage.validation import (
     MAGIC_POSITION,
     check_client_batch,
@@ -44,7 +42,6 @@ from odradek.storage.validation import (
     segment_too_small,
     with_append_time,
 )
-from odradek.wire.batch_validation import breaks_rules
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
     BatchHeader,
@@ -52,15 +49,13 @@ from odradek.wire.records import (
     iter_batches,
     iter_records,
     read_batch_header,
-    survey_records,
     verify_crc,
 )
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
-_HEADER_UNPACK = HEADER.unpack_from
-_MAX_TIMESTAMP_FIELD = 8
+_HEADER = HEADER.unpack_from
 _PREFIX_PACK = PREFIX.pack
 ZERO_UUID = bytes(16)
 PRODUCER_EXPIRY_INTERVAL_MS = 600_000
@@ -77,38 +72,6 @@ class Origin(Enum):
     REPLICATION = "replication"
 
 
-class Appended:
-    """The answer to one append. `log_append_time_ms` is -1 unless the topic has LogAppendTime."""
-
-    __slots__ = (
-        "base_offset",
-        "is_duplicate",
-        "last_offset",
-        "log_append_time_ms",
-        "log_start_offset",
-        "must_flush",
-    )
-
-    def __init__(
-        self,
-        base_offset: int,
-        last_offset: int,
-        log_append_time_ms: int,
-        log_start_offset: int,
-        is_duplicate: bool,
-        must_flush: bool,
-    ) -> None:
-        self.base_offset = base_offset
-        self.last_offset = last_offset
-        self.log_append_time_ms = log_append_time_ms
-        self.log_start_offset = log_start_offset
-        self.is_duplicate = is_duplicate
-        self.must_flush = must_flush
-
-    def __repr__(self) -> str:
-        return f"Appended({', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__)})"
-
-
 @dataclass(slots=True)
 class ReadResult:
     """`aborted` is for READ_COMMITTED: (producer id, first offset) of each aborted transaction in the
@@ -122,25 +85,15 @@ class ReadResult:
     aborted: list[tuple[int, int]] | None = None
 
 
-class Partition:
+class Partition(PartitionStaging):
     """See the module. One thread owns it; `flush` alone may run in another."""
 
     __slots__ = (
-        "_ahead_ms_max",
         "_dropped_staged",
-        "_failure",
-        "_flush_messages",
         "_last_expiry_ms",
-        "_log_append_time",
         "_rules",
-        "_size_bytes_max",
-        "_watchers",
         "config",
-        "high_watermark",
         "index",
-        "leader_epoch",
-        "log",
-        "log_start_offset",
         "topic",
         "topic_id",
     )
@@ -163,7 +116,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.log_start_offset = log_start_offset
         self.high_watermark = log.log_end_offset
-        self._watchers: dict[Callable[[], None], None] = {}
+        self._watchers = {}
         self._failure: str | None = None
         # Deleted or closed with something staged: its commit has to fail.
         self._dropped_staged = False
@@ -199,6 +152,7 @@ class Partition:
     def set_config(self, config: LogConfig) -> None:
         """Take new topic settings, from the next append on."""
         self.config = config
+        self._inspects_records = config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX
         self._log_append_time = config.uses_log_append_time
         self._rules = rules_of(config)
         self._size_bytes_max = min(config.max_message_bytes, config.segment_bytes)
@@ -231,31 +185,15 @@ class Partition:
             records = memoryview(records)
         if origin is not Origin.CLIENT or magic_limit < 2:
             return self._append_many(records, now_ms, origin, magic_limit)
+        appended = self.append_ordinary(records, 0, len(records), now_ms)
+        if appended is not None:
+            return appended
+        records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
         size_bytes = len(records)
-        if size_bytes < HEADER_BYTES:
-            check_client_batch(records, self.config, self._rules, now_ms, self.name)
         (
-            base_offset, length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp,
-            producer_id, producer_epoch, base_sequence, record_count,
-        ) = _HEADER_UNPACK(records)  # fmt: skip
-        # All that is true of an ordinary batch, at once; `check_client_batch` tells apart what is not, and
-        # looks into compressed ones.
-        if (
-            length != size_bytes - LOG_OVERHEAD_BYTES
-            or magic != 2
-            or base_offset
-            or attributes
-            or (producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0))
-            or record_count != last_offset_delta + 1
-            or record_count < 1
-            or size_bytes > self._size_bytes_max
-            or max_timestamp - now_ms > self._ahead_ms_max
-            or crc32c(records[CHECKED_FROM:]) != crc
-            or not self._takes_records(records, record_count, base_timestamp, max_timestamp, now_ms)
-        ):
-            records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
-            size_bytes = len(records)
-            max_timestamp = _HEADER_UNPACK(records)[_MAX_TIMESTAMP_FIELD]
+            _, length, _, _, _, _, last_offset_delta, _, max_timestamp, producer_id, producer_epoch,
+            base_sequence, _,
+        ) = _HEADER(records)  # fmt: skip
         if self._log_append_time:
             records, max_timestamp = with_append_time(records, now_ms), now_ms
         log = self.log
@@ -290,13 +228,6 @@ class Partition:
             False,
             last_offset - log.recovery_point >= self._flush_messages - 1,
         )
-
-    def _takes_records(
-        self, batch: memoryview, record_count: int, base_timestamp: int, max_timestamp: int, now_ms: int
-    ) -> bool:
-        """Whether the records of a plain batch are sound, as their header says, and what the topic takes."""
-        least, most, keys_missing = survey_records(batch[HEADER_BYTES:], record_count, base_timestamp)
-        return most == max_timestamp and not breaks_rules(least, most, keys_missing, self._rules, now_ms)
 
     def _duplicate(self, known: tuple[int, int, int, int, int]) -> Appended:
         log = self.log
@@ -414,12 +345,8 @@ class Partition:
                 )
             expected = header.last_offset + 1
 
-    def commit(self) -> None:
-        """Write what is staged and let readers see it.
-
-        When that fails nothing staged remains, neither here nor on the disk, and KAFKA_STORAGE_ERROR is
-        raised for all of it. The next append tries again: a full disk heals when there is room.
-        """
+    def _commit_whole(self) -> None:
+        """`commit`, with all that it may have to do."""
         log = self.log
         if log.next_offset == log.log_end_offset:
             if self._dropped_staged:
@@ -429,14 +356,18 @@ class Partition:
         try:
             log.commit()
         except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"Writing {log.directory} failed: {error}"
-            ) from error
+            self._commit_failed(error)
         end_offset = log.log_end_offset
         self.high_watermark = end_offset
         assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark <= end_offset
         if self._watchers:
             self._wake()
+
+    def _commit_failed(self, error: OSError) -> NoReturn:
+        self.log.rollback()
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"Writing {self.log.directory} failed: {error}"
+        ) from error
 
     def flush(self) -> None:
         """Return when everything committed so far will survive a loss of power. May run in a worker thread.

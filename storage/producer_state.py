@@ -10,13 +10,11 @@ Transactions are not built yet: the fields for them are read, kept and written.
 import struct
 from collections.abc import Iterable
 
-from crc32c import crc32c
-
 from odradek.storage.batches import SEQUENCE_MAX, StoredBatch, last_sequence
+from odradek.storage.staging import BatchMemory, ProducerEntry, ProducerTable
+from odradek.wire.checksums import crc32c
 from odradek.wire.errors import ErrorCode, KafkaError
 
-BATCHES_KEPT = 5
-"""As many batches of one producer may be in flight (`max.in.flight.requests.per.connection`)."""
 EXPIRATION_MS = 86_400_000
 NO_EPOCH = -1
 
@@ -25,54 +23,11 @@ _SNAPSHOT_HEAD = struct.Struct(">hIi")
 _SNAPSHOT_ENTRIES_FROM = 6
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 
-# (first sequence, last sequence, first offset, last offset, timestamp)
-BatchMemory = tuple[int, int, int, int, int]
 
-
-class ProducerEntry:
-    """One producer; `batches` is oldest first, at most five, all of the current epoch."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "current_txn_first_offset",
-        "last_timestamp",
-        "producer_epoch",
-    )
-
-    def __init__(
-        self,
-        producer_epoch: int,
-        last_timestamp: int,
-        batches: tuple[BatchMemory, ...],
-        coordinator_epoch: int = -1,
-        current_txn_first_offset: int = -1,
-    ) -> None:
-        self.producer_epoch = producer_epoch
-        self.last_timestamp = last_timestamp
-        self.batches = batches
-        self.coordinator_epoch = coordinator_epoch
-        self.current_txn_first_offset = current_txn_first_offset
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1][1] if self.batches else -1
-
-    @property
-    def last_data_offset(self) -> int:
-        return self.batches[-1][3] if self.batches else -1
-
-
-class ProducerState:
+class ProducerState(ProducerTable):
     """All producers of a partition."""
 
-    __slots__ = ("_undo", "producers")
-
-    def __init__(self) -> None:
-        self.producers: dict[int, ProducerEntry] = {}
-        # Newest last: (producer id, entry, its epoch, timestamp and batches before), or (producer
-        # id, None, ...).
-        self._undo: list[tuple[int, ProducerEntry | None, int, int, tuple[BatchMemory, ...]]] = []
+    __slots__ = ()
 
     def check(
         self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int
@@ -133,18 +88,10 @@ class ProducerState:
         entry = self.producers.get(producer_id)
         if entry is None:
             self.producers[producer_id] = ProducerEntry(producer_epoch, timestamp, (batch,))
-            self._undo.append((producer_id, None, 0, 0, ()))
+            self._undo.append((producer_id, None, None))
             return
-        batches = entry.batches
-        self._undo.append((producer_id, entry, entry.producer_epoch, entry.last_timestamp, batches))
-        if producer_epoch != entry.producer_epoch:
-            entry.producer_epoch = producer_epoch
-            entry.batches = (batch,)
-        elif len(batches) < BATCHES_KEPT:
-            entry.batches = (*batches, batch)
-        else:
-            entry.batches = (*batches[1:], batch)
-        entry.last_timestamp = timestamp
+        self._undo.append((producer_id, entry, entry.memory()))
+        entry.remember(producer_epoch, batch)
 
     def commit(self) -> None:
         """What was staged is in the log."""
@@ -154,13 +101,11 @@ class ProducerState:
     def rollback(self) -> None:
         """What was staged never happened."""
         while self._undo:
-            producer_id, entry, producer_epoch, last_timestamp, batches = self._undo.pop()
+            producer_id, entry, memory = self._undo.pop()
             if entry is None:
                 del self.producers[producer_id]
             else:
-                entry.producer_epoch = producer_epoch
-                entry.last_timestamp = last_timestamp
-                entry.batches = batches
+                entry.restore(memory)
 
     def replay(self, batch: StoredBatch) -> None:
         """Take in a batch that is in the log: no questions asked."""

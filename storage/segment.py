@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from odradek.storage.batches import EXTENT, HEADER_BYTES, LOG_OVERHEAD_BYTES, StoredBatch, scan
 from odradek.storage.disk import Disk, File, read_file
 from odradek.storage.indexes import TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from odradek.storage.staging import SegmentExtent
 from odradek.wire.errors import ErrorCode, KafkaError
 
 LOG = ".log"
@@ -68,7 +69,7 @@ class FilePool:
                 self._open[oldest] = None
 
 
-class Segment:
+class Segment(SegmentExtent):
     """See the module. `created_ms` and `first_timestamp_ms` are for rolling by time."""
 
     __slots__ = (
@@ -76,17 +77,11 @@ class Segment:
         "_mapped",
         "_offset_index",
         "_time_index",
-        "base_offset",
-        "bytes_since_index",
         "created_ms",
         "deleted",
         "directory",
-        "first_timestamp_ms",
-        "max_timestamp_ms",
-        "max_timestamp_offset",
         "pins",
         "pool",
-        "size_bytes",
         "suffix",
         "used",
     )
@@ -106,9 +101,9 @@ class Segment:
         self.size_bytes = size_bytes
         self.created_ms = created_ms
         self.suffix = suffix
-        self.first_timestamp_ms: int | None = None
+        self.first_timestamp_ms = None
         # None: not looked up yet. (-1, base offset) when no batch has a timestamp.
-        self.max_timestamp_ms: int | None = None
+        self.max_timestamp_ms = None
         self.max_timestamp_offset = base_offset
         self.bytes_since_index = 0
         self.used = False

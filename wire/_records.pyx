@@ -19,36 +19,14 @@ cdef object _Record = _python.Record
 cdef object _read_headers = _python.read_headers
 cdef object _new_tuple = tuple.__new__
 
+cdef extern from "crc32c.h":
+    uint64_t big_endian(const uint8_t *bytes, int size) nogil
+    bint has_crc32c() nogil
+    uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) nogil
+
 cdef extern from *:
     """
     #include <stdint.h>
-    #include <string.h>
-
-    static uint64_t big_endian(const uint8_t *bytes, int size) {
-        uint64_t value = 0;
-        for (int i = 0; i < size; i++) value = value << 8 | bytes[i];
-        return value;
-    }
-
-    /* CRC-32C by the processor's own instruction; 0 where this machine or compiler has none of it. */
-    #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-    #include <nmmintrin.h>
-    static int has_crc32c(void) { return __builtin_cpu_supports("sse4.2"); }
-    __attribute__((target("sse4.2")))
-    static uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) {
-        uint64_t sum = 0xFFFFFFFF;
-        for (; size >= 8; size -= 8, bytes += 8) {
-            uint64_t word;
-            memcpy(&word, bytes, 8);
-            sum = _mm_crc32_u64(sum, word);
-        }
-        for (; size; size--, bytes++) sum = _mm_crc32_u8((uint32_t) sum, *bytes);
-        return (uint32_t) sum ^ 0xFFFFFFFF;
-    }
-    #else
-    static int has_crc32c(void) { return 0; }
-    static uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) { return 0; }
-    #endif
 
     /* The sum of two 64-bit numbers, or 0 for one that does not fit. */
     static int sum_fits(int64_t left, int64_t right, int64_t *sum) {
@@ -57,9 +35,6 @@ cdef extern from *:
         return 1;
     }
     """
-    uint64_t big_endian(const uint8_t *bytes, int size) nogil
-    bint has_crc32c() nogil
-    uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) nogil
     bint sum_fits(int64_t left, int64_t right, int64_t *sum) nogil
 
 cdef enum:

@@ -1,0 +1,269 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
+"""The compiled twin of `_produce_burst_python`: the same names, arguments and results, and one test suite."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from "crc32c.h":
+    uint64_t big_endian(const uint8_t *bytes, int size) nogil
+    void put_big_endian(uint8_t *bytes, uint64_t value, int size) nogil
+
+cdef enum:
+    MOST = 64
+    FIRST_VERSION = 9
+    LAST_VERSION = 13
+    FIRST_VERSION_WITH_IDS = 13
+    FRAME_HEAD_BYTES = 14
+    ONE = 2  # a compact array's length is written as length + 1
+    BATCH_BYTES_MIN = 61
+    TAGS_BYTES = 3
+
+KNOWN_MAX = 10_000
+
+
+cdef class Known:
+    """See `_produce_burst_python.Known`."""
+
+    cdef object log
+    cdef object view
+    cdef bytes frame
+    cdef Py_ssize_t offsets_at
+    cdef object refuse
+    cdef object append
+    cdef BurstPart part
+
+    def __init__(self, log, view, bytes frame not None, Py_ssize_t offsets_at, refuse):
+        self.log = log
+        self.view = view
+        self.frame = frame
+        self.offsets_at = offsets_at
+        self.refuse = refuse
+        self.append = log.append_ordinary
+
+
+cdef class BurstPart:
+    """See `_produce_burst_python.BurstPart`."""
+
+    cdef Burst burst
+    cdef Known known
+    cdef bint must_flush
+    cdef object error
+
+    def __call__(self, error):
+        self.error = error
+        if self.known.part is self:
+            self.known.part = None
+        self.burst._part_is_done()
+
+
+cdef class Burst:
+    """See `_produce_burst_python.Burst`."""
+
+    cdef object _connection
+    cdef list _parts
+    cdef list _appended
+    cdef int _correlation_ids[MOST]
+    cdef int _pending
+    cdef readonly int count
+    cdef readonly Py_ssize_t end
+    cdef readonly object parts
+    cdef readonly Py_ssize_t size_bytes
+    cdef public object waiting
+
+    cdef _part_is_done(self):
+        cdef BurstPart part
+        self._pending -= 1
+        if self._pending:
+            return
+        self.parts = (self._answers(),)
+        self._parts = self._appended = None
+        connection, self._connection = self._connection, None
+        connection.answered(self)
+
+    cdef bytes _answers(self):
+        cdef BurstPart part
+        cdef Py_ssize_t size_bytes = 0
+        cdef Py_ssize_t frame_bytes
+        cdef bytes answers
+        cdef uint8_t *target
+        cdef uint8_t *offsets
+        cdef int i
+        for i in range(self.count):
+            part = self._parts[i]
+            if part.error is not None:
+                return self._answers_with_refusals()
+            size_bytes += len(part.known.frame)
+        answers = PyBytes_FromStringAndSize(NULL, size_bytes)
+        self.size_bytes = size_bytes
+        target = <uint8_t *> PyBytes_AsString(answers)
+        for i in range(self.count):
+            part = self._parts[i]
+            frame_bytes = len(part.known.frame)
+            _fill(target, part.known, self._correlation_ids[i], self._appended[i])
+            target += frame_bytes
+        return answers
+
+    cdef bytes _answers_with_refusals(self):
+        cdef BurstPart part
+        cdef bytes answer
+        cdef int i
+        answers = []
+        for i in range(self.count):
+            part = self._parts[i]
+            if part.error is not None:
+                answers.append(part.known.refuse(part.error, self._correlation_ids[i]))
+                continue
+            answer = PyBytes_FromStringAndSize(NULL, len(part.known.frame))
+            _fill(
+                <uint8_t *> PyBytes_AsString(answer), part.known, self._correlation_ids[i], self._appended[i]
+            )
+            answers.append(answer)
+        joined = b"".join(answers)
+        self.size_bytes = len(joined)
+        return joined
+
+
+cdef _fill(uint8_t *target, Known known, int correlation_id, object appended):
+    cdef uint8_t *offsets = target + known.offsets_at
+    memcpy(target, PyBytes_AsString(known.frame), len(known.frame))
+    put_big_endian(target + 4, <uint32_t> correlation_id, 4)
+    put_big_endian(offsets, <uint64_t> <int64_t> appended.base_offset, 8)
+    put_big_endian(offsets + 8, <uint64_t> <int64_t> appended.log_append_time_ms, 8)
+    put_big_endian(offsets + 16, <uint64_t> <int64_t> appended.log_start_offset, 8)
+
+
+cdef class Bursts:
+    """See `_produce_burst_python.Bursts`."""
+
+    cdef object _learn
+    cdef object _current_view
+    cdef object _add
+    cdef list _known
+
+    def __init__(self, learn, current_view, turn):
+        self._learn = learn
+        self._current_view = current_view
+        self._add = turn.add
+        self._known = [{} for _ in range(LAST_VERSION + 1)]
+
+    def __call__(
+        self,
+        object buffer,
+        Py_ssize_t start,
+        Py_ssize_t filled,
+        Py_ssize_t frame_bytes_max,
+        object connection,
+        object now_ms,
+    ):
+        cdef Py_buffer view
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            return self._take(
+                buffer, <const uint8_t *> view.buf, start, min(filled, view.len), frame_bytes_max, connection,
+                now_ms,
+            )
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef Burst _take(
+        self, object buffer, const uint8_t *bytes_, Py_ssize_t start, Py_ssize_t filled,
+        Py_ssize_t frame_bytes_max, object connection, object now_ms,
+    ):
+        cdef Burst burst = None
+        cdef BurstPart part
+        cdef Known known
+        cdef const uint8_t *head
+        cdef Py_ssize_t length, end, body, batch_start, batch_end
+        cdef int client_id_bytes
+        cdef uint32_t version
+        cdef bint must_flush
+        cluster = self._current_view()
+        while filled - start >= FRAME_HEAD_BYTES:
+            head = bytes_ + start
+            length = <int> big_endian(head, 4)
+            version = <uint32_t> big_endian(head + 4, 4)
+            if version < FIRST_VERSION or version > LAST_VERSION:
+                break
+            end = start + 4 + length
+            if length < FRAME_HEAD_BYTES or length > frame_bytes_max or end > filled:
+                break
+            client_id_bytes = <short> big_endian(head + 12, 2)
+            body = start + FRAME_HEAD_BYTES + (client_id_bytes if client_id_bytes > 0 else 0)
+            batch_start = batch_end = 0
+            known = self._find(bytes_, body, end, <int> version, cluster, &batch_start, &batch_end)
+            if known is None:
+                break
+            appended = known.append(buffer, batch_start, batch_end, now_ms)
+            if appended is None:
+                break
+            if burst is None:
+                burst = Burst.__new__(Burst)
+                burst._connection = connection
+                burst._parts = []
+                burst._appended = []
+            must_flush = appended.must_flush
+            part = known.part
+            if part is None or part.burst is not burst or part.must_flush != must_flush:
+                part = BurstPart.__new__(BurstPart)
+                part.burst = burst
+                part.known = known
+                part.must_flush = must_flush
+                known.part = part
+                burst._pending += 1
+                self._add(known.log, part, must_flush)
+            burst._parts.append(part)
+            burst._appended.append(appended)
+            burst._correlation_ids[burst.count] = <int> big_endian(head + 8, 4)
+            burst.count += 1
+            burst.end = start = end
+            if burst.count == MOST:
+                break
+        return burst
+
+    cdef Known _find(
+        self, const uint8_t *bytes_, Py_ssize_t body, Py_ssize_t end, int version, object cluster,
+        Py_ssize_t *batch_start, Py_ssize_t *batch_end,
+    ):
+        cdef Known known
+        cdef const uint8_t *at = bytes_ + body
+        cdef const uint8_t *after
+        cdef Py_ssize_t position, size = 0
+        cdef int shift = 0
+        cdef dict known_beginnings
+        cdef bytes beginning
+        if end - body < BATCH_BYTES_MIN or at[0] or at[1] or at[8] != ONE:
+            return None
+        if version >= FIRST_VERSION_WITH_IDS:
+            position = body + 30
+        else:
+            if at[9] >= 0x80:
+                return None
+            position = body + 14 + at[9]
+        if end - position < BATCH_BYTES_MIN:
+            return None
+        beginning = PyBytes_FromStringAndSize(<const char *> at, position - body)
+        while True:
+            size |= <Py_ssize_t> (bytes_[position] & 0x7F) << shift
+            position += 1
+            if bytes_[position - 1] < 0x80:
+                break
+            shift += 7
+            if shift > 28:
+                return None
+        batch_start[0] = position
+        batch_end[0] = position + size - 1
+        after = bytes_ + batch_end[0]
+        if size <= BATCH_BYTES_MIN or batch_end[0] + TAGS_BYTES != end or after[0] | after[1] | after[2]:
+            return None
+        known_beginnings = self._known[version]
+        known = known_beginnings.get(beginning)
+        if known is None or known.view is not cluster:
+            known = self._learn(version, beginning)
+            if known is None:
+                return None
+            if len(known_beginnings) >= KNOWN_MAX:
+                known_beginnings.clear()
+            known_beginnings[beginning] = known
+        return known

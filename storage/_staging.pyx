@@ -1,0 +1,436 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
+"""The compiled twin of `_staging_python`: the same names, arguments and results, and one test suite.
+
+`append_ordinary` takes the steady state only: it declines a batch at which the log would roll, start a
+segment or an epoch, and the first batch of a producer. The ordinary way does all of that.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memmove
+
+from odradek.storage.disk import write_rest as _write_rest
+from odradek.wire.checksums import crc32c as _crc32c_of_many
+from odradek.wire.errors import KafkaError
+from odradek.wire.records import survey_records as _survey_records
+
+cdef extern from "crc32c.h":
+    uint64_t big_endian(const uint8_t *bytes, int size) nogil
+    void put_big_endian(uint8_t *bytes, uint64_t value, int size) nogil
+    bint has_crc32c() nogil
+    uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) nogil
+
+cdef enum:
+    HEADER_BYTES = 61
+    LOG_OVERHEAD_BYTES = 12
+    PREFIX_BYTES = 16
+    CHECKED_FROM = 21
+    KEPT = 5
+    FIELDS = 5
+    # Beyond this the crc32c package's three interleaved sums outrun one sum in our own loop.
+    FEW_BYTES = 4096
+    # Up to here one copy with its prefix is cheaper than two objects to be joined later.
+    COPIED_BYTES_MAX = 4096
+    JOIN_BELOW_BYTES = 262_144
+    HINTS_MAX = 64
+
+cdef int64_t SEQUENCE_MAX = 0x7FFFFFFF
+cdef int64_t RELATIVE_OFFSET_MAX = 0x7FFFFFFF
+cdef bint _crc_in_hardware = has_crc32c()
+
+
+cdef class Appended:
+    """See `_staging_python.Appended`."""
+
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t last_offset
+    cdef readonly int64_t log_append_time_ms
+    cdef readonly int64_t log_start_offset
+    cdef readonly bint is_duplicate
+    cdef readonly bint must_flush
+
+    def __init__(
+        self, base_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate, must_flush
+    ):
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.is_duplicate = is_duplicate
+        self.must_flush = must_flush
+
+
+cdef class ProducerEntry:
+    """See `_staging_python.ProducerEntry`. Five numbers for each batch, the oldest first."""
+
+    cdef public int64_t producer_epoch
+    cdef public int64_t last_timestamp
+    cdef public int64_t coordinator_epoch
+    cdef public int64_t current_txn_first_offset
+    cdef int64_t _kept[KEPT * FIELDS]
+    cdef int _count
+
+    def __init__(
+        self,
+        producer_epoch,
+        last_timestamp,
+        batches,
+        coordinator_epoch=-1,
+        current_txn_first_offset=-1,
+    ):
+        self.producer_epoch = producer_epoch
+        self.last_timestamp = last_timestamp
+        self.coordinator_epoch = coordinator_epoch
+        self.current_txn_first_offset = current_txn_first_offset
+        for batch in batches:
+            self._remember(batch[0], batch[1], batch[2], batch[3], batch[4])
+
+    @property
+    def batches(self):
+        return tuple([
+            tuple([self._kept[batch * FIELDS + field] for field in range(FIELDS)])
+            for batch in range(self._count)
+        ])
+
+    @property
+    def last_sequence(self):
+        return self._last(1)
+
+    @property
+    def last_data_offset(self):
+        return self._last(3)
+
+    cdef inline int64_t _last(self, int field):
+        return self._kept[(self._count - 1) * FIELDS + field] if self._count else -1
+
+    cdef void _remember(
+        self, int64_t first_sequence, int64_t last_sequence, int64_t first_offset, int64_t last_offset,
+        int64_t timestamp,
+    ):
+        cdef int64_t *batch
+        if self._count == KEPT:
+            memmove(self._kept, self._kept + FIELDS, (KEPT - 1) * FIELDS * sizeof(int64_t))
+        else:
+            self._count += 1
+        batch = self._kept + (self._count - 1) * FIELDS
+        batch[0] = first_sequence
+        batch[1] = last_sequence
+        batch[2] = first_offset
+        batch[3] = last_offset
+        batch[4] = timestamp
+
+    def remember(self, producer_epoch, batch):
+        """See `_staging_python.ProducerEntry.remember`."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self._count = 0
+        self._remember(batch[0], batch[1], batch[2], batch[3], batch[4])
+        self.last_timestamp = batch[4]
+
+    cpdef memory(self):
+        """What `remember` changes, for `restore`."""
+        cdef ProducerEntry copy = ProducerEntry.__new__(ProducerEntry)
+        copy._take(self)
+        return copy
+
+    def restore(self, ProducerEntry memory not None):
+        """As it was when `memory` was taken."""
+        self._take(memory)
+
+    cdef void _take(self, ProducerEntry other):
+        self.producer_epoch = other.producer_epoch
+        self.last_timestamp = other.last_timestamp
+        self._count = other._count
+        memmove(self._kept, other._kept, sizeof(self._kept))
+
+
+cdef class ProducerTable:
+    """See `_staging_python.ProducerTable`."""
+
+    cdef public dict producers
+    cdef public list _undo
+
+    def __init__(self):
+        self.producers = {}
+        self._undo = []
+
+
+cdef class SegmentExtent:
+    """See `_staging_python.SegmentExtent`."""
+
+    cdef public int64_t base_offset
+    cdef public int64_t size_bytes
+    cdef public int64_t bytes_since_index
+    cdef public object first_timestamp_ms
+    cdef public object max_timestamp_ms
+    cdef public int64_t max_timestamp_offset
+
+
+cdef class StagedSegment:
+    """See `_staging_python.StagedSegment`."""
+
+    cdef public SegmentExtent segment
+    cdef public int64_t base_offset
+    cdef public list parts
+    cdef public int64_t size_bytes
+    cdef public int64_t bytes_since_index
+    cdef public int64_t max_timestamp_ms
+    cdef public int64_t max_timestamp_offset
+    cdef public object first_timestamp_ms
+    cdef public int64_t roll_after_ms
+    cdef public int64_t index_room
+    cdef public list index_entries
+    cdef public object snapshot
+
+    def __init__(self, SegmentExtent segment not None, index_room):
+        self.segment = segment
+        self.base_offset = segment.base_offset
+        self.parts = []
+        self.size_bytes = segment.size_bytes
+        self.bytes_since_index = segment.bytes_since_index
+        self.max_timestamp_ms, self.max_timestamp_offset = segment.latest_timestamp()
+        self.first_timestamp_ms = segment.first_timestamp_ms
+        self.roll_after_ms = -2
+        self.index_room = index_room
+        self.index_entries = []
+        self.snapshot = None
+
+    cdef inline bint _has_room(self, int64_t size_bytes, int64_t last_offset, int64_t timestamp, int64_t most):
+        """Whether a batch goes to this segment without a further thought."""
+        return (
+            self.size_bytes > 0
+            and self.size_bytes + size_bytes <= most
+            and self.index_room > 0
+            and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+            and timestamp <= self.roll_after_ms
+        )
+
+    cdef _count_in(self, int64_t size_bytes, int64_t last_offset, int64_t timestamp, int64_t interval_bytes):
+        if timestamp > self.max_timestamp_ms:
+            self.max_timestamp_ms = timestamp
+            self.max_timestamp_offset = last_offset
+        if self.bytes_since_index > interval_bytes:
+            self.index_entries.append(
+                (last_offset, self.size_bytes, self.max_timestamp_ms, self.max_timestamp_offset)
+            )
+            self.index_room -= 1
+            self.bytes_since_index = size_bytes
+        else:
+            self.bytes_since_index += size_bytes
+        self.size_bytes += size_bytes
+
+
+cdef class LogStaging:
+    """See `_staging_python.LogStaging`."""
+
+    cdef public bint _changed
+    cdef public bint _cut_wanted
+    cdef public list _full_segments
+    cdef public dict _hints
+    cdef public dict _older_hints
+    cdef public list _pending_epochs
+    cdef public int64_t log_end_offset
+    cdef public int64_t _index_interval_bytes
+    cdef public int64_t _latest_staged_epoch
+    cdef public int64_t _segment_bytes
+    cdef public StagedSegment _stage
+    cdef public int64_t next_offset
+    cdef public ProducerTable producers
+    cdef public int64_t recovery_point
+
+    cdef bint _commit(self) except -1:
+        """Write what is staged for the active segment; False, and nothing done, if there is more to do."""
+        cdef StagedSegment stage = self._stage
+        cdef SegmentExtent segment = stage.segment
+        cdef list parts = stage.parts
+        cdef list undo = self.producers._undo
+        cdef int64_t position = segment.size_bytes
+        cdef int64_t size_bytes = stage.size_bytes - position
+        cdef int64_t written
+        if self._cut_wanted or self._full_segments or self._pending_epochs or stage.index_entries:
+            return False
+        if size_bytes <= JOIN_BELOW_BYTES and len(parts) > 1:
+            parts = [b"".join(parts)]
+        file = segment.file()
+        written = file.write(position, parts)
+        if written < size_bytes:
+            _write_rest(file, position, parts, size_bytes, written)
+        if len(self._hints) >= HINTS_MAX:
+            self._older_hints = self._hints
+            self._hints = {}
+        self._hints[self.log_end_offset] = (segment, position)
+        segment.size_bytes = stage.size_bytes
+        segment.bytes_since_index = stage.bytes_since_index
+        segment.max_timestamp_ms = stage.max_timestamp_ms
+        segment.max_timestamp_offset = stage.max_timestamp_offset
+        segment.first_timestamp_ms = stage.first_timestamp_ms
+        stage.parts = []
+        self._changed = True
+        self.log_end_offset = self.next_offset
+        if undo:
+            self.producers._undo = []
+        return True
+
+
+cdef struct Batch:
+    int64_t last_offset_delta
+    int64_t record_count
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t producer_id
+    int64_t producer_epoch
+    int64_t base_sequence
+    uint32_t crc
+
+
+cdef class PartitionStaging:
+    """See `_staging_python.PartitionStaging`."""
+
+    cdef public int64_t _ahead_ms_max
+    cdef public object _failure
+    cdef public int64_t _flush_messages
+    cdef public bint _inspects_records
+    cdef public bint _log_append_time
+    cdef public int64_t _size_bytes_max
+    cdef public int64_t leader_epoch
+    cdef public LogStaging log
+    cdef public int64_t log_start_offset
+    cdef public int64_t high_watermark
+    cdef public dict _watchers
+
+    def commit(self):
+        """See `_staging_python.PartitionStaging.commit`."""
+        cdef LogStaging log = self.log
+        if log.next_offset == log.log_end_offset:
+            self._commit_whole()
+            return
+        try:
+            if not log._commit():
+                self._commit_whole()
+                return
+        except OSError as error:
+            self._commit_failed(error)
+        assert self.log_start_offset <= log.log_end_offset
+        self.high_watermark = log.log_end_offset
+        if self._watchers:
+            self._wake()
+
+    def append_ordinary(self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms):
+        """See `_staging_python.PartitionStaging.append_ordinary`."""
+        cdef Py_buffer view
+        if self._inspects_records or self._log_append_time or self._failure is not None:
+            return None
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if not 0 <= start <= end <= view.len:
+                return None
+            return self._append(buffer, <const uint8_t *> view.buf, start, end, now_ms)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef _append(
+        self, object buffer, const uint8_t *bytes_, Py_ssize_t start, Py_ssize_t end, int64_t now_ms
+    ):
+        cdef Batch batch
+        cdef LogStaging log = self.log
+        cdef StagedSegment stage = log._stage
+        cdef ProducerEntry entry = None
+        cdef Appended appended
+        cdef Py_ssize_t size_bytes = end - start
+        cdef int64_t first_offset = log.next_offset
+        cdef int64_t last_offset
+        cdef uint32_t crc
+        if size_bytes > self._size_bytes_max or not _read(bytes_ + start, size_bytes, &batch):
+            return None
+        if batch.max_timestamp < -1 or batch.max_timestamp - now_ms > self._ahead_ms_max:
+            return None
+        last_offset = first_offset + batch.last_offset_delta
+        if self.leader_epoch > log._latest_staged_epoch:
+            return None
+        if not stage._has_room(size_bytes, last_offset, batch.max_timestamp, log._segment_bytes):
+            return None
+        if batch.producer_id >= 0:
+            entry = log.producers.producers.get(batch.producer_id)
+            if (
+                entry is None
+                or entry.producer_epoch != batch.producer_epoch
+                or batch.base_sequence + batch.last_offset_delta > SEQUENCE_MAX
+                or batch.base_sequence != entry._last(1) + 1
+            ):
+                return None
+        if _crc_in_hardware and size_bytes <= FEW_BYTES:
+            crc = crc32c_of_few(bytes_ + start + CHECKED_FROM, size_bytes - CHECKED_FROM)
+        else:
+            crc = _crc32c_of_many(memoryview(buffer)[start + CHECKED_FROM : end])
+        if crc != batch.crc:
+            return None
+        try:
+            _, latest, _ = _survey_records(
+                memoryview(buffer)[start + HEADER_BYTES : end], batch.record_count, batch.base_timestamp
+            )
+        except KafkaError:
+            return None
+        if latest != batch.max_timestamp:
+            return None
+        _stage_bytes(stage, buffer, bytes_, start, end, first_offset, self.leader_epoch)
+        stage._count_in(size_bytes, last_offset, batch.max_timestamp, log._index_interval_bytes)
+        log.next_offset = last_offset + 1
+        if entry is not None:
+            log.producers._undo.append((batch.producer_id, entry, entry.memory()))
+            entry._remember(
+                batch.base_sequence, batch.base_sequence + batch.last_offset_delta, first_offset, last_offset,
+                batch.max_timestamp,
+            )
+            entry.last_timestamp = batch.max_timestamp
+        appended = Appended.__new__(Appended)
+        appended.base_offset = first_offset
+        appended.last_offset = last_offset
+        appended.log_append_time_ms = -1
+        appended.log_start_offset = self.log_start_offset
+        appended.must_flush = last_offset - log.recovery_point >= self._flush_messages - 1
+        return appended
+
+
+cdef bint _read(const uint8_t *start, Py_ssize_t size_bytes, Batch *batch) noexcept:
+    """Whether these bytes are a batch like most, but for its checksum."""
+    if size_bytes < HEADER_BYTES:
+        return False
+    if <int> big_endian(start + 8, 4) != size_bytes - LOG_OVERHEAD_BYTES or start[16] != 2:
+        return False
+    if big_endian(start, 8):
+        return False
+    if big_endian(start + 21, 2):
+        return False  # what is compressed has to be looked into, and so has all that is special
+    batch.crc = <uint32_t> big_endian(start + 17, 4)
+    batch.last_offset_delta = <int> big_endian(start + 23, 4)
+    batch.base_timestamp = <int64_t> big_endian(start + 27, 8)
+    batch.max_timestamp = <int64_t> big_endian(start + 35, 8)
+    batch.producer_id = <int64_t> big_endian(start + 43, 8)
+    batch.producer_epoch = <short> big_endian(start + 51, 2)
+    batch.base_sequence = <int> big_endian(start + 53, 4)
+    batch.record_count = <int> big_endian(start + 57, 4)
+    if batch.record_count < 1 or batch.record_count != batch.last_offset_delta + 1:
+        return False
+    return batch.producer_id == -1 or (
+        batch.producer_id >= 0 and batch.producer_epoch >= 0 and batch.base_sequence >= 0
+    )
+
+
+cdef _stage_bytes(
+    StagedSegment stage, object buffer, const uint8_t *bytes_, Py_ssize_t start, Py_ssize_t end,
+    int64_t first_offset, int64_t leader_epoch,
+):
+    cdef bytes copy
+    cdef uint8_t *target
+    cdef Py_ssize_t size_bytes = end - start
+    if size_bytes <= COPIED_BYTES_MAX:
+        copy = PyBytes_FromStringAndSize(<const char *> bytes_ + start, size_bytes)
+    else:
+        copy = PyBytes_FromStringAndSize(<const char *> bytes_ + start, PREFIX_BYTES)
+    target = <uint8_t *> PyBytes_AsString(copy)
+    put_big_endian(target, <uint64_t> first_offset, 8)
+    put_big_endian(target + 12, <uint64_t> leader_epoch, 4)
+    stage.parts.append(copy)
+    if size_bytes > COPIED_BYTES_MAX:
+        stage.parts.append(memoryview(buffer)[start + PREFIX_BYTES : end])

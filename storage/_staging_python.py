@@ -1,0 +1,307 @@
+"""The hot part of appending in plain Python: what is staged, and the short way of an ordinary batch to it.
+
+`_staging.pyx` is the compiled twin: the same names, arguments and results. `append_ordinary` stages one
+batch, or returns None when anything about it is not ordinary; then nothing has happened and
+`Partition.append` has to judge it. A twin may decline what the other takes: what comes out is the same.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from odradek.storage.batches import (
+    CHECKED_FROM,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    PREFIX,
+    PREFIX_BYTES,
+    SEQUENCE_MAX,
+)
+from odradek.wire.checksums import crc32c
+from odradek.wire.errors import KafkaError
+from odradek.wire.records import survey_records
+
+_HEADER = HEADER.unpack_from
+_PREFIX_PACK = PREFIX.pack
+
+BATCHES_KEPT = 5
+"""As many batches of one producer may be in flight (`max.in.flight.requests.per.connection`)."""
+
+# (first sequence, last sequence, first offset, last offset, timestamp)
+BatchMemory = tuple[int, int, int, int, int]
+
+
+class Appended:
+    """The answer to one append. `log_append_time_ms` is -1 unless the topic has LogAppendTime."""
+
+    __slots__ = (
+        "base_offset",
+        "is_duplicate",
+        "last_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "must_flush",
+    )
+
+    def __init__(
+        self,
+        base_offset: int,
+        last_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        is_duplicate: bool,
+        must_flush: bool,
+    ) -> None:
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.is_duplicate = is_duplicate
+        self.must_flush = must_flush
+
+
+class ProducerEntry:
+    """One producer; `batches` is oldest first, at most five, all of the current epoch."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+    )
+
+    def __init__(
+        self,
+        producer_epoch: int,
+        last_timestamp: int,
+        batches: tuple[BatchMemory, ...],
+        coordinator_epoch: int = -1,
+        current_txn_first_offset: int = -1,
+    ) -> None:
+        self.producer_epoch = producer_epoch
+        self.last_timestamp = last_timestamp
+        self.batches = batches
+        self.coordinator_epoch = coordinator_epoch
+        self.current_txn_first_offset = current_txn_first_offset
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1][1] if self.batches else -1
+
+    @property
+    def last_data_offset(self) -> int:
+        return self.batches[-1][3] if self.batches else -1
+
+    def remember(self, producer_epoch: int, batch: BatchMemory) -> None:
+        """The batch is this producer's newest; one of another epoch makes it forget those before."""
+        batches = self.batches
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches = (batch,)
+        elif len(batches) < BATCHES_KEPT:
+            self.batches = (*batches, batch)
+        else:
+            self.batches = (*batches[1:], batch)
+        self.last_timestamp = batch[4]
+
+    def memory(self) -> Any:
+        """What `remember` changes, for `restore`."""
+        return self.producer_epoch, self.last_timestamp, self.batches
+
+    def restore(self, memory: Any) -> None:
+        """As it was when `memory` was taken."""
+        self.producer_epoch, self.last_timestamp, self.batches = memory
+
+
+class ProducerTable:
+    """The producers of a partition, and what takes back the staging of their newest batches."""
+
+    __slots__ = ("_undo", "producers")
+
+    def __init__(self) -> None:
+        self.producers: dict[int, ProducerEntry] = {}
+        # Newest last: (producer id, entry, its memory before), or (producer id, None, None).
+        self._undo: list[tuple[int, ProducerEntry | None, Any]] = []
+
+
+class SegmentExtent:
+    """What of a segment a commit changes."""
+
+    __slots__ = (
+        "base_offset",
+        "bytes_since_index",
+        "first_timestamp_ms",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "size_bytes",
+    )
+
+    base_offset: int
+    bytes_since_index: int
+    first_timestamp_ms: int | None
+    max_timestamp_ms: int | None
+    max_timestamp_offset: int
+    size_bytes: int
+
+
+class StagedSegment:
+    """What one commit will write to one segment, and what it will then know of it."""
+
+    __slots__ = (
+        "base_offset",
+        "bytes_since_index",
+        "first_timestamp_ms",
+        "index_entries",
+        "index_room",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "parts",
+        "roll_after_ms",
+        "segment",
+        "size_bytes",
+        "snapshot",
+    )
+
+    def __init__(self, segment: Any, index_room: int) -> None:
+        self.segment = segment
+        self.base_offset: int = segment.base_offset
+        self.parts: list[Any] = []
+        self.size_bytes: int = segment.size_bytes
+        self.bytes_since_index: int = segment.bytes_since_index
+        self.max_timestamp_ms, self.max_timestamp_offset = segment.latest_timestamp()
+        self.first_timestamp_ms: int | None = segment.first_timestamp_ms
+        # A record later than this makes the log roll; below -1 it has not been worked out.
+        self.roll_after_ms = -2
+        self.index_room = index_room
+        # (last offset, position, latest timestamp so far, its offset)
+        self.index_entries: list[tuple[int, int, int, int]] = []
+        self.snapshot: bytes | None = None
+
+
+class LogStaging:
+    """The part of a `Log` that staging and committing change or ask."""
+
+    _changed: bool
+    _cut_wanted: bool
+    _full_segments: list[StagedSegment]
+    _hints: dict[int, tuple[Any, int]]
+    _older_hints: dict[int, tuple[Any, int]]
+    _pending_epochs: list[tuple[int, int]]
+    log_end_offset: int
+    _index_interval_bytes: int
+    _latest_staged_epoch: int
+    _segment_bytes: int
+    _stage: StagedSegment
+    next_offset: int
+    producers: Any
+    recovery_point: int
+
+
+class PartitionStaging:
+    """The part of a `Partition` that takes ordinary batches."""
+
+    __slots__ = (
+        "_ahead_ms_max",
+        "_failure",
+        "_flush_messages",
+        "_inspects_records",
+        "_log_append_time",
+        "_size_bytes_max",
+        "_watchers",
+        "high_watermark",
+        "leader_epoch",
+        "log",
+        "log_start_offset",
+    )
+
+    _ahead_ms_max: int
+    _failure: str | None
+    _flush_messages: int
+    _inspects_records: bool
+    _log_append_time: bool
+    _size_bytes_max: int
+    leader_epoch: int
+    log: Any
+    log_start_offset: int
+    high_watermark: int
+    _watchers: dict[Callable[[], None], None]
+
+    def commit(self) -> None:
+        """Write what is staged and let readers see it.
+
+        When that fails nothing staged remains, neither here nor on the disk, and KAFKA_STORAGE_ERROR is
+        raised for all of it. The next append tries again: a full disk heals when there is room.
+        """
+        self._commit_whole()
+
+    def _commit_whole(self) -> None:
+        raise NotImplementedError
+
+    def append_ordinary(self, buffer: memoryview, start: int, end: int, now_ms: int) -> Appended | None:
+        """Stage the batch that is `buffer[start:end]`; None, and nothing done, if it is not ordinary.
+
+        Large batches are written from `buffer` at the commit, which must be as it is until then.
+        """
+        size_bytes = end - start
+        if (
+            size_bytes < HEADER_BYTES
+            or self._inspects_records
+            or self._log_append_time
+            or self._failure is not None
+        ):
+            return None
+        (
+            base_offset, length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp,
+            producer_id, producer_epoch, base_sequence, record_count,
+        ) = _HEADER(buffer, start)  # fmt: skip
+        if (
+            length != size_bytes - LOG_OVERHEAD_BYTES
+            or magic != 2
+            or base_offset
+            or attributes  # what is compressed has to be looked into, and so has all that is special
+            or (producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0))
+            or record_count != last_offset_delta + 1
+            or record_count < 1
+            or size_bytes > self._size_bytes_max
+            or max_timestamp - now_ms > self._ahead_ms_max
+            or crc32c(buffer[start + CHECKED_FROM : end]) != crc
+        ):
+            return None
+        try:
+            _, latest, _ = survey_records(buffer[start + HEADER_BYTES : end], record_count, base_timestamp)
+        except KafkaError:
+            return None
+        if latest != max_timestamp:
+            return None
+        log = self.log
+        first_offset = log.next_offset
+        last_offset = first_offset + last_offset_delta
+        entry = None
+        if producer_id >= 0:
+            last_sequence = base_sequence + last_offset_delta
+            entry = log.producers.producers.get(producer_id)
+            if (
+                entry is None
+                or entry.producer_epoch != producer_epoch
+                or last_sequence > SEQUENCE_MAX
+                or base_sequence != entry.last_sequence + 1
+            ):
+                return None
+        leader_epoch = self.leader_epoch
+        parts = (_PREFIX_PACK(first_offset, length, leader_epoch), buffer[start + PREFIX_BYTES : end])
+        log.stage(parts, size_bytes, first_offset, last_offset, max_timestamp, leader_epoch, now_ms)
+        if entry is not None:
+            # After the log, which may have rolled: its snapshot is of what came before this batch.
+            log.producers._undo.append((producer_id, entry, entry.memory()))
+            entry.remember(
+                producer_epoch, (base_sequence, last_sequence, first_offset, last_offset, max_timestamp)
+            )
+        return Appended(
+            first_offset,
+            last_offset,
+            -1,
+            self.log_start_offset,
+            False,
+            last_offset - log.recovery_point >= self._flush_messages - 1,
+        )

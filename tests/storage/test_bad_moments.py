@@ -183,16 +183,15 @@ def test_an_empty_segment_that_a_failed_commit_left_hides_nothing_after_a_clean_
     assert [offset for offset, _ in values_of(partition)] == [0, 1, 2]
 
 
-def test_an_append_that_needs_a_disk_that_does_not_answer_is_refused_and_stages_nothing():
+def test_staging_needs_no_answer_from_the_disk():
+    """To roll by time the log wants to see its first batch; an error there closed the client's connection."""
     disk = MemoryDisk()
     store = open_store(disk)
     append(store.create("events", 0, TOPIC_ID, LogConfig(segment_ms=1000)), b"one")
     store.close(NOW_MS)
     partition = open_store(disk).create("events", 0, TOPIC_ID, LogConfig(segment_ms=1000))
     disk.fail = lambda operation, path: errno.EIO if operation == "read" else None
-    with pytest.raises(KafkaError) as refused:
-        append(partition, b"two")
-    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    disk.fail = lambda operation, path: None
     append(partition, b"two")
-    assert values_of(partition) == [(0, b"one"), (1, b"two")]
+    disk.fail = lambda operation, path: None
+    append(partition, b"three")
+    assert values_of(partition) == [(0, b"one"), (1, b"two"), (2, b"three")]

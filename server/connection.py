@@ -283,9 +283,7 @@ class Connection(asyncio.BufferedProtocol):
             registry = self._registry
             now_ms = self.active_ms = registry.now_ms()
             try:
-                answer = shortcut(
-                    self._view, self._start, filled, registry.request_bytes_max, self, now_ms
-                )
+                answer = shortcut(self._view, self._start, filled, registry.request_bytes_max, self, now_ms)
             except Exception:
                 logger.exception("a shortcut for %s failed", self.peer_host)
                 self.close("internal error")

@@ -127,8 +127,11 @@ class LoopTurn:
                 if to_flush is None:
                     to_flush = self._gathering.setdefault(partition, [])
                 to_flush.append(done)
-            else:
-                self._call(done, error)
+                continue
+            try:
+                done(error)
+            except Exception:
+                logger.exception("a callback after a commit failed")
         if to_flush is not None and partition not in self._flushing:
             self._start_flush(partition)
 

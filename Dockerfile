@@ -16,7 +16,8 @@ FROM python:3.12-slim
 LABEL org.opencontainers.image.title="odradek" org.opencontainers.image.licenses="Apache-2.0"
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
     pip install --no-cache-dir --no-index --find-links /wheels odradek \
- && useradd --system --uid 10001 --home-dir /var/lib/odradek --create-home odradek
+ && useradd --system --uid 10001 --home-dir /var/lib/odradek --no-create-home odradek \
+ && install --directory --owner odradek /var/lib/odradek
 USER odradek
 WORKDIR /var/lib/odradek
 VOLUME /var/lib/odradek

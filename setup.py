@@ -1,5 +1,5 @@
-"""The one choice that pyproject.toml cannot express: with ODRADEK_PURE=1 in the environment the compiled parts
-are left out, and the wheel is `py3-none-any`. Everything else is said in pyproject.toml.
+"""The one choice that pyproject.toml cannot express: with ODRADEK_PURE=1 in the environment the compiled
+parts are left out, and the wheel is `py3-none-any`. Everything else is said in pyproject.toml.
 """
 
 import os

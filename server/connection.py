@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from odradek.apis.api import Api, RequestContext, Waiting
+from odradek.apis.api import Api, RequestContext, Shortcut, Waiting
 from odradek.server.turn import LoopTurn
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.errors import ErrorCode, MalformedMessage
@@ -175,6 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         "_held",
         "_pinned_turn",
         "_registry",
+        "_shortcut",
         "_slots",
         "_spare",
         "_spare_turn",
@@ -211,6 +212,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pinned_turn = -1  # the turn in which bytes of the buffer were staged
         self._spare: bytearray | None = None  # the large buffer before this one; pinned in its own turn
         self._spare_turn = -1
+        self._shortcut: Shortcut | None = None  # the one that the newest request went by
         self._slots: deque[Any] | None = None  # of _Slot, and of answers of shortcuts
         self._waiting_answers = 0
         self._waiting_bytes = 0
@@ -272,9 +274,29 @@ class Connection(asyncio.BufferedProtocol):
         return self._make_room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._filled += nbytes
-        if not self._held and not self._closing:
-            self._serve()
+        filled = self._filled = self._filled + nbytes
+        if self._held or self._closing:
+            return
+        shortcut = self._shortcut
+        if shortcut is not None and not self._slots and not self._write_paused:
+            # What came before was for a shortcut: most likely so is this, and all of it.
+            registry = self._registry
+            now_ms = self.active_ms = registry.now_ms()
+            try:
+                answer = shortcut(
+                    self._view, self._start, filled, registry.request_bytes_max, self, now_ms
+                )
+            except Exception:
+                logger.exception("a shortcut for %s failed", self.peer_host)
+                self.close("internal error")
+                return
+            if answer is not None:
+                self._start = answer.end
+                self._pinned_turn = self._turn.number
+                self._stand_in_line(answer)
+                if answer.end == filled:
+                    return
+        self._serve()
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -366,6 +388,7 @@ class Connection(asyncio.BufferedProtocol):
                     answer = route.shortcut(view, start, filled, request_bytes_max, self, now_ms)
                     if answer is not None:
                         position = answer.end
+                        self._shortcut = route.shortcut
                         self._stand_in_line(answer)
                         if self._must_hold():
                             break
@@ -471,6 +494,11 @@ class Connection(asyncio.BufferedProtocol):
         slots = self._slots
         if slots is None:
             return  # the peer is gone
+        if len(slots) == 1 and slots[0] is answer and not self._closing and not self._held:
+            slots.popleft()
+            self._waiting_answers -= answer.count
+            self._write(answer.parts, answer.size_bytes)
+            return
         self._waiting_bytes += answer.size_bytes
         if not self._touched and slots[0] is answer:
             self._touched = True
@@ -524,7 +552,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if size_bytes <= JOINED_BYTES_MAX:
             if len(parts) == 1 and type(parts[0]) is bytes:
-                transport.write(parts[0])
+                transport.write(parts[0])  # no copy
                 return
             try:
                 transport.write(b"".join(parts))

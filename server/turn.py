@@ -89,7 +89,11 @@ class LoopTurn:
         while self._touched:
             touched, self._touched = self._touched, []
             for sender in touched:
-                sender.send_ready()
+                try:
+                    sender.send_ready()
+                except Exception:
+                    # The others still get their answers.
+                    logger.exception("sending answers failed")
 
     def flush_in_background(self, partition: Committable) -> None:
         """Flushes with nobody waiting for it; joins a flush that is to come anyway."""
@@ -123,8 +127,11 @@ class LoopTurn:
                 if to_flush is None:
                     to_flush = self._gathering.setdefault(partition, [])
                 to_flush.append(done)
-            else:
-                self._call(done, error)
+                continue
+            try:
+                done(error)
+            except Exception:
+                logger.exception("a callback after a commit failed")
         if to_flush is not None and partition not in self._flushing:
             self._start_flush(partition)
 

@@ -45,7 +45,6 @@ LINTERS = [
 TWINS = [
     *(f"tests/wire/test_{name}.py" for name in ("records", "records_twins")),
     *("tests/storage", "tests/apis", "tests/server/test_broker.py", "tests/server/test_produce_shortcut.py"),
-    "--deselect=tests/wire/test_records_twins.py::test_the_compiled_twin_was_built",
 ]
 """The tests of what has a compiled twin, and of what stands on it."""
 

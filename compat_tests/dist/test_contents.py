@@ -65,6 +65,12 @@ def test_the_compiled_parts_are_in_one_wheel_and_not_in_the_other(dists: Dists) 
     assert binaries(dists.pure) == set()
 
 
+def test_the_command_line_knows_all_compiled_parts() -> None:
+    from odradek.server.cli import _COMPILED_PARTS
+
+    assert set(_COMPILED_PARTS) == set(extension_modules())
+
+
 def test_the_entry_points_are_a_console_script_and_a_pytest_plugin(wheel: zipfile.ZipFile) -> None:
     assert wheel.read(f"{METADATA}/entry_points.txt").decode().split() == [
         "[console_scripts]", "odradek", "=", "odradek.server.cli:main",

@@ -51,6 +51,8 @@ class Node:
                 return answer
 
             route.shortcut = counted
+        for connection in self.server._connections._open:
+            connection._shortcut = None  # it goes by the one it used last, which we did not replace
         self.writer.write(request_frame(request, version, 5, client_id))
         size = int.from_bytes(await self.reader.readexactly(4), "big")
         frame = await self.reader.readexactly(size)

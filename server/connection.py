@@ -42,6 +42,11 @@ JOINED_BYTES_MAX = 64 * 1024
 """Up to here one copy into one buffer is cheaper than a vector of buffers."""
 
 API_VERSIONS_KEY = 18
+REPEATED_KEYS = frozenset({2})
+"""ListOffsets: consumers ask the same again and again, so what was decoded is kept."""
+REPEATED_BYTES_MAX = 256
+REPEATED_MAX = 256
+"""Bodies kept for each version; with the bytes above a bound for what clients can make us hold."""
 
 _frame_head = struct.Struct(">iIih").unpack_from
 _frame_length = struct.Struct(">i").unpack_from
@@ -63,6 +68,7 @@ class Route:
         "handle",
         "has_tagged_header",
         "name",
+        "repeated",
         "shortcut",
         "tags_answer",
     )
@@ -78,7 +84,19 @@ class Route:
         # A client that does not know our version yet must be able to read the answer to ApiVersions.
         self.tags_answer = self.has_tagged_header and api_key != API_VERSIONS_KEY
         self.shortcut = api.shortcut
+        self.repeated: dict[bytes, Any] | None = {} if api_key in REPEATED_KEYS else None
         self.name = f"{api.request.__name__} v{api_version}"
+
+    def decode_repeated(self, body: bytes) -> Any:
+        """The request of a body that may have come before; handlers read it and change nothing."""
+        assert self.repeated is not None
+        request = self.repeated.get(body)
+        if request is None:
+            request, _ = self.decode(memoryview(body), 0)
+            if len(self.repeated) >= REPEATED_MAX:
+                self.repeated.clear()
+            self.repeated[body] = request
+        return request
 
     def answer(self, response: Any, correlation_id: int) -> tuple[list[Any], int]:
         """The response as buffers (the first holds length and header) and its size in bytes."""
@@ -443,7 +461,10 @@ class Connection(asyncio.BufferedProtocol):
             client_id = None if client_id_bytes < 0 else ""
         if route.has_tagged_header:
             body = body + 1 if body < end and not buffer[body] else _skip_tags(buffer, body, end)
-        request, _ = route.decode(self._view[body:end], 0)
+        if route.repeated is not None and end - body <= REPEATED_BYTES_MAX:
+            request = route.decode_repeated(bytes(self._view[body:end]))
+        else:
+            request, _ = route.decode(self._view[body:end], 0)
         context = RequestContext(route.api_key, route.api_version, correlation_id, client_id, self, now_ms)
         return route.handle(request, context)
 

@@ -6,6 +6,7 @@ stderr), 2 for a usage that is not understood. Modules are imported where they a
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -78,8 +79,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 2
 
 
+class _Layout(argparse.RawDescriptionHelpFormatter):
+    """As wide as the terminal; argparse would import shutil, and all compressors with it, to learn that."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+        except (OSError, ValueError):
+            columns = 80
+        super().__init__(prog, width=max(columns, 20) - 2)
+
+
 def _parser() -> argparse.ArgumentParser:
-    layout: Any = argparse.RawDescriptionHelpFormatter
+    layout: Any = _Layout
     parser = argparse.ArgumentParser(
         prog="odradek", description=_ABOUT, epilog=_EXAMPLES, formatter_class=layout, allow_abbrev=False
     )
@@ -153,8 +165,6 @@ def _version_line() -> str:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    import os
-
     from odradek.server.config import ConfigError, load
 
     try:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from odradek.storage.batches import StoredBatch, scan
-from odradek.storage.config import LONG_MAX, LogConfig
+from odradek.storage.config import CLEANING_STEP_BYTES, LONG_MAX, LogConfig
 from odradek.storage.disk import File, write_all
 from odradek.storage.log import Log
 from odradek.storage.segment import CLEANED, LOG, RELATIVE_OFFSET_MAX, Segment
@@ -28,8 +28,6 @@ from odradek.wire.records import BatchHeader, Record, build_batch, iter_records,
 
 MAP_ENTRIES_MAX = 500_000
 """About 100 MB at the most, near Kafka's default `log.cleaner.dedupe.buffer.size`."""
-STEP_BYTES = 65_536
-"""A few milliseconds of work, when it has to be done between requests."""
 _DIGEST_BYTES = 16
 
 
@@ -171,7 +169,7 @@ class Cleaning:
         self._made: Segment | None = None
         self._work = self._run()
 
-    def step(self, budget_bytes: int = STEP_BYTES) -> bool:
+    def step(self, budget_bytes: int = CLEANING_STEP_BYTES) -> bool:
         """Go on until `budget_bytes` more have been read; True when only `finish` is left."""
         goal = self.statistics.bytes_read + budget_bytes
         try:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
+CLEANING_STEP_BYTES = 65_536
+"""A few milliseconds of compaction, when it has to be done between requests."""
 LONG_MAX = 2**63 - 1
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from odradek.storage.batches import (
     HEADER,
@@ -25,7 +25,6 @@ from odradek.storage.batches import (
     SEQUENCE_MAX,
     StoredBatch,
 )
-from odradek.storage.cleaner import CleanableSegment, Plan, plan_cleaning
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer
 from odradek.storage.log import Log
@@ -51,6 +50,9 @@ from odradek.wire.records import (
     read_batch_header,
     verify_crc,
 )
+
+if TYPE_CHECKING:
+    from odradek.storage.cleaner import Plan
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -443,10 +445,12 @@ class Partition(PartitionStaging):
             self._start_at(offset)
         return self.log_start_offset
 
-    def plan_cleaning(self, now_ms: int, first_dirty: int) -> Plan | None:
+    def plan_cleaning(self, now_ms: int, first_dirty: int) -> "Plan | None":
         """Whether this log is due for compaction; `first_dirty` is how far it has been compacted."""
         if not self.config.is_compacted or self._failure is not None:
             return None
+        from odradek.storage.cleaner import CleanableSegment, plan_cleaning  # not needed to start
+
         segments = [CleanableSegment(*facts) for facts in self.log.facts()[:-1]]
         return plan_cleaning(
             segments,

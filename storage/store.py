@@ -10,16 +10,19 @@ thread owns a store; only `Partition.flush` may run elsewhere.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from uuid import uuid4
+from os import urandom
+from typing import TYPE_CHECKING
 
 from odradek.storage import checkpoints
-from odradek.storage.cleaner import STEP_BYTES, Cleaning
-from odradek.storage.config import LogConfig
+from odradek.storage.config import CLEANING_STEP_BYTES, LogConfig
 from odradek.storage.disk import Disk, Lock
 from odradek.storage.partition import ZERO_UUID, Partition
 from odradek.storage.recovery import base_offset_of, open_log
 from odradek.storage.segment import LOG, FilePool, Segment
 from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.storage.cleaner import Cleaning
 
 Key = tuple[str, int]
 
@@ -58,7 +61,7 @@ def _default_config(topic: str) -> LogConfig:
 
 
 def _new_id() -> str:
-    return uuid4().hex
+    return urandom(16).hex()
 
 
 class LogStore:
@@ -442,7 +445,7 @@ class LogStore:
             # A disk in trouble is reported by those who write to it; maintenance tries again next time.
             return
 
-    def clean(self, now_ms: int, budget_bytes: int = STEP_BYTES) -> bool:
+    def clean(self, now_ms: int, budget_bytes: int = CLEANING_STEP_BYTES) -> bool:
         """One bounded step of compaction; True while there is more to do.
 
         For a step in a worker thread use `next_cleaning`, `Cleaning.step` and `finish_cleaning` instead.
@@ -460,8 +463,10 @@ class LogStore:
             return False
         return True
 
-    def next_cleaning(self, now_ms: int) -> Cleaning | None:
+    def next_cleaning(self, now_ms: int) -> "Cleaning | None":
         """Begin a round over the partition that needs it most; None when none does. One round at a time."""
+        from odradek.storage.cleaner import Cleaning  # not needed to start
+
         assert self._cleaning is None
         self._now_ms = now_ms
         plans = []

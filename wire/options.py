@@ -9,7 +9,6 @@ release 4.3.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from odradek.wire import option_list
@@ -109,6 +108,8 @@ class ConfigEntry:
 
 def nearest(name: str, options: Mapping[str, Option] = BROKER_OPTIONS) -> str | None:
     """The known option whose name is most like a misspelt one; None when nothing is near."""
+    from difflib import get_close_matches  # only for an option that nobody knows
+
     found = get_close_matches(name, options, n=1, cutoff=0.75)
     return found[0] if found else None
 

@@ -1,0 +1,48 @@
+"""A start imports what the first request needs, and no more: that keeps it under 150 ms."""
+
+import subprocess
+import sys
+
+NOT_NEEDED = (
+    "crc32c",
+    "difflib",
+    "hashlib",
+    "importlib.metadata",
+    "odradek.apis.groups",
+    "odradek.apis.metadata",
+    "odradek.coordinator.driver",
+    "odradek.server.dump",
+    "odradek.storage.cleaner",
+    "shutil",
+    "uuid",
+)
+
+PROGRAM = """
+import sys
+from odradek.server import main_loop
+from odradek.server.cli import main
+
+def stop_at_once(server):
+    print(*sorted(set(sys.argv[1:]) & set(sys.modules)))
+    raise KeyboardInterrupt
+
+run = main_loop.run
+main_loop.run = lambda config, on_ready=None: run(config, stop_at_once)
+try:
+    main(["serve", "--listen", "127.0.0.1:0", "--data-dir", {directory!r}])
+except KeyboardInterrupt:
+    pass
+"""
+
+
+def test_a_broker_that_is_ready_has_not_imported_what_it_may_never_need(tmp_path):
+    environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+    program = PROGRAM.format(directory=str(tmp_path / "data"))
+    done = subprocess.run(
+        [sys.executable, "-c", program, *NOT_NEEDED],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert done.stdout.strip() == "", done.stderr

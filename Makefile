@@ -8,7 +8,7 @@ LISTEN ?= 127.0.0.1:9092
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check test-reference nightly bench clean links compiled tools-present
+.PHONY: help serve test check test-reference nightly bench dist clean links compiled tools-present
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -19,8 +19,8 @@ serve: ## a broker on 127.0.0.1:9092 with its data in ./data (LISTEN=host:port f
 tools-present:
 	@$(ENVIRONMENT) check
 
-test: tools-present links compiled ## every suite: ours, the clients', Kafka's tools, the real broker, a soak, Spark
-	@$(SUITES) check compat reference kafka-python soak spark
+test: tools-present links compiled ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
+	@$(SUITES) check pure dist compat reference kafka-python soak spark
 
 check: links compiled ## the fast tier, under two minutes: ruff, mypy, tests/
 	@$(SUITES) check
@@ -29,14 +29,17 @@ test-reference: tools-present links ## the same requests to Apache Kafka 4.3.1 a
 	@$(SUITES) reference
 
 nightly: tools-present links compiled ## every suite, the clients also against Apache Kafka itself, and a long soak
-	@$(SUITES) check compat compat-on-kafka reference kafka-python long-soak spark
+	@ODRADEK_NIGHTLY=1 $(SUITES) check pure dist compat compat-on-kafka reference kafka-python long-soak spark
 
 bench: tools-present links compiled ## both brokers side by side; writes benchmarks/RESULTS.md (BENCH='--only produce --rounds 3')
 	@python=$(TEST_PYTHON) && \
 		$$python -m benchmarks --output benchmarks --work . $(BENCH)
 
+dist: ## the sdist and the two wheels, in dist/
+	@$(TEST_PYTHON) tools/build_dists.py dist
+
 clean: ## removes what was built inside the checkout (not ./data, not the cache)
-	@rm -rf build dist ./*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf build dist ./*.egg-info */*.abi3.so */_*.c .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -not -path './.git/*' -exec rm -rf {} +
 
 links: ## symlinks that make this checkout importable as `odradek` (PYTHONPATH=build/links)

@@ -7,8 +7,8 @@ format v2, stored as it came; versions 0 to 2 may bring message sets of v0 and v
 Not done yet: transactions. A request with a transactional id is refused with INVALID_REQUEST for each of
 its partitions, at which producers stop at once; they do not get that far, since InitProducerId refuses
 transactional ids already. A transactional batch in a request without such an id gets Kafka's own answer,
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this node only; `min.insync.replicas` is checked against the ISR that the
-cluster's view has.
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this node only;
+`min.insync.replicas` is checked against the ISR that the cluster's view has.
 
 Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.validateRecords of
 Kafka 4.3.

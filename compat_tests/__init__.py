@@ -1,1 +1,1 @@
-"""Unmodified clients, Kafka's own tools and the real broker against Odradek. See README.md beside this file."""
+"""Unmodified clients, Kafka's own tools and the real broker against Odradek."""

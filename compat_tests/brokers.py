@@ -1,4 +1,4 @@
-"""The broker under test: Odradek by default, or Apache Kafka (`--broker=kafka`) to prove that the tests are right."""
+"""The broker under test: Odradek, or Apache Kafka (`--broker=kafka`) to prove that the tests are right."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--broker",
         choices=["odradek", "kafka"],
         default="odradek",
-        help="what the clients talk to: odradek, or Apache Kafka from its jars (proves that the tests are right)",
+        help="what the clients talk to; kafka is Apache Kafka from its jars",
     )
 
 

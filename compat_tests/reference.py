@@ -1,7 +1,7 @@
-"""Apache Kafka itself, run from its Maven jars: the broker that we are compared with, and its command-line tools.
+"""Apache Kafka itself, run from its Maven jars: the broker that we are compared with, and its tools.
 
-`Kafka` has the same few methods as `odradek.Broker(process=True)`, so that a test takes either. Only processes that
-were started here are ever signalled.
+`Kafka` has the same few methods as `odradek.Broker(process=True)`, so that a test takes either. Only
+processes that were started here are ever signalled.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def free_port() -> int:
 def wait_until_open(
     port: int, process: subprocess.Popen[bytes], log: pathlib.Path, seconds: float = 60
 ) -> None:
-    """Returns when something listens; raises with the end of the log when the process dies or time runs out."""
+    """Returns when something listens; raises with the end of the log when the process dies or time is up."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -89,9 +89,9 @@ def wait_until_open(
 class Kafka:
     """One combined KRaft node of Apache Kafka with a directory of its own.
 
-    `properties` are added to its server.properties, `jvm` are the options of the virtual machine, `prefix` goes
-    before the command (taskset), `parent` is where its directory is made. Use as a context manager, or start()
-    and stop().
+    `properties` are added to its server.properties, `jvm` are the options of the virtual machine, `prefix`
+    goes before the command (taskset), `parent` is where its directory is made. Use as a context manager, or
+    start() and stop().
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What must hold with every client: a test class to inherit, with a `client` fixture of the library's adapter."""
+"""What must hold with every client: a test class to inherit, with a `client` fixture of its adapter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def some_messages(count: int, seed: int, partitions: int = 1) -> list[Message]:
         Message(
             value=chance.randbytes(chance.randrange(200)) + b"repeats " * chance.randrange(20),
             key=chance.choice([None, b"", b"key-%d" % index]),
-            headers=tuple(("h%d" % n, chance.randbytes(5)) for n in range(chance.randrange(3))),
+            headers=tuple((f"h{n}", chance.randbytes(5)) for n in range(chance.randrange(3))),
             partition=index % partitions,
             timestamp_ms=START_MS + index,
         )
@@ -178,5 +178,5 @@ class ClientStories:
         ends = {
             p: 1 + max(record.offset for record in member.records if record.partition == p) for p in (0, 1)
         }
-        # aiokafka takes a coordinator's passing error after a restart for "nothing is committed", hence not once.
+        # aiokafka takes a coordinator's passing error after a restart for "nothing is committed".
         wait_until(lambda: client.committed(group, topic, [0, 1]) == ends, "what was read is committed")

@@ -219,6 +219,9 @@ class ClusterMachine:
         self._check_topic_configs = check_topic_configs
         self._check_broker_configs = check_broker_configs
         self._next_producer_id = 0
+        self.deletions: dict[bytes, str] = {}
+        """Name by id of topics that are deleted, but whose directories may still be there."""
+        self._finished_deletions: list[bytes] = []
         self._collision_keys: dict[str, set[str]] = {}
         self._subscribers: list[Subscriber] = []
 
@@ -235,6 +238,7 @@ class ClusterMachine:
         for name in topics:
             self._collision_keys.setdefault(collision_key(name), set()).add(name)
         self._next_producer_id = loaded.next_producer_id
+        self.deletions = loaded.deletions
         self.view = replace(
             self.view,
             version=self.view.version + 1,
@@ -287,6 +291,12 @@ class ClusterMachine:
                 results.append(TopicResult(name, topic))
         self._commit(draft)
         return results
+
+    def finish_deletion(self, topic_id: bytes) -> None:
+        """The directories of a deleted topic are out of sight. Written with the next change: until then a
+        restart looks for them in vain."""
+        if self.deletions.pop(topic_id, None) is not None:
+            self._finished_deletions.append(topic_id)
 
     def create_partitions(
         self, growths: Sequence[NewPartitions], *, validate_only: bool = False
@@ -373,8 +383,11 @@ class ClusterMachine:
     def _commit(self, draft: _Draft) -> None:
         if not draft.rows:
             return
-        self._store.write(draft.rows)
+        finished = [Row(DELETION, topic_id.hex(), None) for topic_id in self._finished_deletions]
+        self._store.write([*finished, *draft.rows])
+        self._finished_deletions.clear()
         for topic in draft.deleted:
+            self.deletions[topic.topic_id] = topic.name
             self._forget_collision_key(topic.name)
         for name in {topic.name for topic, _ in draft.created}:
             self._collision_keys.setdefault(collision_key(name), set()).add(name)
@@ -456,6 +469,7 @@ class ClusterMachine:
 
 TOPIC, PARTITION, TOPIC_CONFIG = "topic", "partition", "topic_config"
 BROKER_CONFIG, FEATURE, CLUSTER = "broker_config", "feature", "cluster"
+DELETION = "deletion"
 
 
 @dataclass(slots=True)
@@ -484,6 +498,8 @@ class _Draft:
         self.rows += _config_rows(TOPIC_CONFIG, name, topic.configs, _EMPTY)
         self.rows += [Row(PARTITION, f"{name}/{partition.index}", None) for partition in topic.partitions]
         self.rows.append(Row(TOPIC, name, None))
+        # In the same transaction: a restart has to tell an interrupted deletion from somebody's directory.
+        self.rows.append(Row(DELETION, topic.topic_id.hex(), name))
 
     def grow(self, topic: TopicView) -> None:
         new = topic.partitions[len(self.topics[topic.name].partitions) :]
@@ -509,6 +525,7 @@ class _Loaded:
     features: dict[str, int] = field(default_factory=dict)
     features_epoch: int = 0
     next_producer_id: int = 0
+    deletions: dict[bytes, str] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         table, key, value = row
@@ -524,6 +541,8 @@ class _Loaded:
             self.broker_configs.setdefault(int(owner) if owner else None, {})[rest] = value
         elif table == FEATURE:
             self.features[key] = int(value)
+        elif table == DELETION:
+            self.deletions[bytes.fromhex(key)] = value
         elif (table, key) == (CLUSTER, "features_epoch"):
             self.features_epoch = int(value)
         elif (table, key) == (CLUSTER, "next_producer_id"):

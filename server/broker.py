@@ -179,6 +179,7 @@ class BrokerServer:
             raise ConfigError(f"log.dirs: the data directories cannot be used: {error}") from error
         for (topic, index), size_bytes in cut_bytes.items():
             logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)
+        self._finish_deletions(self._machine.view)
         self._make_missing(self._machine.view)
         self._machine.subscribe(self._apply)
 
@@ -276,17 +277,13 @@ class BrokerServer:
             if self.node_id in partition.replicas:
                 self._create_partition(topic, partition.index, partition.leader_epoch)
         for topic in change.deleted:
-            for partition in topic.partitions:
-                try:
-                    store.delete(topic.name, partition.index)
-                except KafkaError as error:
-                    logger.error("%s-%d stays on the disk: %s", topic.name, partition.index, error)
+            self._delete_partitions(topic.topic_id, [(topic.name, one.index) for one in topic.partitions])
         for topic in change.configured:
             for partition in topic.partitions:
                 log = store.get(topic.name, partition.index)
                 if log is not None:
                     log.set_config(self._log_config(topic.configs))
-        if groups is not None and groups.is_made:
+        if groups is not None and (groups.is_made or (change.deleted and OFFSETS_TOPIC in view.topics)):
             groups.made().view_changed(view)
             if change.deleted:
                 groups.made().remove_topics([topic.name for topic in change.deleted])
@@ -302,10 +299,64 @@ class BrokerServer:
             if error.code != ErrorCode.INCONSISTENT_TOPIC_ID:
                 logger.error("cannot create %s-%d: %s", topic.name, index, error)
                 return
-            # The broker was killed between the decision to delete a topic and the deletion.
-            logger.warning("%s-%d belonged to a deleted topic of the same name", topic.name, index)
-            store.delete(topic.name, index)
-            store.create(*arguments, leader_epoch=leader_epoch, now_ms=self._now_ms())
+            try:
+                self._clear_place(topic.name, index)
+                store.create(*arguments, leader_epoch=leader_epoch, now_ms=self._now_ms())
+            except KafkaError as again:
+                logger.error("cannot create %s-%d: %s", topic.name, index, again)
+
+    def _clear_place(self, name: str, index: int) -> None:
+        """Takes a directory of another topic of the same name out of the way: one of a deletion that a kill
+        interrupted goes; of any other nobody knows what it is worth, and it is kept as Kafka keeps a stray.
+        """
+        assert self._store is not None
+        assert self._machine is not None
+        if self._store.topic_id_of(name, index) in self._machine.deletions:
+            self._store.delete(name, index)
+        else:
+            path = self._store.set_aside(name, index)
+            logger.warning("%s-%d belonged to another topic of that name: kept as %s", name, index, path)
+
+    def _delete_partitions(self, topic_id: bytes, partitions: Collection[tuple[str, int]]) -> None:
+        """Those that cannot be deleted are tried again at the next start."""
+        assert self._store is not None
+        assert self._machine is not None
+        is_done = True
+        for name, index in partitions:
+            try:
+                self._store.delete(name, index)
+            except KafkaError as error:
+                is_done = False
+                logger.error("%s-%d stays on the disk: %s", name, index, error)
+        if is_done:
+            self._machine.finish_deletion(topic_id)
+
+    def _finish_deletions(self, view: ClusterView) -> None:
+        """After a kill between the decision to delete a topic and its directories: deletes them now, and
+        takes out of the way what another topic of the same name left behind."""
+        store, machine = self._store, self._machine
+        assert store is not None
+        assert machine is not None
+        doomed: dict[bytes, list[tuple[str, int]]] = {topic_id: [] for topic_id in machine.deletions}
+        strays = []
+        for name, index in store.names():
+            has_topic = view.partition(name, index) is not None
+            if has_topic and store.was_clean:
+                continue
+            topic_id = store.topic_id_of(name, index)
+            if topic_id is not None and topic_id in doomed:
+                doomed[topic_id].append((name, index))
+            elif not has_topic:
+                strays.append(f"{name}-{index}")
+            elif topic_id is not None and topic_id != view.topics[name].topic_id:
+                try:
+                    self._clear_place(name, index)
+                except KafkaError as error:
+                    logger.error("%s-%d is another topic's and is in the way: %s", name, index, error)
+        for topic_id, partitions in doomed.items():
+            self._delete_partitions(topic_id, partitions)
+        if strays:
+            logger.warning("left alone, since no topic has them: %s", ", ".join(sorted(strays)[:20]))
 
     def _make_missing(self, view: ClusterView) -> None:
         """After a kill between the decision to create a topic and its directories: makes them now."""
@@ -315,9 +366,6 @@ class BrokerServer:
             for partition in topic.partitions:
                 if self.node_id in partition.replicas and (topic.name, partition.index) not in store:
                     self._create_partition(topic, partition.index, partition.leader_epoch)
-        strays = [f"{name}-{index}" for name, index in store.names() if view.partition(name, index) is None]
-        if strays:
-            logger.warning("left alone, since no topic has them: %s", ", ".join(sorted(strays)[:20]))
 
     def _config_of_topic(self, name: str) -> LogConfig:
         assert self._machine is not None

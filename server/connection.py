@@ -414,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
                 if answer is None:
                     continue
                 if isinstance(answer, Waiting):
-                    self._wait(answer, route, correlation_id)
+                    self._wait(answer, route, correlation_id, end - start)
                 else:
                     out_bytes += self._put(out, *route.answer(answer, correlation_id))
             except MalformedMessage as error:
@@ -502,9 +502,12 @@ class Connection(asyncio.BufferedProtocol):
         self._stand_in_line(slot)
         return 0
 
-    def _wait(self, waiting: Waiting, route: Route, correlation_id: int) -> None:
+    def _wait(self, waiting: Waiting, route: Route, correlation_id: int, request_bytes: int) -> None:
         slot = _Slot(self, route, correlation_id)
         slot.waiting = waiting
+        # Until it is answered the request itself is what is held, in whatever form its handler keeps it.
+        slot.size_bytes = request_bytes
+        self._waiting_bytes += request_bytes
         self._stand_in_line(slot)
         waiting.on_complete(slot.deliver)
 
@@ -527,6 +530,8 @@ class Connection(asyncio.BufferedProtocol):
         slots = self._slots
         if slots is None:
             return  # the peer is gone
+        self._waiting_bytes -= slot.size_bytes
+        slot.size_bytes = 0
         if response is None:
             slot.parts = []
         else:
@@ -580,8 +585,8 @@ class Connection(asyncio.BufferedProtocol):
                 pass  # one of the parts is a slice of a segment
         try:
             transport.writelines(_buffers(parts))
-        except OSError as error:
-            # Half an answer must never be followed by another one.
+        except Exception as error:
+            # Half an answer must never be followed by another one, and none must not be passed over.
             self._log_closing(f"cannot read the log: {error}")
             self._closing = True
             transport.abort()
@@ -640,6 +645,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_waiting(self) -> bool:
         """True while an answer is waited for."""
         return bool(self._slots)
+
+    @property
+    def is_reading(self) -> bool:
+        """False while nothing is read: then it does not show whether the client is still there."""
+        return not self._held and not self._closing
 
     @property
     def is_stalled(self) -> bool:

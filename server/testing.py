@@ -32,10 +32,19 @@ class OdradekContainer(DockerContainer):
     """A broker for tests; settings go in as `with_env("KAFKA_NUM_PARTITIONS", "3")`, as in Kafka's image."""
 
     def __init__(
-        self, image: str = IMAGE, port: int = 9093, listener_name: str = "PLAINTEXT", **arguments: Any
+        self,
+        image: str = IMAGE,
+        port: int = 9093,
+        wait_strategy_check_string: str = READY_PATTERN,
+        listener_name: str = "PLAINTEXT",
+        security_protocol: str = "PLAINTEXT",
+        **arguments: Any,
     ) -> None:
+        if security_protocol != "PLAINTEXT":
+            raise ValueError(f"security_protocol={security_protocol!r}: Odradek has no TLS and no SASL yet")
         super().__init__(image, **arguments)
         self.port = port
+        self.ready_pattern = wait_strategy_check_string
         self.listener_name = listener_name
         self.with_exposed_ports(port)
         self.with_env("KAFKA_LISTENERS", f"{listener_name}://0.0.0.0:{port},NETWORK://0.0.0.0:{NETWORK_PORT}")
@@ -55,13 +64,13 @@ class OdradekContainer(DockerContainer):
         """`host:port` as seen from the tests."""
         return f"{self.get_container_host_ip()}:{self.get_exposed_port(self.port)}"
 
-    def start(self, timeout: float = 30) -> Self:
+    def start(self, timeout: int = 30) -> Self:
         """Starts the container, then the broker in it; returns when it answers."""
         waiting = f"while [ ! -f {START_SCRIPT} ]; do sleep 0.05; done; exec sh {START_SCRIPT}"
         self.with_kwargs(entrypoint=["sh", "-c", waiting])
         super().start()
-        self._put_file(START_SCRIPT, self.start_script(self.get_bootstrap_server()))
-        wait_for_logs(self, READY_PATTERN, timeout=timeout)
+        self.create_file(self.start_script(self.get_bootstrap_server()), START_SCRIPT)
+        wait_for_logs(self, self.ready_pattern, timeout=timeout)
         return self
 
     def start_script(self, address: str) -> bytes:
@@ -69,7 +78,8 @@ class OdradekContainer(DockerContainer):
         advertised = shlex.quote(f"advertised.listeners={self.listener_name}://{address}")
         return f"exec odradek serve --set {advertised}\n".encode()
 
-    def _put_file(self, path: str, content: bytes) -> None:
+    def create_file(self, content: bytes, path: str) -> None:
+        """Puts a file into the running container; `path` is absolute."""
         archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w") as tar:
             entry = tarfile.TarInfo(path.lstrip("/"))

@@ -135,5 +135,6 @@ class Timers:
                 timer._run()
             except Exception:
                 logger.exception("a timer failed")
-        if self._heap and self._armed is None:
+        # A callback that set a timer armed us for that one; one that was set before it may be due earlier.
+        if self._heap and (self._armed is None or self._heap[0][0] < self._armed_at):
             self._arm(self._heap[0][0])

@@ -89,7 +89,11 @@ class LoopTurn:
         while self._touched:
             touched, self._touched = self._touched, []
             for sender in touched:
-                sender.send_ready()
+                try:
+                    sender.send_ready()
+                except Exception:
+                    # The others still get their answers.
+                    logger.exception("sending answers failed")
 
     def flush_in_background(self, partition: Committable) -> None:
         """Flushes with nobody waiting for it; joins a flush that is to come anyway."""

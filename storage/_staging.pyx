@@ -12,6 +12,8 @@ from libc.string cimport memmove
 
 from odradek.storage.disk import write_rest as _write_rest
 from odradek.wire.checksums import crc32c as _crc32c_of_many
+from odradek.wire.errors import KafkaError
+from odradek.wire.records import survey_records as _survey_records
 
 cdef extern from "crc32c.h":
     uint64_t big_endian(const uint8_t *bytes, int size) nogil
@@ -24,7 +26,6 @@ cdef enum:
     LOG_OVERHEAD_BYTES = 12
     PREFIX_BYTES = 16
     CHECKED_FROM = 21
-    COMPRESSION_MAX = 4
     KEPT = 5
     FIELDS = 5
     # Beyond this the crc32c package's three interleaved sums outrun one sum in our own loop.
@@ -274,6 +275,8 @@ cdef class LogStaging:
 
 cdef struct Batch:
     int64_t last_offset_delta
+    int64_t record_count
+    int64_t base_timestamp
     int64_t max_timestamp
     int64_t producer_id
     int64_t producer_epoch
@@ -362,6 +365,14 @@ cdef class PartitionStaging:
             crc = _crc32c_of_many(memoryview(buffer)[start + CHECKED_FROM : end])
         if crc != batch.crc:
             return None
+        try:
+            _, latest, _ = _survey_records(
+                memoryview(buffer)[start + HEADER_BYTES : end], batch.record_count, batch.base_timestamp
+            )
+        except KafkaError:
+            return None
+        if latest != batch.max_timestamp:
+            return None
         _stage_bytes(stage, buffer, bytes_, start, end, first_offset, self.leader_epoch)
         stage._count_in(size_bytes, last_offset, batch.max_timestamp, log._index_interval_bytes)
         log.next_offset = last_offset + 1
@@ -383,42 +394,27 @@ cdef class PartitionStaging:
 
 cdef bint _read(const uint8_t *start, Py_ssize_t size_bytes, Batch *batch) noexcept:
     """Whether these bytes are a batch like most, but for its checksum."""
-    cdef int64_t attributes
-    cdef int64_t record_count
-    if size_bytes < HEADER_BYTES + 2:
+    if size_bytes < HEADER_BYTES:
         return False
     if <int> big_endian(start + 8, 4) != size_bytes - LOG_OVERHEAD_BYTES or start[16] != 2:
         return False
     if big_endian(start, 8):
         return False
-    attributes = <int64_t> big_endian(start + 21, 2)
+    if big_endian(start + 21, 2):
+        return False  # what is compressed has to be looked into, and so has all that is special
     batch.crc = <uint32_t> big_endian(start + 17, 4)
     batch.last_offset_delta = <int> big_endian(start + 23, 4)
+    batch.base_timestamp = <int64_t> big_endian(start + 27, 8)
     batch.max_timestamp = <int64_t> big_endian(start + 35, 8)
     batch.producer_id = <int64_t> big_endian(start + 43, 8)
     batch.producer_epoch = <short> big_endian(start + 51, 2)
     batch.base_sequence = <int> big_endian(start + 53, 4)
-    record_count = <int> big_endian(start + 57, 4)
-    if attributes > COMPRESSION_MAX or record_count < 1 or record_count != batch.last_offset_delta + 1:
+    batch.record_count = <int> big_endian(start + 57, 4)
+    if batch.record_count < 1 or batch.record_count != batch.last_offset_delta + 1:
         return False
-    if batch.producer_id != -1 and (
-        batch.producer_id < 0 or batch.producer_epoch < 0 or batch.base_sequence < 0
-    ):
-        return False
-    return record_count > 1 or attributes or _frames_one_record(start + HEADER_BYTES, size_bytes - HEADER_BYTES)
-
-
-cdef bint _frames_one_record(const uint8_t *start, Py_ssize_t size_bytes) noexcept:
-    """Whether the size before the only record of a plain batch is that of the rest of it."""
-    cdef uint64_t raw = 0
-    cdef int i
-    for i in range(4):
-        if i >= size_bytes:
-            return False
-        raw |= <uint64_t> (start[i] & 0x7F) << (7 * i)
-        if start[i] < 0x80:
-            return i + 1 + <int64_t> (raw >> 1) == size_bytes
-    return False
+    return batch.producer_id == -1 or (
+        batch.producer_id >= 0 and batch.producer_epoch >= 0 and batch.base_sequence >= 0
+    )
 
 
 cdef _stage_bytes(

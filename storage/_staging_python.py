@@ -5,7 +5,6 @@ batch, or returns None when anything about it is not ordinary; then nothing has 
 `Partition.append` has to judge it. A twin may decline what the other takes: what comes out is the same.
 """
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -18,14 +17,12 @@ from odradek.storage.batches import (
     PREFIX_BYTES,
     SEQUENCE_MAX,
 )
-from odradek.storage.validation import frames_one_record
 from odradek.wire.checksums import crc32c
+from odradek.wire.errors import KafkaError
+from odradek.wire.records import survey_records
 
-_HEADER_AND_MORE = struct.Struct(HEADER.format + "BB").unpack_from
-"""The header of a batch and the two bytes after it."""
+_HEADER = HEADER.unpack_from
 _PREFIX_PACK = PREFIX.pack
-_COMPRESSION_MAX = 4
-"""zstd; every other bit of the attributes makes a batch something special."""
 
 BATCHES_KEPT = 5
 """As many batches of one producer may be in flight (`max.in.flight.requests.per.connection`)."""
@@ -248,33 +245,34 @@ class PartitionStaging:
         """
         size_bytes = end - start
         if (
-            size_bytes < HEADER_BYTES + 2
+            size_bytes < HEADER_BYTES
             or self._inspects_records
             or self._log_append_time
             or self._failure is not None
         ):
             return None
         (
-            base_offset, length, _, magic, crc, attributes, last_offset_delta, _, max_timestamp, producer_id,
-            producer_epoch, base_sequence, record_count, first_byte, second_byte,
-        ) = _HEADER_AND_MORE(buffer, start)  # fmt: skip
+            base_offset, length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp,
+            producer_id, producer_epoch, base_sequence, record_count,
+        ) = _HEADER(buffer, start)  # fmt: skip
         if (
             length != size_bytes - LOG_OVERHEAD_BYTES
             or magic != 2
             or base_offset
-            or not 0 <= attributes <= _COMPRESSION_MAX
+            or attributes  # what is compressed has to be looked into, and so has all that is special
             or (producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0))
             or record_count != last_offset_delta + 1
             or record_count < 1
-            # The size of the only record of a plain batch has to be that of the rest of it.
-            or (record_count == 1 and not attributes and size_bytes != HEADER_BYTES + (
-                1 + (first_byte >> 1) if first_byte < 0x80
-                else 2 + ((first_byte & 0x7F | second_byte << 7) >> 1)
-            ) and not frames_one_record(buffer[start:end], size_bytes))
             or size_bytes > self._size_bytes_max
             or max_timestamp - now_ms > self._ahead_ms_max
             or crc32c(buffer[start + CHECKED_FROM : end]) != crc
-        ):  # fmt: skip
+        ):
+            return None
+        try:
+            _, latest, _ = survey_records(buffer[start + HEADER_BYTES : end], record_count, base_timestamp)
+        except KafkaError:
+            return None
+        if latest != max_timestamp:
             return None
         log = self.log
         first_offset = log.next_offset

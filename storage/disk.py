@@ -199,7 +199,11 @@ class OsFile:
     def map(self, size_bytes: int) -> memoryview:
         if size_bytes == 0:
             return memoryview(b"")
-        return memoryview(mmap.mmap(self._descriptor, size_bytes, prot=mmap.PROT_READ))
+        try:
+            return memoryview(mmap.mmap(self._descriptor, size_bytes, prot=mmap.PROT_READ))
+        except ValueError as error:
+            # The file is shorter than what was written to it: somebody has cut it.
+            raise OSError(errno.EIO, str(error)) from error
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -158,7 +158,12 @@ class Log(LogStaging):
     def _new_stage(self, segment: Segment) -> StagedSegment:
         self._latest_staged_epoch = self.leader_epochs.latest
         self._jitter_ms = self._jitter_of(segment.base_offset)
-        return StagedSegment(segment, self._index_entries_max - len(segment.offset_index))
+        try:
+            index_room = self._index_entries_max - len(segment.offset_index)
+        except OSError:
+            # A rollback must not fail on it; an index that cannot be read does not grow either.
+            index_room = self._index_entries_max
+        return StagedSegment(segment, index_room)
 
     def _jitter_of(self, base_offset: int) -> int:
         """`segment.jitter.ms` spreads the rolling of partitions; a hash does that as well as a die, and
@@ -173,7 +178,11 @@ class Log(LogStaging):
         """
         first = stage.first_timestamp_ms
         if first is None:
-            first = stage.first_timestamp_ms = first_timestamp(stage.segment)
+            try:
+                first = stage.first_timestamp_ms = first_timestamp(stage.segment)
+            except OSError:
+                # Staging never fails: the clock has to do, and the commit will say whether the disk answers.
+                first = -1
         patience_ms = self.config.segment_ms - self._jitter_ms
         if first < 0:
             return now_ms - stage.segment.created_ms > patience_ms
@@ -242,10 +251,14 @@ class Log(LogStaging):
         segment.max_timestamp_offset = stage.max_timestamp_offset
         segment.first_timestamp_ms = stage.first_timestamp_ms
         if stage.index_entries:
-            offsets, times = segment.offset_index, segment.time_index
-            for last_offset, position, timestamp_ms, timestamp_offset in stage.index_entries:
-                offsets.append(last_offset, position)
-                times.append(timestamp_ms, timestamp_offset)
+            try:
+                offsets, times = segment.offset_index, segment.time_index
+                for last_offset, position, timestamp_ms, timestamp_offset in stage.index_entries:
+                    offsets.append(last_offset, position)
+                    times.append(timestamp_ms, timestamp_offset)
+            except OSError:
+                # The index had been dropped and cannot be read: without these entries it is only sparser.
+                pass
             stage.index_entries = []
         stage.parts = []
 
@@ -468,6 +481,10 @@ class Log(LogStaging):
             self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
         if self.leader_epochs.dirty:
             self.save_leader_epochs()
+        self.release_files()
+
+    def release_files(self) -> None:
+        """Close the files; whoever reads on opens them again."""
         for segment in self.segments:
             segment.close()
 

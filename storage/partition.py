@@ -5,10 +5,8 @@ nothing is written. `commit` writes all that was staged with one system call and
 the two the caller keeps the appended buffers as they are: large batches are written from them without a copy.
 
 A sound v2 batch is stored as the same bytes, save for base offset and leader epoch, which its checksum leaves
-out (and, in topics with LogAppendTime, timestamp and checksum). Of the records inside only those are looked
-at that a promise needs: compacted topics (no null keys), `message.timestamp.before.max.ms`, batches of one
-record (their framing), old formats. The header's latest timestamp stands for those of all records of a larger
-batch.
+out (and, in topics with LogAppendTime or with a wrong latest timestamp, that and the checksum). The records
+inside are looked at, decompressed where need be: what is stored can be read by every consumer.
 
 Not built yet: transactions. `last_stable_offset` is the high watermark, no transaction index is written.
 """
@@ -237,7 +235,7 @@ class Partition(PartitionStaging):
         return Appended(
             first_offset,
             last_offset,
-            timestamp if self._log_append_time else -1,
+            timestamp,  # Kafka tells it here, whatever the topic's timestamp type
             self.log_start_offset,
             True,
             last_offset >= log.recovery_point

@@ -64,6 +64,13 @@ def open_log(
     ]
     epochs = LeaderEpochs(read_leader_epochs(disk, f"{directory}/{LEADER_EPOCHS}"))
     cut_bytes = 0
+    while clean and len(segments) > 1 and segments[-1].size_bytes == 0:
+        # Either just rolled, or left behind by a roll that failed: then records stand before it that have its
+        # offset or a later one.
+        end_offset = _read_end(segments[-2])
+        if end_offset is None or end_offset <= segments[-1].base_offset:
+            break
+        _remove(segments.pop())
     if not segments:
         start = max(log_start_offset, 0)
         segments = [Segment.create(pool, directory, start, now_ms)]

@@ -205,11 +205,12 @@ class Segment(SegmentExtent):
     def doom(self) -> None:
         """Rename the files out of the log's sight. They can still be read until `remove`."""
         disk = self.pool.disk
+        # First: a flush in its thread that does not find the file any more has to know why.
+        self.deleted = True
         for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
             if disk.exists(self.path(kind)):
                 disk.rename(self.path(kind), self.path(kind) + DELETED)
         self.suffix += DELETED
-        self.deleted = True
 
     def remove(self) -> None:
         """Close and remove the files; views that were handed out stay valid."""

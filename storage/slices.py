@@ -5,6 +5,7 @@ read-only mapping of the segment, small ones by one `pread`. A view keeps its ma
 may be closed, replaced or deleted while answers are still going out.
 """
 
+import errno
 from typing import Protocol
 
 MAP_AT_LEAST_BYTES = 65_536
@@ -39,11 +40,18 @@ class Slice:
         """
         if self._buffers is None:
             if self._size >= MAP_AT_LEAST_BYTES:
-                self._buffers = [self._source.view(self._position, self._size)]
+                buffer = self._source.view(self._position, self._size)
             elif self._size:
-                self._buffers = [memoryview(self._source.read(self._position, self._size))]
+                buffer = memoryview(self._source.read(self._position, self._size))
             else:
                 self._buffers = []
+                return self._buffers
+            if len(buffer) != self._size:
+                # The length has been promised to somebody: less would be taken for a part of what follows.
+                raise OSError(
+                    errno.EIO, f"the segment's file ends {self._size - len(buffer)} bytes too early"
+                )
+            self._buffers = [buffer]
         return self._buffers
 
     def tobytes(self) -> bytes:

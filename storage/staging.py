@@ -12,10 +12,12 @@ __all__ = [
     "StagedSegment",
 ]
 
+from typing import TYPE_CHECKING
+
 from odradek.storage._staging_python import BatchMemory
 
-try:
-    from odradek.storage._staging import (  # type: ignore[import-not-found]
+if TYPE_CHECKING:  # the twins are alike; the plain one says its types
+    from odradek.storage._staging_python import (
         Appended,
         LogStaging,
         PartitionStaging,
@@ -25,16 +27,29 @@ try:
         StagedSegment,
     )
 
-    COMPILED = True
-except ImportError:
-    from odradek.storage._staging_python import (  # type: ignore[assignment]
-        Appended,
-        LogStaging,
-        PartitionStaging,
-        ProducerEntry,
-        ProducerTable,
-        SegmentExtent,
-        StagedSegment,
-    )
+    COMPILED: bool
+else:
+    try:
+        from odradek.storage._staging import (
+            Appended,
+            LogStaging,
+            PartitionStaging,
+            ProducerEntry,
+            ProducerTable,
+            SegmentExtent,
+            StagedSegment,
+        )
 
-    COMPILED = False
+        COMPILED = True
+    except ImportError:
+        from odradek.storage._staging_python import (
+            Appended,
+            LogStaging,
+            PartitionStaging,
+            ProducerEntry,
+            ProducerTable,
+            SegmentExtent,
+            StagedSegment,
+        )
+
+        COMPILED = False

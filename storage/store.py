@@ -24,6 +24,8 @@ from odradek.wire.errors import ErrorCode, KafkaError
 Key = tuple[str, int]
 
 DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+FILE_NAME_BYTES_MAX = 255
 CHECKPOINT_INTERVAL_MS = 60_000
 """`log.flush.offset.checkpoint.interval.ms`"""
 EFFORT_PER_MAINTENANCE = 256
@@ -87,8 +89,9 @@ class LogStore:
         self._cleaning: tuple[Key, Cleaning] | None = None
         self._written: dict[str, dict[Key, int]] = {}
         self._last_checkpoint_ms = 0
-        # (due, path of a directory) and (due, segment): removed once nobody can be reading them.
-        self._doomed_directories: list[tuple[int, str]] = []
+        # (due, path of a directory, its partition) and (due, segment): removed once nobody can be reading
+        # them.
+        self._doomed_directories: list[tuple[int, str, Partition | None]] = []
         self._doomed_segments: list[tuple[int, Segment]] = []
         self._turn: Iterator[Key] = iter(())
 
@@ -176,8 +179,11 @@ class LogStore:
     def close(self, now_ms: int) -> None:
         """Flush everything, write snapshots, indexes and checkpoints, mark the stop as clean, unlock.
 
-        Where the disk does not play along the mark is left out, and the next start recovers.
+        Where the disk does not play along the mark is left out, and the next start recovers. A store that
+        `open` refused has no directory of its own: nothing is written.
         """
+        if not self._locks:
+            return
         self._now_ms = now_ms
         clean = True
         if self._cleaning is not None:
@@ -340,22 +346,49 @@ class LogStore:
         place = self._places.get(key)
         if place is None:
             return
-        doomed = f"{place.directory}/{place.name}.{self._new_id()}{DELETE_SUFFIX}"
+        doomed = self._move_away(key, place, DELETE_SUFFIX)
+        delay_ms = 0 if place.partition is None else place.partition.config.file_delete_delay_ms
+        self._doomed_directories.append((self._now_ms + delay_ms, doomed, place.partition))
+
+    def set_aside(self, topic: str, index: int) -> str:
+        """Take a partition that is nobody's out of the way without losing it; returns its directory's new
+        path.
+        """
+        key = (topic, index)
+        return self._move_away(key, self._places[key], STRAY_SUFFIX)
+
+    def _move_away(self, key: Key, place: _Place, suffix: str) -> str:
+        """Rename a partition's directory as Kafka does (`topic-0.<id>-delete`), and forget the partition."""
+        ending = f".{self._new_id()}{suffix}"
+        path = f"{place.directory}/{place.name[: FILE_NAME_BYTES_MAX - len(ending)]}{ending}"
         try:
-            self.disk.rename(place.path, doomed)
+            self.disk.rename(place.path, path)
             self.disk.sync_directory(place.directory)
         except OSError as error:
             raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"Deleting {place.path} failed: {error}"
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Renaming {place.path} failed: {error}"
             ) from error
         del self._places[key]
-        delay_ms = 0
         if place.partition is not None:
-            delay_ms = place.partition.config.file_delete_delay_ms
-            place.partition.moved_to_deletion(doomed)
+            place.partition.moved_to_deletion(path)
         for offsets in self._offsets():
             offsets.pop(key, None)
-        self._doomed_directories.append((self._now_ms + delay_ms, doomed))
+        return path
+
+    def topic_id_of(self, topic: str, index: int) -> bytes | None:
+        """What a partition's directory says of its topic's id, without loading it; None when it says
+        nothing.
+        """
+        place = self._places[topic, index]
+        if place.partition is not None:
+            topic_id = place.partition.topic_id
+            return None if topic_id == ZERO_UUID else topic_id
+        try:
+            return checkpoints.read_partition_metadata(
+                self.disk, f"{place.path}/{checkpoints.PARTITION_METADATA}"
+            )
+        except OSError:
+            return None
 
     def _remove_directory(self, path: str) -> None:
         for name in self.disk.list(path):
@@ -498,10 +531,13 @@ class LogStore:
                 except OSError:
                     pass
         directories, self._doomed_directories = self._doomed_directories, []
-        for due_ms, path in directories:
+        for due_ms, path, partition in directories:
             if now_ms is not None and due_ms > now_ms:
-                self._doomed_directories.append((due_ms, path))
+                self._doomed_directories.append((due_ms, path, partition))
             else:
+                if partition is not None:
+                    # An open file keeps its room on the disk.
+                    partition.log.release_files()
                 try:
                     self._remove_directory(path)
                 except OSError:

@@ -5,7 +5,7 @@ Order and error codes as in `ProduceRequest.validateRecords`, `UnifiedLog.analyz
 `LogValidator.java`. What concerns the content of a batch is in `wire/batch_validation.py`.
 """
 
-from odradek.storage.batches import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from odradek.storage.batches import LOG_OVERHEAD_BYTES
 from odradek.storage.config import LogConfig
 from odradek.wire.batch_validation import BatchRules, validate_batch
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -55,8 +55,6 @@ def check_client_batch(
     check_size(header.size_bytes, config, partition)
     verify_crc(records, 0, header)
     records = check_content(records, header, rules, now_ms)
-    if header.record_count == 1 and not header.compression and not frames_one_record(records, size_bytes):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"The record for {partition} does not fill its batch.")
     if header.size_bytes > config.segment_bytes:
         raise segment_too_small(header.size_bytes, config, partition)
     return records
@@ -113,20 +111,3 @@ def with_append_time(batch: memoryview, now_ms: int) -> memoryview:
     copy = bytearray(batch)
     set_log_append_time(copy, 0, read_batch_header(copy), now_ms)
     return memoryview(copy)
-
-
-def frames_one_record(records: memoryview, size_bytes: int) -> bool:
-    """Whether the size before the only record of an uncompressed batch is that of the rest of the batch."""
-    if size_bytes < HEADER_BYTES + 3:
-        return False
-    first = records[HEADER_BYTES]
-    if first < 0x80:
-        return HEADER_BYTES + 1 + (first >> 1) == size_bytes
-    second = records[HEADER_BYTES + 1]
-    if second < 0x80:
-        return HEADER_BYTES + 2 + ((first & 0x7F | second << 7) >> 1) == size_bytes
-    # Three bytes and more: from 8 KiB on.
-    third = records[HEADER_BYTES + 2]
-    fourth = records[HEADER_BYTES + 3] if third >= 0x80 else 0
-    size = (first & 0x7F | (second & 0x7F) << 7 | (third & 0x7F) << 14 | fourth << 21) >> 1
-    return fourth >= 0x80 or HEADER_BYTES + (4 if third >= 0x80 else 3) + size == size_bytes

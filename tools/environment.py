@@ -1,9 +1,9 @@
 """Makes what the targets of the Makefile need, once, in a cache folder outside the checkout.
 
-Every piece lives in a folder whose name holds what it was made from (a version, or a hash of the files that decide
-its content), is made beside it and then renamed, and is never touched again: a second run finds it and downloads
-nothing, and an interrupted run leaves nothing half done. Needs only Python 3.11 with venv and pip; the jars need
-Maven and a JDK besides.
+Every piece lives in a folder whose name holds what it was made from (a version, or a hash of the files that
+decide its content), is made beside it and then renamed, and is never touched again: a second run finds it and
+downloads nothing, and an interrupted run leaves nothing half done. Needs only Python 3.11 with venv and pip;
+the jars need Maven and a JDK besides.
 
     python tools/environment.py venv serve|test|spark      prints the folder of a virtual environment
     python tools/environment.py jars kafka-4.3.1 ...       prints the folders of jars (`all` for every one)
@@ -23,6 +23,7 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+import tomllib
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -99,7 +100,9 @@ def _digest(*parts: bytes) -> str:
 
 
 def _requirements_digest() -> str:
-    files = [path for name in ("pyproject.toml", "setup.cfg") if (path := CHECKOUT / name).exists()]
+    files = [
+        path for name in ("pyproject.toml", "setup.cfg", "setup.py") if (path := CHECKOUT / name).exists()
+    ]
     return _digest(
         sys.version.encode(),
         sysconfig.get_platform().encode(),
@@ -109,35 +112,66 @@ def _requirements_digest() -> str:
     )
 
 
+def _extensions() -> dict[str, pathlib.Path]:
+    """The compiled parts: full name -> the file that an editable install leaves in the checkout."""
+    settings = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+    return {
+        one["name"]: (CHECKOUT / one["sources"][0]).with_suffix(".abi3.so")
+        for one in settings["tool"]["setuptools"]["ext-modules"]
+    }
+
+
 def _compiled_digest() -> str:
+    folders = sorted({built.parent for built in _extensions().values()})
     sources = sorted(
-        path for folder in ("wire", "storage", "apis") for path in (CHECKOUT / folder).glob("*.pyx")
+        path for folder in folders for end in ("pyx", "pxd", "h") for path in folder.glob(f"*.{end}")
     )
     return _digest(*(path.read_bytes() for path in sources))
 
 
-def venv(name: str) -> pathlib.Path:
-    """A virtual environment with this checkout installed in it (editable: it runs what the checkout holds now).
+def _missing_extensions() -> list[str]:
+    return [name for name, built in _extensions().items() if not built.exists()]
 
-    A virtual environment cannot be moved, so this one is made in place and counts only once its stamp is there.
+
+def _need_extensions() -> None:
+    """Odradek also runs in plain Python; that must not make a pass of CI test less in silence."""
+    missing = _missing_extensions()
+    if missing and os.environ.get("CI"):
+        raise SystemExit(f"not compiled: {', '.join(missing)}; see the output of the build (CI is set)")
+    if missing:
+        _say(f"not compiled, so the plain Python twins are used: {', '.join(missing)}")
+
+
+def _needs_building(compiled: pathlib.Path) -> bool:
+    if compiled.read_text() != _compiled_digest():
+        return True
+    return bool(_missing_extensions()) and shutil.which("cc") is not None
+
+
+def venv(name: str) -> pathlib.Path:
+    """A virtual environment with this checkout installed in it (editable: it runs what the checkout holds).
+
+    The compiled parts are built into the checkout, and again when a source of theirs changed; with CI set it
+    is an error when one is missing. A virtual environment cannot be moved, so this one is made in place and
+    counts only once its stamp is there.
     """
     folder = cache() / f"venv-{name}-{_requirements_digest()}"
     ready, compiled = folder / ".ready", folder / ".compiled"
-    python = folder / "bin" / "python"
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if not ready.exists():
         _say(f"making the {name} environment in {folder}")
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, stdout=sys.stderr)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         requirements = [*PINNED.get(name, []), "-e", f"{CHECKOUT}{EXTRAS[name]}"]
         subprocess.run([*pip, *requirements], check=True, stdout=sys.stderr)
         compiled.write_text(_compiled_digest())
         ready.touch()
-    elif compiled.read_text() != _compiled_digest():
-        _say("a compiled part is newer than its build; building it again")
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    elif _needs_building(compiled):
+        _say("a compiled part is missing or older than its source; building")
         subprocess.run([*pip, "--no-deps", "-e", str(CHECKOUT)], check=True, stdout=sys.stderr)
         compiled.write_text(_compiled_digest())
+    if name != "serve":
+        _need_extensions()
     return folder
 
 

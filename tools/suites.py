@@ -33,18 +33,31 @@ def pytest(*arguments: str) -> list[str]:
 
 CLIENTS = [
     "compat_tests",
-    *(f"--ignore=compat_tests/{d}" for d in ("spark", "soak", "differential", "kafka_python_suite")),
+    *(f"--ignore=compat_tests/{d}" for d in ("dist", "spark", "soak", "differential", "kafka_python_suite")),
 ]
 CLIENT_JARS = ["kafka-4.3.1", "kafka-3.9.2", "kafka-0.9.0.1", "kafka-0.8.2.2"]
 
+LINTERS = [
+    ["python", "-m", "ruff", "check", "."],
+    ["python", "-m", "ruff", "format", "--check", "."],
+    ["python", "-m", "mypy"],
+]
+TWINS = [
+    *(f"tests/wire/test_{name}.py" for name in ("records", "records_twins")),
+    *("tests/storage", "tests/apis", "tests/server/test_broker.py", "tests/server/test_produce_shortcut.py"),
+]
+"""The tests of what has a compiled twin, and of what stands on it."""
+
 SUITES = {
-    "check": Suite([["python", "-m", "ruff", "check", "."], ["python", "-m", "mypy"], pytest("tests")]),
+    "check": Suite([*LINTERS, pytest("tests")]),
+    "pure": Suite([["python", "-m", "tools.with_pure_wheel", *pytest(*TWINS)[1:]]]),
+    "dist": Suite([pytest("compat_tests/dist")]),
     "compat": Suite([pytest(*CLIENTS)], jars=CLIENT_JARS),
     "compat-on-kafka": Suite([pytest(*CLIENTS, "--broker=kafka")], jars=CLIENT_JARS),
     "reference": Suite([pytest("compat_tests/differential")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
     "kafka-python": Suite([pytest("compat_tests/kafka_python_suite")], source="kafka-python"),
     "soak": Suite([pytest("compat_tests/soak")]),
-    "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=900")]),
+    "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=600")]),
     "spark": Suite([pytest("compat_tests/spark")], jars=["spark-4.0.0"], python="spark"),
 }
 

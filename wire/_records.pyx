@@ -302,6 +302,38 @@ cdef inline bint _skip_headers(Cursor *cursor) noexcept nogil:
     return count > 0
 
 
+cdef bint _scan_one(
+    Cursor *cursor,
+    const uint8_t *data,
+    const uint8_t *end,
+    int64_t base_offset,
+    int64_t base_timestamp,
+    int64_t *row,
+) noexcept nogil:
+    """Read the record at the cursor into the seven columns of `row`; whether it is sound."""
+    cdef const uint8_t *start
+    cdef int64_t record_size
+    cursor.end = end
+    record_size = _read_varint(cursor, 5)
+    if not cursor.sound or record_size < 1 or record_size > cursor.end - cursor.at:
+        return False
+    cursor.end = cursor.at + record_size
+    cursor.at += 1  # the attributes mean nothing in format v2
+    if not sum_fits(base_timestamp, _read_varint(cursor, 10), &row[1]):
+        return False
+    if not sum_fits(base_offset, _read_varint(cursor, 5), &row[0]):
+        return False
+    row[3] = _skip_bytes(cursor)
+    start = cursor.at - row[3] if row[3] >= 0 else cursor.at
+    row[2] = start - data
+    row[5] = _skip_bytes(cursor)
+    start = cursor.at - row[5] if row[5] >= 0 else cursor.at
+    row[4] = start - data
+    start = cursor.at
+    row[6] = start - data if _skip_headers(cursor) else -1
+    return cursor.sound and cursor.at == cursor.end
+
+
 cdef bint _scan(
     const uint8_t *data,
     Py_ssize_t size,
@@ -312,33 +344,59 @@ cdef bint _scan(
 ) noexcept nogil:
     """Fill in the columns, `count` numbers each; whether all of it is sound."""
     cdef Cursor cursor
-    cdef const uint8_t *start
-    cdef int64_t record_size
-    cdef Py_ssize_t row
+    cdef int64_t cells[COLUMNS]
+    cdef Py_ssize_t row, column
     cursor.at = data
     cursor.sound = True
     for row in range(count):
-        cursor.end = data + size
-        record_size = _read_varint(&cursor, 5)
-        if not cursor.sound or record_size < 1 or record_size > cursor.end - cursor.at:
+        if not _scan_one(&cursor, data, data + size, base_offset, base_timestamp, cells):
             return False
-        cursor.end = cursor.at + record_size
-        cursor.at += 1  # the attributes mean nothing in format v2
-        if not sum_fits(base_timestamp, _read_varint(&cursor, 10), &columns[count + row]):
-            return False
-        if not sum_fits(base_offset, _read_varint(&cursor, 5), &columns[row]):
-            return False
-        columns[3 * count + row] = _skip_bytes(&cursor)
-        start = cursor.at - columns[3 * count + row] if columns[3 * count + row] >= 0 else cursor.at
-        columns[2 * count + row] = start - data
-        columns[5 * count + row] = _skip_bytes(&cursor)
-        start = cursor.at - columns[5 * count + row] if columns[5 * count + row] >= 0 else cursor.at
-        columns[4 * count + row] = start - data
-        start = cursor.at
-        columns[6 * count + row] = start - data if _skip_headers(&cursor) else -1
-        if not cursor.sound or cursor.at != cursor.end:
-            return False
+        for column in range(COLUMNS):
+            columns[column * count + row] = cells[column]
     return cursor.at == data + size
+
+
+def survey_records(object data, object record_count, object base_timestamp):
+    """See `_records_python.survey_records`; nothing is kept of the records, whatever their number."""
+    cdef Py_buffer view
+    cdef Cursor cursor
+    cdef int64_t cells[COLUMNS]
+    cdef int64_t least = 0
+    cdef int64_t most = 0
+    cdef int64_t timestamp = base_timestamp
+    cdef Py_ssize_t count = record_count
+    cdef Py_ssize_t row
+    cdef bint keys_missing = False
+    cdef bint sound = False
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if 0 < count <= view.len // LEAST_RECORD_BYTES:
+            cursor.at = <const uint8_t *> view.buf
+            cursor.sound = sound = True
+            with nogil:
+                for row in range(count):
+                    sound = _scan_one(
+                        &cursor,
+                        <const uint8_t *> view.buf,
+                        <const uint8_t *> view.buf + view.len,
+                        0,
+                        timestamp,
+                        cells,
+                    )
+                    if not sound or cells[0] != row:
+                        sound = False
+                        break
+                    if row == 0 or cells[1] < least:
+                        least = cells[1]
+                    if row == 0 or cells[1] > most:
+                        most = cells[1]
+                    keys_missing |= cells[3] < 0
+            sound = sound and cursor.at == <const uint8_t *> view.buf + view.len
+    finally:
+        PyBuffer_Release(&view)
+    if not sound:
+        return _python.survey_records(bytes(data), record_count, base_timestamp)
+    return least, most, keys_missing
 
 
 def scan_records(object data, object record_count, object base_offset, object base_timestamp):

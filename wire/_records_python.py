@@ -21,6 +21,7 @@ __all__ = [
     "read_client_batch",
     "read_records",
     "scan_records",
+    "survey_records",
     "verify_crc",
 ]
 
@@ -302,6 +303,21 @@ def scan_records(data: bytes, record_count: int, base_offset: int, base_timestam
 
 
 _LEAST_RECORD_BYTES = 7
+
+
+def survey_records(data: Buffer, record_count: int, base_timestamp: int) -> tuple[int, int, bool]:
+    """What a broker must know of the records that `data` consists of before it takes them: the least and the
+    greatest timestamp, and whether a key is missing.
+
+    Refuses with INVALID_RECORD what `scan_records` refuses, no records, and offsets that do not count up
+    from 0.
+    """
+    if record_count < 1:
+        raise invalid_record(f"a batch of {record_count} records")
+    table = scan_records(bytes(data), record_count, 0, base_timestamp)
+    if table.offsets != array("q", range(record_count)):
+        raise invalid_record("the records' offsets do not count up from 0")
+    return min(table.timestamps), max(table.timestamps), min(table.key_sizes) < 0
 
 
 def read_records(data: bytes, header: BatchHeader) -> list[Record]:

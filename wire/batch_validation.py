@@ -1,35 +1,36 @@
 """What a broker checks of a client's v2 batch before it becomes a part of the log.
 
-Promises: the checks of Kafka's `LogValidator` with Kafka's error codes, split by what they cost.
-`validate_header` looks at the header alone, `validate_records` at every record inside, and
-`records_must_be_checked` says when a topic's promise needs the second: then, and only then, a compressed
-batch is decompressed. `validate_batch` is the three together. Nothing is changed in the batch.
+Promises: the checks of Kafka's `LogValidator` with Kafka's error codes. `validate_header` looks at the header
+alone, `validate_records` at every record inside, for which a compressed batch is decompressed: what is stored
+can be read by every consumer. `validate_batch` is both. Nothing is changed in the batch.
 
 Stricter than Kafka, which would repair or store it: a batch that claims log append time, has a delete
 horizon, is transactional without a producer id, or whose records do not number themselves 0, 1, 2, ... is
 refused. A codec number without a meaning gets UNSUPPORTED_COMPRESSION_TYPE, where Kafka fails with
-UNKNOWN_SERVER_ERROR. Laxer: where no promise needs the records, a wrong max timestamp is stored as it came.
+UNKNOWN_SERVER_ERROR.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from odradek.wire._records_python import LATEST_PRODUCE_VERSION
+from odradek.wire._records_python import COMPRESSION_MASK, LATEST_PRODUCE_VERSION
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
+    HEADER_SIZE_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
     Buffer,
     records_section,
     scan_records,
+    survey_records,
     validate_header,
 )
 
 __all__ = [
     "BatchRules",
     "InvalidRecords",
-    "records_must_be_checked",
+    "breaks_rules",
     "validate_batch",
     "validate_header",
     "validate_records",
@@ -77,26 +78,12 @@ def validate_batch(
 ) -> int:
     """Every check that the batch at the start of `batch` has to pass, save for that of `verify_crc`.
 
-    Returns the max timestamp that the batch should have: its own, or another where its records were looked
-    at and the header was wrong. As Kafka does, the caller then puts it right (`records.set_max_timestamp`):
-    some clients get it wrong. Under log append time the caller sets its own clock's anyway.
+    Returns the max timestamp that the batch should have: that of its records, whatever its header says. As
+    Kafka does, the caller then puts it right (`records.set_max_timestamp`): some clients get it wrong. Under
+    log append time the caller sets its own clock's anyway.
     """
     validate_header(header, produce_version=produce_version)
-    if records_must_be_checked(header, rules, now_ms):
-        return validate_records(batch, header, rules, now_ms, limit_bytes=limit_bytes)
-    return header.max_timestamp
-
-
-def records_must_be_checked(header: BatchHeader, rules: BatchRules, now_ms: int) -> bool:
-    """Whether a promise of the topic can be kept only by looking at every record of this batch."""
-    if rules.compacted:
-        return True
-    if rules.log_append_time:
-        return False
-    return (
-        header.max_timestamp - now_ms > rules.timestamp_after_max_ms
-        or rules.timestamp_before_max_ms < now_ms  # the header does not know its least timestamp
-    )
+    return validate_records(batch, header, rules, now_ms, limit_bytes=limit_bytes)
 
 
 def validate_records(
@@ -111,15 +98,27 @@ def validate_records(
 
     Refuses with `InvalidRecords` what the rules forbid (INVALID_TIMESTAMP if any timestamp is out of range,
     INVALID_RECORD otherwise), with INVALID_RECORD records that contradict the header or themselves, and as
-    `compression.decompress` does.
+    `compression.decompress` does: a batch that no consumer could read would stop all of them.
     """
-    data = records_section(batch, header, limit_bytes)
-    table = scan_records(data, header.record_count, header.base_offset, header.base_timestamp)
-    first = header.base_offset
-    if list(table.offsets) != list(range(first, first + header.record_count)):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the records' offsets do not count up from 0")
-    check_rules(table.key_sizes, table.timestamps, rules, now_ms)
-    return max(table.timestamps)
+    data: Buffer
+    if header.attributes & COMPRESSION_MASK:
+        data = records_section(batch, header, limit_bytes)
+    else:
+        data = memoryview(batch)[HEADER_SIZE_BYTES : header.size_bytes]
+    least, most, keys_missing = survey_records(data, header.record_count, header.base_timestamp)
+    if breaks_rules(least, most, keys_missing, rules, now_ms):
+        table = scan_records(bytes(data), header.record_count, 0, header.base_timestamp)
+        check_rules(table.key_sizes, table.timestamps, rules, now_ms)
+    return most
+
+
+def breaks_rules(least: int, most: int, keys_missing: bool, rules: BatchRules, now_ms: int) -> bool:
+    """Whether a batch with these timestamps and keys may break a rule: then each record is looked at."""
+    if keys_missing and rules.compacted:
+        return True
+    if rules.log_append_time:
+        return False
+    return least < now_ms - rules.timestamp_before_max_ms or most > now_ms + rules.timestamp_after_max_ms
 
 
 def check_rules(key_sizes: Sequence[int], timestamps: Sequence[int], rules: BatchRules, now_ms: int) -> None:

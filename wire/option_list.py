@@ -26,7 +26,8 @@ from odradek.wire.option import (
     Option,
 )
 
-# fmt: off  (an option is two lines here, so that the whole reads as a table)
+# An option is two lines here, so that the whole reads as a table.
+# fmt: off
 BROKER = (
     # Identity and the cluster
     Option("node.id", HONOURED, INT, None, low=0, here=1,

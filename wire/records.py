@@ -71,6 +71,7 @@ __all__ = [
     "scan_records",
     "set_log_append_time",
     "set_max_timestamp",
+    "survey_records",
     "validate_header",
     "verify_crc",
 ]
@@ -82,6 +83,7 @@ try:
         read_client_batch,
         read_records,
         scan_records,
+        survey_records,
         verify_crc,
     )
 
@@ -93,6 +95,7 @@ except ImportError:  # an install without a C compiler
         read_client_batch,
         read_records,
         scan_records,
+        survey_records,
         verify_crc,
     )
 

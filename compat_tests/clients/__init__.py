@@ -1,6 +1,6 @@
 """What every client library can do, said the same way, so that one set of stories serves them all.
 
-An adapter is thin: it drives the unmodified library with the library's own calls and waits for its own answers.
+An adapter is thin: it drives the unmodified library by its own calls and waits for its own answers.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Client(abc.ABC):
     def join(self, group: str, topic: str) -> Member:
         """A started member of the group, reading from the earliest offset where none is committed."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Nothing to end unless an adapter says so."""
 
 

@@ -10,9 +10,9 @@ from compat_tests import reference
 from compat_tests.differential.harness import Pair, Side, served_versions
 
 BELOW_4_3 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 32: 1, 35: 1}
-"""API key -> the lowest version that Kafka 4.3 serves, where that is not 0. What is below is compared with 3.9."""
+"""API key -> the lowest version that Kafka 4.3 serves, where not 0. What is below is compared with 3.9."""
 
-SETTINGS = {"auto.create.topics.enable": "false", "num.partitions": "1"}
+SETTINGS = {"auto.create.topics.enable": "false", "num.partitions": "1", "offsets.topic.num.partitions": "1"}
 
 
 @pytest.fixture(scope="session", params=[reference.CURRENT, reference.OLDER])
@@ -32,6 +32,9 @@ def brokers(request: pytest.FixtureRequest) -> Iterator[Pair]:
             if request.param == reference.OLDER:
                 stop = min(stop, BELOW_4_3.get(api_key, 0))
             start = max(served[api_key].start, wanted[api_key].start)
+            if request.param == reference.CURRENT:
+                # It advertises Produce from 0 on for the sake of old librdkafka, and serves it from 3 on.
+                start = max(start, BELOW_4_3.get(api_key, 0))
             versions[api_key] = range(start, min(stop, wanted[api_key].stop))
         pair = Pair(theirs, ours, versions)
         yield pair

@@ -1,9 +1,9 @@
 """Drives two brokers in step and compares what they answer.
 
-Values that each broker makes up for itself (ids, ports, session numbers) are remembered under a common name and
-compared by that name. Lists whose order Kafka does not promise are sorted by what identifies their items. What may
-differ beyond that is `ALLOWED`, each entry with its reason; `error_code`, offsets, record bytes and whether a value
-is null are compared always.
+Values that each broker makes up for itself (ids, ports, session numbers) are remembered under a common name
+and compared by that name. Lists whose order Kafka does not promise are sorted by what identifies their items.
+What may differ beyond that is `ALLOWED`, each entry with its reason; `error_code`, offsets, record bytes and
+whether a value is null are compared always.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from odradek.wire.messages import find
 from odradek.wire.schema import Message, Struct, fields_of
 
 CLIENT_ID = "differential"
-SECONDS = 30.0
+SECONDS = 8.0
 
 CLOSED = "connection closed"
 """Stands for the answer when the broker closed the connection instead."""
 
-NO_ANSWER = "nothing"
+NO_ANSWER = "no answer"
+"""Stands for the answer when none came in SECONDS."""
 
 IDENTIFYING = (
     "name",
@@ -66,6 +67,11 @@ ALLOWED = [
     Allowed(
         r"\.(total|usable)_bytes$", lambda t, o: t > 0 and o > 0, "the disk changes between two questions"
     ),
+    Allowed(
+        r"\[min\.insync\.replicas\]\.(config_source|synonyms)$",
+        lambda t, o: t != o,
+        "a freshly formatted Kafka stores this default once more, for the whole cluster",
+    ),
     Allowed(r"DescribeLogDirs.*\.log_dir$", _both(str), "each broker's own directory"),
 ]
 
@@ -77,7 +83,8 @@ def differences(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, A
             yield from differences(theirs.get(name), ours.get(name), f"{path}.{name}")
     elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
         for number, (one, other) in enumerate(zip(theirs, ours, strict=True)):
-            yield from differences(one, other, f"{path}[{number}]")
+            label = one.get("name", number) if isinstance(one, dict) else number
+            yield from differences(one, other, f"{path}[{label}]")
     elif theirs != ours:
         yield path, theirs, ours
 
@@ -149,7 +156,11 @@ class Side:
         self.send(request_frame(message, version, self._correlation_id, CLIENT_ID), connection)
 
     def answer(self, request: type[Message], version: int, connection: str = "main") -> Any:
-        frame = self.receive(connection)
+        try:
+            frame = self.receive(connection)
+        except TimeoutError:
+            self.hang_up(connection)
+            return NO_ANSWER
         return CLOSED if frame is None else read_response(frame, request, version)[1]
 
     def ask(self, message: Message, version: int, connection: str = "main") -> Any:
@@ -220,7 +231,7 @@ class Pair:
     ) -> tuple[Any, Any]:
         """Asks both and compares. `build` makes each side's request.
 
-        `settle` says of an answer whether the broker has finished an asynchronous step; until then that broker is
+        `settle` says of an answer whether the broker has finished an asynchronous step; until then it is
         asked again. `see` may remember values of an answer before it is compared.
         """
         answers = []
@@ -231,7 +242,7 @@ class Pair:
                 if settle is None or settle(answer) or time.monotonic() > deadline:
                     break
                 time.sleep(0.05)
-            if see is not None and answer is not CLOSED:
+            if see is not None and answer not in (CLOSED, NO_ANSWER):
                 see(side, answer)
             answers.append(answer)
         request = type(build(self.kafka))

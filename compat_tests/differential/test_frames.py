@@ -41,7 +41,7 @@ def test_a_client_name_is_checked_alike(pair: Pair, name: str) -> None:
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(pair: Pair) -> None:
-    frame = struct.pack(">ihhih", 10, 18, 99, 7, -1)
+    frame = struct.pack(">ihhihb", 11, 18, 99, 7, -1, 0)
     theirs, ours = (side.exchange(frame) for side in pair.sides)
     assert theirs is not None
     assert ours is not None

@@ -1,5 +1,7 @@
 """Produce, Fetch, ListOffsets, OffsetForLeaderEpoch and InitProducerId."""
 
+# ruff: noqa: B023  (every function is called in the round of the loop that makes it)
+
 from __future__ import annotations
 
 import struct
@@ -23,6 +25,7 @@ from odradek.wire.records import build_batch
 
 UNKNOWN_ID = bytes(range(16))
 CODECS = range(5)
+COORDINATOR_LOAD_IN_PROGRESS = 14
 
 
 def batch(
@@ -60,7 +63,7 @@ def produce(
 
 def for_version(records: bytes, version: int) -> bytes:
     """What a client of that version would send: message sets below version 3."""
-    return records if version >= 3 else bytes(to_legacy([records], 1 if version >= 2 else 0, 0))
+    return records if version >= 3 else bytes(to_legacy(records, 1 if version >= 2 else 0, 0))
 
 
 def fetch(side: Side, topic: str, offset: int = 0, *, partition: int = 0, **more: Any) -> FetchRequest:
@@ -86,11 +89,11 @@ def test_sound_batches_get_the_same_answers_and_come_back_as_the_same_bytes(pair
         topic = new_topic(pair, "produce")
         for codec in CODECS if version >= 7 else range(4) if version >= 1 else range(3):
             records = for_version(batch(4, start=10 * codec, compression=codec), version)
-            pair.ask(lambda side: produce(side, topic, records), version, f"codec {codec}")  # noqa: B023
+            pair.ask(lambda side: produce(side, topic, records), version, f"codec {codec}")
         for fetch_version in pair.versions(FetchRequest):
             for offset in (0, 1, 5, 19):
                 note = f"produced in v{version}, from {offset}"
-                pair.ask(lambda side: fetch(side, topic, offset), fetch_version, note)  # noqa: B023
+                pair.ask(lambda side: fetch(side, topic, offset), fetch_version, note)
 
 
 @pytest.mark.parametrize("acks", [1, 7])
@@ -115,8 +118,7 @@ BAD_BATCHES = {
     "magic 1": spoilt(batch(), 16, b"\x01"),
     "two batches": batch() + batch(start=10),
     "bytes after the batch": batch() + b"abc",
-    "null": None,
-    "empty": b"",
+    "empty": b"",  # of null records 4.3.1 does not answer at all
     "control batch": batch(control=True),
     "transactional without an id": batch(
         transactional=True, producer_id=5, producer_epoch=0, base_sequence=0
@@ -153,10 +155,15 @@ def test_topic_settings_bind_producers_alike(pair: Pair) -> None:
     for version in pair.versions(ProduceRequest):
         big, keyless = for_version(batch(20), version), for_version(batch(key=None), version)
         sound = for_version(batch(), version)
-        pair.ask(lambda side: produce(side, small, big), version, "too large")  # noqa: B023
-        pair.ask(lambda side: produce(side, compacted, keyless), version, "no key")  # noqa: B023
-        pair.ask(lambda side: produce(side, strict, sound), version, "too old")  # noqa: B023
-        pair.ask(lambda side: produce(side, stamped, sound), version, "log append time")  # noqa: B023
+        pair.ask(lambda side: produce(side, small, big), version, "too large")
+        pair.ask(lambda side: produce(side, compacted, keyless), version, "no key")
+        pair.ask(lambda side: produce(side, strict, sound), version, "too old")
+        pair.ask(lambda side: produce(side, stamped, sound), version, "log append time")
+
+
+def loaded(answer: Any) -> bool:
+    """Kafka's first producer id comes from its controller, in a while."""
+    return bool(answer.error_code != COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def test_idempotent_sequences_are_judged_alike(pair: Pair) -> None:
@@ -167,12 +174,12 @@ def test_idempotent_sequences_are_judged_alike(pair: Pair) -> None:
         if version < 3:
             continue
         topic = new_topic(pair, "sequences")
-        pair.ask(lambda side: InitProducerIdRequest(transactional_id=None), 4, see=seen)
+        pair.ask(lambda _: InitProducerIdRequest(transactional_id=None), 4, settle=loaded, see=seen)
         for epoch, sequence in [(0, 0), (0, 3), (0, 3), (0, 0), (0, 9), (1, 3), (1, 0), (0, 6), (1, 3)]:
 
             def build(side: Side, epoch: int = epoch, sequence: int = sequence) -> ProduceRequest:
                 records = batch(producer_id=side["producer"], producer_epoch=epoch, base_sequence=sequence)
-                return produce(side, topic, records)  # noqa: B023
+                return produce(side, topic, records)
 
             pair.ask(build, version, f"epoch {epoch}, sequence {sequence}")
 
@@ -183,7 +190,7 @@ def test_init_producer_id_answers_alike(pair: Pair) -> None:
             side.remember("producer", answer.producer_id, "producer_id")
 
     for version in pair.versions(InitProducerIdRequest):
-        pair.ask(lambda side: InitProducerIdRequest(transactional_id=None), version, see=seen)
+        pair.ask(lambda _: InitProducerIdRequest(transactional_id=None), version, settle=loaded, see=seen)
         if version >= 3:
             pair.ask(
                 lambda side: InitProducerIdRequest(
@@ -198,11 +205,11 @@ def test_init_producer_id_answers_alike(pair: Pair) -> None:
 def test_fetch_limits_hold_alike(pair: Pair) -> None:
     topic = new_topic(pair, "limits", 2)
     for start in (0, 10, 20):
-        pair.ask(lambda side: produce(side, topic, batch(10, start=start)), 9)  # noqa: B023
+        pair.ask(lambda side: produce(side, topic, batch(10, start=start)), 9)
     for version in pair.versions(FetchRequest):
         for part_bytes in (1, 700, 1500):
             pair.ask(
-                lambda side: fetch(side, topic, partition_max_bytes=part_bytes),  # noqa: B023
+                lambda side: fetch(side, topic, partition_max_bytes=part_bytes),
                 version,
                 f"{part_bytes} bytes of a partition",
             )
@@ -254,22 +261,20 @@ def test_fetch_sessions_run_alike(pair: Pair) -> None:
 
 
 def list_offsets(topic: str, timestamp: int, *, partition: int = 0, epoch: int = -1) -> ListOffsetsRequest:
-    one = ListOffsetsPartition(
-        partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch, max_num_offsets=5
-    )
+    one = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[one])])
 
 
 def test_offsets_are_found_alike(pair: Pair) -> None:
     topic, empty = new_topic(pair, "offsets"), new_topic(pair, "offsets")
     for start in (0, 100, 50):
-        pair.ask(lambda side: produce(side, topic, batch(10, start=start, compression=1)), 9)  # noqa: B023
+        pair.ask(lambda side: produce(side, topic, batch(10, start=start, compression=1)), 9)
     times = [-1, -2, -3, -4, -5, -6, -7, 0, NOW_MS, NOW_MS + 5, NOW_MS + 60, NOW_MS + 105, NOW_MS + 500]
     for version in pair.versions(ListOffsetsRequest):
         for name in (topic, empty):
             for timestamp in times:
                 note = f"{name} at {timestamp if timestamp <= 0 else f'start + {timestamp - NOW_MS}'}"
-                pair.ask(lambda _: list_offsets(name, timestamp), version, note)  # noqa: B023
+                pair.ask(lambda _: list_offsets(name, timestamp), version, note)
         pair.ask(lambda _: list_offsets(topic, -1, partition=4), version, "no such partition")
         pair.ask(lambda _: list_offsets("not-there", -1), version, "no such topic")
         pair.ask(lambda _: list_offsets(topic, -1, epoch=0), version, "leader epoch 0")

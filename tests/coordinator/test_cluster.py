@@ -187,9 +187,20 @@ def test_a_topic_made_anew_has_a_new_id_and_frees_its_name(machine, store):
     assert create(machine, "a_b") == "INVALID_TOPIC_EXCEPTION"
     assert codes(machine.delete_topics(["a.b", "none"])) == ["NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
     assert machine.view.topic_by_id(old.topic_id) is None
-    assert store.held == {}
+    assert store.held == {("deletion", old.topic_id.hex()): "a.b"}
     assert create(machine, "a_b") == "NONE"
     assert machine.view.topic("a_b").topic_id != old.topic_id
+
+
+def test_a_deletion_is_known_after_a_restart_until_it_is_finished(machine, store):
+    create(machine, "events")
+    topic_id = machine.view.topic("events").topic_id
+    machine.delete_topics(["events"])
+    restarted = machine_over(store)
+    assert restarted.deletions == {topic_id: "events"}
+    restarted.finish_deletion(topic_id)
+    create(restarted, "other")
+    assert machine_over(store).deletions == {}
 
 
 def test_growing_keeps_what_is_there(store):

@@ -296,3 +296,92 @@ def test_a_compacted_topic_is_cleaned_in_the_background_while_clients_are_served
             assert (await client.produce("latest", b"x", key=b"k")).base_offset == 40
 
     asyncio.run(act())
+
+
+def test_a_broker_that_finds_the_directory_in_use_writes_nothing_into_it(tmp_path):
+    """Else a kill of the first one would look like a clean stop, and nothing would be recovered."""
+
+    async def act():
+        async with running(tmp_path) as first:
+            client = await Client.connect(first.port)
+            await client.create("events")
+            await client.produce("events", b"kept")
+            before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+            second = BrokerServer(configuration(tmp_path))
+            with pytest.raises(ConfigError, match="in use"):
+                await second.start()
+            await second.stop()
+            after = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+            assert after == before
+
+    asyncio.run(act())
+
+
+def directories(tmp_path):
+    return sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
+
+
+async def produced_and_stopped(tmp_path, name="events"):
+    async with running(tmp_path) as server:
+        client = await Client.connect(server.port)
+        await client.create(name)
+        await client.produce(name, b"old")
+
+
+def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path):
+    """The topic's row is gone, its directory is not: neither a stray nor the next topic's data."""
+
+    async def act():
+        await produced_and_stopped(tmp_path)
+        async with running(tmp_path) as server:
+            client = await Client.connect(server.port)
+            server._store.delete = lambda name, index: None  # as far as the kill lets it come
+            server._machine.finish_deletion = lambda topic_id: None
+            await client.ask(
+                delete_topics.DeleteTopicsRequest(topic_names=["events"], timeout_ms=1000), version=3
+            )
+            assert directories(tmp_path) == ["events-0"]
+        async with running(tmp_path) as server:
+            assert not server._store.names()
+            client = await Client.connect(server.port)
+            await client.create("other")
+        assert directories(tmp_path) == ["other-0"]
+        async with running(tmp_path) as server:
+            assert not server._machine.deletions
+
+    asyncio.run(act())
+
+
+def test_a_directory_of_another_topic_of_the_name_is_kept_as_a_stray(tmp_path):
+    async def act():
+        await produced_and_stopped(tmp_path / "one")
+        (tmp_path / "two").mkdir()
+        (tmp_path / "one" / "events-0").rename(tmp_path / "two" / "events-0")
+        async with running(tmp_path / "two") as server:
+            assert directories(tmp_path / "two") == ["events-0"]
+            client = await Client.connect(server.port)
+            await client.create("events")
+            assert (await client.produce("events", b"new")).base_offset == 0
+        new, stray = directories(tmp_path / "two")
+        assert new == "events-0"
+        assert stray.startswith("events-0.")
+        assert stray.endswith("-stray")
+        assert b"old" in (tmp_path / "two" / stray / "00000000000000000000.log").read_bytes()
+
+    asyncio.run(act())
+
+
+def test_after_a_kill_no_topic_adopts_the_records_of_another(tmp_path):
+    """Killed after the new topic's row was written and before its directory was made."""
+
+    async def act():
+        await produced_and_stopped(tmp_path)
+        identity = tmp_path / "events-0" / "partition.metadata"
+        identity.write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw")
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+        async with running(tmp_path) as server:
+            client = await Client.connect(server.port)
+            assert (await client.produce("events", b"new")).base_offset == 0
+        assert [name.endswith("-stray") for name in directories(tmp_path)] == [False, True]
+
+    asyncio.run(act())

@@ -125,7 +125,8 @@ def test_garbage_closes_only_its_own_connection(hostile):
     for size in (1, 3, 4, 13, 14, 100, 5000):
         client = hostile()
         client.send(random_bytes(size))
-        client.socket.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # the broker may have closed already
+            client.socket.shutdown(socket.SHUT_WR)
         assert client.is_closed()
         assert hostile.others_produce(b"x") > 0
 

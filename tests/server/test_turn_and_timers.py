@@ -168,6 +168,17 @@ def test_timers_run_in_the_order_of_their_deadlines_and_not_when_cancelled():
     asyncio.run(act())
 
 
+def test_a_timer_that_sets_a_later_one_delays_none_between_them():
+    async def story():
+        timers, events = Timers(asyncio.get_running_loop()), []
+        timers.after(1, lambda: timers.after(600_000, lambda: None))
+        timers.after(20, lambda: events.append("between"))
+        await until(lambda: events)
+        timers.close()
+
+    asyncio.run(story())
+
+
 def test_cancelled_timers_do_not_pile_up():
     async def act():
         timers = Timers(asyncio.get_running_loop())

@@ -7,10 +7,10 @@ from memory_disk import MemoryDisk
 from odradek.storage.config import LogConfig
 from odradek.storage.partition import Origin, Partition
 from odradek.storage.store import LogStore
-from odradek.wire.compression import Compression
+from odradek.wire.compression import Compression, compress
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import build_message
-from odradek.wire.records import Record, build_batch, iter_batches, iter_records
+from odradek.wire.records import HEADER_SIZE_BYTES, Record, build_batch, iter_batches, iter_records
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -185,3 +185,40 @@ def test_a_leaders_batches_keep_their_offsets_and_epochs():
     assert partition.end_offset_for_epoch(4) == (3, 9)
     with pytest.raises(KafkaError):
         partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_records_that_no_consumer_could_read_are_refused_in_every_codec(codec):
+    three = [Record(index, NOW_MS, b"k%d" % index, b"v" * 50) for index in range(3)]
+    sound = build_batch(three)
+    # One byte each of the records section: the first record's size, offset, key size and value size, and the
+    # number of headers of the last.
+    for position in (0, 3, 4, 7, len(sound) - HEADER_SIZE_BYTES - 1):
+        lying = bytearray(sound[HEADER_SIZE_BYTES:])
+        lying[position] += 2
+        assert refused(partition_with(), sealed(lying, codec)).code is ErrorCode.INVALID_RECORD
+    assert refused(partition_with(), sealed(sound[HEADER_SIZE_BYTES:], codec, count=2)).code in (
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.CORRUPT_MESSAGE,
+    )
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
+def test_a_compressed_section_that_cannot_be_decompressed_is_refused(codec):
+    batch = sealed(b"", codec)
+    batch[HEADER_SIZE_BYTES:] = b"this is not compressed by anything"
+    error = refused(partition_with(), resealed(batch))
+    assert error.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
+
+
+def sealed(section: bytes, codec: int, count: int = 3) -> bytearray:
+    """A batch that claims `count` records around any records section, with a sound header and checksum."""
+    header = build_batch([Record(index, NOW_MS, b"", b"") for index in range(count)])[:HEADER_SIZE_BYTES]
+    header[22] |= codec
+    return resealed(header + (compress(codec, bytes(section)) if codec else section))
+
+
+def resealed(batch: bytearray) -> bytearray:
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    return batch

@@ -172,6 +172,22 @@ def test_a_wrong_record_count_is_refused_before_it_costs_memory(twin, count):
     assert code == ErrorCode.INVALID_RECORD
 
 
+def test_a_survey_tells_the_timestamps_and_whether_a_key_is_missing(twin):
+    data = sections(
+        record(timestamp=varint(5), key=varint(1) + b"k"),
+        record(timestamp=varint(-3), offset=varint(1), key=varint(1) + b"k"),
+    )
+    assert twin.survey_records(memoryview(data), 2, 100) == (97, 105, False)
+    assert twin.survey_records(sections(record()), 1, -1) == (-1, -1, True)
+
+
+@pytest.mark.parametrize("offsets", [(1,), (0, 0), (0, 2), (1, 0), ()])
+def test_a_survey_refuses_offsets_that_do_not_count_up(twin, offsets):
+    data = sections(*(record(offset=varint(offset)) for offset in offsets))
+    code, _ = outcome(twin.survey_records, data, len(offsets), 0)
+    assert code == ErrorCode.INVALID_RECORD
+
+
 def test_no_records_are_no_bytes(twin):
     assert table_of(twin.scan_records(b"", 0, 0, 0)) == [[]] * 7
 
@@ -284,6 +300,8 @@ def test_both_scan_alike(data, count, base_offset, base_timestamp):
     assert results[0] == results[1]
     records = [outcome(read_records_of, twin, data, count, base_offset, base_timestamp) for twin in TWINS]
     assert records[0] == records[1]
+    surveys = [outcome(twin.survey_records, data, count, base_timestamp) for twin in TWINS]
+    assert surveys[0] == surveys[1]
 
 
 @pytest.mark.skipif(_records is None, reason="odradek.wire._records is not built here")

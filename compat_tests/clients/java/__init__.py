@@ -48,7 +48,7 @@ class JavaClient(Client):
         super().__init__(bootstrap)
         class_path = compile_java(SOURCE, reference.class_path(version))
         command = ["java", *reference.SMALL_JVM, "-cp", class_path, "Driver", bootstrap]
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the JVM)
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
         )

@@ -1,0 +1,110 @@
+"""Builds what is published once, and installs each in an environment of its own, outside the checkout.
+
+Everything that is tried runs with a clean environment and in a folder of its own, so that neither PYTHONPATH nor
+the current directory can bring the checkout in.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tools import build_dists
+from tools.build_dists import Dists
+
+PATIENCE_S = 120
+HIDDEN = ("PYTHON", "KAFKA_", "ODRADEK_", "PYTEST_", "VIRTUAL_ENV")
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Ours without what could lead back to the checkout or set options of a broker."""
+    return {**{name: value for name, value in os.environ.items() if not name.startswith(HIDDEN)}, **more}
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A virtual environment in which one of our distributions is installed, and a folder to work in."""
+
+    folder: pathlib.Path
+    home: pathlib.Path
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / "bin" / "python")
+
+    @property
+    def odradek(self) -> str:
+        """The console script."""
+        return str(self.folder / "bin" / "odradek")
+
+    def run(self, *command: str) -> str:
+        """Standard output of a command that must succeed."""
+        finished = subprocess.run(
+            command,
+            cwd=self.home,
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        return finished.stdout
+
+    def install(self, *requirements: str, **environment: str) -> None:
+        pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
+        finished = subprocess.run(
+            pip, cwd=self.home, env=clean_environment(**environment), capture_output=True, text=True
+        )
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def _installed(folder: pathlib.Path, what: pathlib.Path, **environment: str) -> Installed:
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True, env=clean_environment())
+    home = folder / "home"
+    home.mkdir()
+    made = Installed(folder / "venv", home)
+    made.install(str(what), **environment)
+    return made
+
+
+@pytest.fixture(scope="session")
+def dists(tmp_path_factory: pytest.TempPathFactory) -> Dists:
+    """The sdist and the two wheels of this checkout."""
+    return build_dists.build(tmp_path_factory.mktemp("dists"))
+
+
+@pytest.fixture(scope="session")
+def environments(dists: Dists, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Installed]]:
+    """All three, made at the same time since pip mostly waits; `sdist` by a pip that finds no C compiler."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        futures = {
+            "compiled": pool.submit(_installed, tmp_path_factory.mktemp("compiled"), dists.compiled),
+            "pure": pool.submit(_installed, tmp_path_factory.mktemp("pure"), dists.pure),
+            "sdist": pool.submit(
+                _installed, tmp_path_factory.mktemp("sdist"), dists.sdist, CC="/bin/false", CXX="/bin/false"
+            ),
+        }
+        yield {name: future.result() for name, future in futures.items()}
+
+
+@pytest.fixture(scope="session", params=["compiled", "pure", "sdist"])
+def installed(request: pytest.FixtureRequest, environments: dict[str, Installed]) -> Installed:
+    """Each of the three ways in which Odradek gets onto a machine."""
+    return environments[request.param]
+
+
+@pytest.fixture(scope="session")
+def users(environments: dict[str, Installed]) -> Installed:
+    """The compiled wheel as a user of pytest and kafka-python has it.
+
+    Last of all in test_installed.py: the tests before it look at an environment that holds nothing else.
+    """
+    environments["compiled"].install("pytest", "kafka-python>=3.0")
+    return environments["compiled"]

@@ -1,0 +1,108 @@
+"""What is published, tried where it was installed: no checkout, and only the declared dependencies."""
+
+from __future__ import annotations
+
+import json
+import re
+import select
+import signal
+import subprocess
+import time
+
+from compat_tests.dist.conftest import Installed, clean_environment
+from tools.build_dists import CHECKOUT
+
+BROKER_NEEDS = {"uvloop", "crc32c", "lz4", "zstandard", "python-snappy"}
+PIP_BRINGS = {"pip", "setuptools", "wheel"}
+READY_S = 20
+STOP_S = 10
+
+LIGHT = """
+import sys, odradek
+assert odradek.__file__.startswith(sys.prefix), odradek.__file__
+print(*sorted({"asyncio", "uvloop", "socket", "odradek.server", "odradek.wire"} & set(sys.modules)))
+"""
+
+PRODUCED = """
+import odradek
+from odradek.server.health import check
+with odradek.Broker(process={process}) as broker:
+    assert check(broker.bootstrap_servers) is None
+"""
+
+USERS_TESTS = """
+from kafka import KafkaProducer
+
+def test_a_record_is_taken(odradek_broker):
+    with KafkaProducer(bootstrap_servers=odradek_broker.bootstrap_servers) as producer:
+        assert producer.send("orders", b"one").get(timeout=10).offset == 0
+
+def test_a_broker_of_ones_own(odradek_fresh_broker):
+    odradek_fresh_broker.restart()
+"""
+
+
+def test_an_install_brings_what_a_broker_needs_and_nothing_else(installed: Installed) -> None:
+    listed = json.loads(installed.run(installed.python, "-m", "pip", "list", "--format=json"))
+    names = {one["name"].lower() for one in listed}
+    assert (
+        names - PIP_BRINGS - {"odradek", "cramjam"} == BROKER_NEEDS
+    )  # python-snappy is written over cramjam
+    installed.run(installed.python, "-m", "pip", "check")
+
+
+def test_the_version_says_whether_the_compiled_parts_are_there(environments: dict[str, Installed]) -> None:
+    said = {name: one.run(one.odradek, "--version") for name, one in environments.items()}
+    assert "compiled parts: yes" in said["compiled"]
+    assert "compiled parts: no" in said["pure"]
+    assert "compiled parts: no" in said["sdist"], "built without a C compiler"
+    assert all("uvloop: yes" in line for line in said.values())
+
+
+def test_the_import_is_light(installed: Installed) -> None:
+    assert installed.run(installed.python, "-c", LIGHT).strip() == ""
+
+
+def test_serve_is_ready_answers_and_stops(installed: Installed) -> None:
+    command = [installed.python, "-m", "odradek", "serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]
+    with subprocess.Popen(
+        command,
+        cwd=installed.home,
+        env=clean_environment(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            assert select.select([process.stdout], [], [], READY_S)[0], "no ready line"
+            ready = re.fullmatch(r"odradek \S+ ready on (127\.0\.0\.1:\d+) .*\n", process.stdout.readline())
+            assert ready
+            installed.run(installed.python, "-m", "odradek.server.health", ready[1])
+            asked = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(STOP_S) == 0
+            assert time.monotonic() - asked < STOP_S
+        finally:
+            process.kill()
+
+
+def test_what_the_broker_wrote_can_be_dumped(installed: Installed) -> None:
+    assert installed.run(installed.odradek, "dump", "data")
+
+
+def test_a_broker_in_python_runs_as_thread_and_as_process(installed: Installed) -> None:
+    for process in (False, True):
+        installed.run(installed.python, "-c", PRODUCED.format(process=process))
+
+
+def test_the_fixtures_are_there_in_a_project_that_only_has_the_wheel(users: Installed) -> None:
+    (users.home / "test_orders.py").write_text(USERS_TESTS)
+    assert "2 passed" in users.run(
+        users.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py"
+    )
+
+
+def test_the_quick_start_of_the_readme_prints_what_was_sent(users: Installed) -> None:
+    readme = (CHECKOUT / "README.md").read_text()
+    (example,) = re.findall(r"## Quick start\n.*?```python\n(.*?)```", readme, re.DOTALL)
+    assert users.run(users.python, "-c", example).strip() == "b'hello'"

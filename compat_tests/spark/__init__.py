@@ -1,0 +1,1 @@
+"""PySpark with its own unmodified Kafka connector, batch and streaming, against the broker."""

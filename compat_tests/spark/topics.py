@@ -1,0 +1,101 @@
+"""Topics as Spark's connector reads and writes them, with the few lines that every test would repeat."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from compat_tests.clients import Message
+from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.stories import topic_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery
+
+ROW_SCHEMA = "key binary, value binary, partition int, headers array<struct<key:string,value:binary>>"
+
+
+class KafkaTables:
+    """Spark's reader and writer of `format("kafka")`, pointed at the broker."""
+
+    def __init__(self, spark: SparkSession, client: KafkaPythonClient) -> None:
+        self.spark, self.client = spark, client
+
+    def new_topic(self, story: str, partitions: int = 1, values: Iterable[int] = ()) -> str:
+        """A topic of its own; `values` are dealt out to the partitions in turn."""
+        topic = topic_name(story)
+        self.client.create_topic(topic, partitions)
+        self.produce(topic, values, partitions)
+        return topic
+
+    def produce(self, topic: str, values: Iterable[int], partitions: int = 1) -> None:
+        messages = [Message(b"%d" % value, partition=value % partitions) for value in values]
+        if messages:
+            self.client.produce(topic, messages)
+
+    def read(self, topic: str, **options: Any) -> DataFrame:
+        """The topic as a table; `subscribe` unless an option names topics otherwise."""
+        return self._with(self.spark.read.format("kafka"), topic, options).load()
+
+    def stream(self, topic: str, **options: Any) -> DataFrame:
+        return self._with(self.spark.readStream.format("kafka"), topic, options).load()
+
+    def _with(self, reader: Any, topic: str, options: dict[str, Any]) -> DataStreamReader:
+        reader = reader.option("kafka.bootstrap.servers", self.client.bootstrap)
+        if not {"assign", "subscribePattern"} & options.keys():
+            reader = reader.option("subscribe", topic)
+        for name, value in options.items():
+            reader = reader.option(name, value)
+        return reader
+
+    def rows(self, rows: Sequence[tuple[Any, ...]], schema: str = ROW_SCHEMA) -> DataFrame:
+        return self.spark.createDataFrame(list(rows), schema)
+
+    def write(self, frame: DataFrame, topic: str | None = None, **options: Any) -> None:
+        writer = frame.write.format("kafka").option("kafka.bootstrap.servers", self.client.bootstrap)
+        if topic is not None:
+            writer = writer.option("topic", topic)
+        for name, value in options.items():
+            writer = writer.option(name, value)
+        writer.save()
+
+    def to_files(self, stream: DataFrame, directory: pathlib.Path) -> DataStreamWriter:
+        """Into JSON files under `directory`/files with a checkpoint beside them; to be started."""
+        columns = stream.selectExpr("CAST(value AS STRING) AS value", "partition", "offset")
+        return (
+            columns.writeStream.format("json")
+            .option("path", str(directory / "files"))
+            .option("checkpointLocation", str(directory / "checkpoint"))
+        )
+
+    def to_topic(self, stream: DataFrame, topic: str, directory: pathlib.Path) -> DataStreamWriter:
+        return (
+            stream.select("key", "value")
+            .writeStream.format("kafka")
+            .option("kafka.bootstrap.servers", self.client.bootstrap)
+            .option("topic", topic)
+            .option("checkpointLocation", str(directory / "checkpoint"))
+        )
+
+    def values_in_files(self, directory: pathlib.Path) -> list[int]:
+        """The values in what the file sink has committed, sorted, doubles included."""
+        files = self.spark.read.schema("value string").json(str(directory / "files"))
+        return sorted(int(row.value) for row in files.collect())
+
+
+def values(frame: DataFrame) -> list[int]:
+    """The numbers that are the values, sorted, doubles included."""
+    return sorted(int(row.value) for row in frame.select("value").collect())
+
+
+def finish(writer: DataStreamWriter) -> StreamingQuery:
+    """Runs the query over all that there is now, to its end; raises what made it fail."""
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def batch_sizes(query: StreamingQuery) -> list[int]:
+    return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]

@@ -1,0 +1,197 @@
+"""Two things at once, or one at the worst moment: what a hostile reader tried on the store."""
+
+import errno
+import os
+import threading
+
+import pytest
+from memory_disk import MemoryDisk
+
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import OsDisk
+from odradek.storage.slices import Slice
+from odradek.storage.store import LogStore
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import Record, build_batch, iter_records
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+
+
+def open_store(disk, directory: str = "data", **kwargs) -> LogStore:
+    store = LogStore(disk, [directory], **kwargs)
+    store.open(NOW_MS)
+    return store
+
+
+def append(partition, *values: bytes, timestamp: int = NOW_MS) -> None:
+    for value in values:
+        partition.append(build_batch([Record(0, timestamp, None, value)]), now_ms=NOW_MS)
+    partition.commit()
+
+
+def values_of(partition) -> list[tuple[int, bytes]]:
+    found, offset = [], partition.log_start_offset
+    while offset < partition.log_end_offset:
+        data = partition.read(offset, max_bytes=1).records.tobytes()
+        for record in iter_records(data):
+            found.append((record.offset, record.value))
+            offset = record.offset + 1
+    return found
+
+
+def test_a_store_that_was_refused_its_directory_marks_nothing_as_clean(tmp_path):
+    """Else the next start would trust what the broker that has it left behind when it was killed."""
+    directory = str(tmp_path / "data")
+    first = open_store(OsDisk(), directory)
+    append(first.create("events", 0, TOPIC_ID, LogConfig()), b"one")
+    before = sorted(os.listdir(directory))
+    second = LogStore(OsDisk(), [directory])
+    with pytest.raises(Exception, match="in use"):
+        second.open(NOW_MS)
+    second.close(NOW_MS)
+    assert sorted(os.listdir(directory)) == before
+    first.close(NOW_MS)
+
+
+def test_a_topic_with_the_longest_name_can_be_deleted(tmp_path):
+    store = open_store(OsDisk(), str(tmp_path))
+    name = "n" * 249
+    store.create(name, 9999, TOPIC_ID, LogConfig())
+    store.delete(name, 9999)
+    (doomed,) = [path.name for path in tmp_path.iterdir() if path.is_dir()]
+    assert doomed.endswith("-delete")
+    assert len(doomed) == 255
+    store.close(NOW_MS)
+
+
+def test_the_room_of_a_deleted_partition_is_given_back(tmp_path):
+    """The file pool had its files open: their blocks stayed taken until a restart."""
+    store = open_store(OsDisk(), str(tmp_path))
+    partition = store.create("events", 0, TOPIC_ID, LogConfig(file_delete_delay_ms=0))
+    append(partition, b"one")
+    assert len(store.pool) == 1
+    store.delete("events", 0)
+    store.maintain(NOW_MS + 1)
+    assert len(store.pool) == 0
+    store.close(NOW_MS)
+
+
+def test_a_flush_that_meets_the_retention_of_its_segments_is_no_failure():
+    """The worker has the list of segments; their files are renamed before it opens the second."""
+    disk = MemoryDisk()
+    store = open_store(disk, open_files_max=1)
+    partition = store.create("events", 0, TOPIC_ID, LogConfig(segment_bytes=200, retention_bytes=200))
+    append(partition, *[b"v" * 50] * 6)
+    append(store.create("other", 0, TOPIC_ID, LogConfig()), b"takes the only place in the file pool")
+    worker = threading.Thread(target=partition.flush)
+    first_is_synced, second_is_renamed = threading.Event(), threading.Event()
+    second = "data/events-0/00000000000000000001.log.deleted"
+
+    def meanwhile(operation: str, path: str) -> None:
+        if operation == "sync" and threading.current_thread() is worker and not first_is_synced.is_set():
+            first_is_synced.set()
+            assert second_is_renamed.wait(10)
+        elif operation == "rename" and path == second.replace(".log", ".index"):
+            second_is_renamed.set()
+            worker.join(10)
+
+    append(partition, b"v" * 50)
+    assert disk.exists("data/events-0/00000000000000000001.log")
+    disk.fail = meanwhile
+    worker.start()
+    assert first_is_synced.wait(10)
+    store.maintain(NOW_MS)
+    worker.join(10)
+    disk.fail = lambda operation, path: None
+    assert partition.log_start_offset > 1
+    assert partition.is_available
+    append(partition, b"still there")
+
+
+def test_a_slice_that_became_shorter_is_an_error_and_not_half_an_answer(tmp_path):
+    store = open_store(OsDisk(), str(tmp_path))
+    partition = store.create("events", 0, TOPIC_ID, LogConfig())
+    for size_bytes in (100, 100_000):
+        append(partition, b"v" * size_bytes)
+        records = partition.read(partition.log_end_offset - 1, max_bytes=1).records
+        assert isinstance(records, Slice)
+        path = next((tmp_path / "events-0").glob("*.log"))
+        content = path.read_bytes()
+        os.truncate(path, 10)
+        with pytest.raises(OSError, match=r"short|long|length|end"):
+            records.buffers()
+        path.write_bytes(content)
+    store.close(NOW_MS)
+
+
+def test_a_commit_succeeds_while_no_more_files_can_be_opened():
+    """The bytes are written; that the index cannot be looked at must not undo half of it."""
+    disk = MemoryDisk()
+    store = open_store(disk, open_files_max=1)
+    config = LogConfig(index_interval_bytes=100)
+    append(store.create("events", 0, TOPIC_ID, config), *[b"v" * 60] * 4)
+    store.close(NOW_MS)
+    store = open_store(disk, open_files_max=1)
+    partition = store.create("events", 0, TOPIC_ID, config)
+    append(store.create("other", 0, TOPIC_ID, LogConfig()), b"takes the only place in the file pool")
+    disk.fail = lambda operation, path: errno.EIO if operation == "read" and "index" in path else None
+    append(partition, *[b"w" * 60] * 4)
+    disk.fail = lambda operation, path: None
+    assert partition.log_end_offset == 8
+    append(partition, b"last")
+    assert [offset for offset, _ in values_of(partition)] == list(range(9))
+    store.close(NOW_MS)
+    assert len(values_of(open_store(disk).get("events", 0))) == 9
+
+
+def test_a_failed_commit_is_taken_back_though_the_index_cannot_be_read():
+    disk = MemoryDisk()
+    store = open_store(disk, open_files_max=1)
+    config = LogConfig(index_interval_bytes=100)
+    append(store.create("events", 0, TOPIC_ID, config), *[b"v" * 60] * 4)
+    store.close(NOW_MS)
+    store = open_store(disk, open_files_max=1)
+    partition = store.create("events", 0, TOPIC_ID, config)
+    append(store.create("other", 0, TOPIC_ID, LogConfig()), b"takes the only place in the file pool")
+    disk.fail = lambda operation, path: (
+        errno.EIO if operation == "write" or (operation == "read" and "index" in path) else None
+    )
+    with pytest.raises(KafkaError) as failed:
+        append(partition, b"lost")
+    assert failed.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    disk.fail = lambda operation, path: None
+    append(partition, b"kept")
+    assert values_of(partition)[-1] == (4, b"kept")
+
+
+def test_an_empty_segment_that_a_failed_commit_left_hides_nothing_after_a_clean_stop():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("events", 0, TOPIC_ID, LogConfig(segment_bytes=400))
+    append(partition, *[b"v" * 60] * 2)
+    # The commit rolls, cannot write the new segment, and cannot take it back.
+    disk.fail = lambda operation, path: (
+        errno.EIO if operation == "remove" or (operation == "write" and "snapshot" in path) else None
+    )
+    with pytest.raises(KafkaError):
+        append(partition, *[b"v" * 200] * 2)
+    disk.fail = lambda operation, path: None
+    append(partition, b"small")
+    store.close(NOW_MS)
+    partition = open_store(disk).get("events", 0)
+    assert [offset for offset, _ in values_of(partition)] == [0, 1, 2]
+
+
+def test_staging_needs_no_answer_from_the_disk():
+    """To roll by time the log wants to see its first batch; an error there closed the client's connection."""
+    disk = MemoryDisk()
+    store = open_store(disk)
+    append(store.create("events", 0, TOPIC_ID, LogConfig(segment_ms=1000)), b"one")
+    store.close(NOW_MS)
+    partition = open_store(disk).create("events", 0, TOPIC_ID, LogConfig(segment_ms=1000))
+    disk.fail = lambda operation, path: errno.EIO if operation == "read" else None
+    append(partition, b"two")
+    disk.fail = lambda operation, path: None
+    append(partition, b"three")
+    assert values_of(partition) == [(0, b"one"), (1, b"two"), (2, b"three")]

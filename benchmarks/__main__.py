@@ -165,6 +165,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--no-free", action="store_true", help="skip the table with all cores free")
+    parser.add_argument("--no-scale", action="store_true", help="skip start, memory and growth")
     parser.add_argument("--no-pinned", action="store_true", help="skip the pinned table")
     parser.add_argument(
         "--output", type=pathlib.Path, help="write RESULTS.md and results.svg into this folder"

@@ -31,6 +31,10 @@ EVICTION_MS = 120_000
 MAX_PARTITIONS_PER_SESSION = 100_000
 """A session that would grow past this is not kept: its client fetches without one, or starts anew."""
 
+PARTITIONS_OF_SMALL_SESSION = 1_000
+MAX_PARTITIONS_OF_LARGE_SESSIONS = 2_000_000
+"""What all larger sessions may remember together (some 300 MB): slots bound only their number."""
+
 _NOTHING_SENT = -1
 _MAX_INT32 = 0x7FFFFFFF
 
@@ -197,7 +201,7 @@ class FetchSessionCache:
         if not session.partitions:
             del self._sessions[session.id]
             return None
-        if len(session.partitions) > MAX_PARTITIONS_PER_SESSION:
+        if not self._has_memory_for(len(session.partitions), session):
             del self._sessions[session.id]
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = next_epoch(session.epoch)
@@ -214,7 +218,7 @@ class FetchSessionCache:
         now_ms: int,
     ) -> FetchSession | None:
         """A new session with these partitions, or None when there is no slot for it."""
-        if not 0 < len(partitions) <= MAX_PARTITIONS_PER_SESSION:
+        if not partitions or not self._has_memory_for(len(partitions)):
             return None
         if len(self._sessions) >= self.slots and not self._make_room(len(partitions), is_privileged, now_ms):
             return None
@@ -226,6 +230,18 @@ class FetchSessionCache:
         )
         self._sessions[session_id] = session
         return session
+
+    def _has_memory_for(self, size: int, own: FetchSession | None = None) -> bool:
+        if size <= PARTITIONS_OF_SMALL_SESSION:
+            return True
+        if size > MAX_PARTITIONS_PER_SESSION:
+            return False
+        others = sum(
+            len(session.partitions)
+            for session in self._sessions.values()
+            if session is not own and len(session.partitions) > PARTITIONS_OF_SMALL_SESSION
+        )
+        return others + size <= MAX_PARTITIONS_OF_LARGE_SESSIONS
 
     def _make_room(self, size: int, is_privileged: bool, now_ms: int) -> bool:
         if not self._sessions:

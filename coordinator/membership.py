@@ -40,6 +40,9 @@ NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
 JOIN_AGAIN_AFTER_MS = 1_000
 """How often, at most, to look whether a static member is back: members choose their rebalance timeout."""
 MEMBER_ID_PREFIX_LENGTH_MAX = 8_000
+PENDING_MEMBERS_MAX = 10_000
+"""Ids of one group that were given out and not used yet; the oldest goes first. Kafka keeps any number for as
+long as a session, so a client that only ever asks for ids would fill the memory."""
 MEMBER_ID_REQUIRED_SINCE = 4
 """JoinGroup version from which a new member is given an id first (KIP-394)."""
 SKIP_ASSIGNMENT_SINCE = 9
@@ -133,6 +136,8 @@ class Membership:
         if command.group_instance_id in group.static_members:
             self._replace_static_member(group, member_id, command, now_ms, out)
         elif command.group_instance_id is None and command.version >= MEMBER_ID_REQUIRED_SINCE:
+            if len(group.pending_members) >= PENDING_MEMBERS_MAX:
+                self._drop(group, next(iter(group.pending_members)), out)
             lapses_at_ms = now_ms + command.session_timeout_ms
             group.pending_members[member_id] = lapses_at_ms
             out.append(SetTimer(session_key(group.group_id, member_id), lapses_at_ms))

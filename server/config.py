@@ -13,7 +13,7 @@ from typing import Any
 
 from odradek.server.properties import parse_properties
 from odradek.wire import options
-from odradek.wire.options import BROKER_OPTIONS, BrokerLayers
+from odradek.wire.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "load"]
 
@@ -92,6 +92,7 @@ class BrokerConfig:
         self._resolve_listeners(given)
         _check_single_node(self.values)
         _check_bounds_agree(self.values)
+        _check_offsets_topic(self.values)
         self.without_effect = tuple(name for name in given if _standing(name) == options.ACCEPTED)
         self.warnings = tuple(warnings)
 
@@ -430,3 +431,13 @@ def _check_bounds_agree(values: Mapping[str, Any]) -> None:
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if values[name] == 0:
             raise ConfigError(f"{name} must not be 0: use -1 to keep records for ever.")
+
+
+def _check_offsets_topic(values: Mapping[str, Any]) -> None:
+    """Kafka takes any size here, then fails for ever to create the topic: no group finds a coordinator."""
+    least, given = TOPIC_OPTIONS["segment.bytes"].low, values["offsets.topic.segment.bytes"]
+    assert least is not None
+    if given < least:
+        raise ConfigError(
+            f"offsets.topic.segment.bytes={given} is too small for a topic: give {least} or more."
+        )

@@ -42,6 +42,11 @@ JOINED_BYTES_MAX = 64 * 1024
 """Up to here one copy into one buffer is cheaper than a vector of buffers."""
 
 API_VERSIONS_KEY = 18
+REPEATED_KEYS = frozenset({2})
+"""ListOffsets: consumers ask the same again and again, so what was decoded is kept."""
+REPEATED_BYTES_MAX = 256
+REPEATED_MAX = 256
+"""Bodies kept for each version; with the bytes above a bound for what clients can make us hold."""
 
 _frame_head = struct.Struct(">iIih").unpack_from
 _frame_length = struct.Struct(">i").unpack_from
@@ -63,6 +68,7 @@ class Route:
         "handle",
         "has_tagged_header",
         "name",
+        "repeated",
         "shortcut",
         "tags_answer",
     )
@@ -78,7 +84,19 @@ class Route:
         # A client that does not know our version yet must be able to read the answer to ApiVersions.
         self.tags_answer = self.has_tagged_header and api_key != API_VERSIONS_KEY
         self.shortcut = api.shortcut
+        self.repeated: dict[bytes, Any] | None = {} if api_key in REPEATED_KEYS else None
         self.name = f"{api.request.__name__} v{api_version}"
+
+    def decode_repeated(self, body: bytes) -> Any:
+        """The request of a body that may have come before; handlers read it and change nothing."""
+        assert self.repeated is not None
+        request = self.repeated.get(body)
+        if request is None:
+            request, _ = self.decode(memoryview(body), 0)
+            if len(self.repeated) >= REPEATED_MAX:
+                self.repeated.clear()
+            self.repeated[body] = request
+        return request
 
     def answer(self, response: Any, correlation_id: int) -> tuple[list[Any], int]:
         """The response as buffers (the first holds length and header) and its size in bytes."""
@@ -283,9 +301,7 @@ class Connection(asyncio.BufferedProtocol):
             registry = self._registry
             now_ms = self.active_ms = registry.now_ms()
             try:
-                answer = shortcut(
-                    self._view, self._start, filled, registry.request_bytes_max, self, now_ms
-                )
+                answer = shortcut(self._view, self._start, filled, registry.request_bytes_max, self, now_ms)
             except Exception:
                 logger.exception("a shortcut for %s failed", self.peer_host)
                 self.close("internal error")
@@ -398,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
                 if answer is None:
                     continue
                 if isinstance(answer, Waiting):
-                    self._wait(answer, route, correlation_id)
+                    self._wait(answer, route, correlation_id, end - start)
                 else:
                     out_bytes += self._put(out, *route.answer(answer, correlation_id))
             except MalformedMessage as error:
@@ -445,7 +461,10 @@ class Connection(asyncio.BufferedProtocol):
             client_id = None if client_id_bytes < 0 else ""
         if route.has_tagged_header:
             body = body + 1 if body < end and not buffer[body] else _skip_tags(buffer, body, end)
-        request, _ = route.decode(self._view[body:end], 0)
+        if route.repeated is not None and end - body <= REPEATED_BYTES_MAX:
+            request = route.decode_repeated(bytes(self._view[body:end]))
+        else:
+            request, _ = route.decode(self._view[body:end], 0)
         context = RequestContext(route.api_key, route.api_version, correlation_id, client_id, self, now_ms)
         return route.handle(request, context)
 
@@ -483,9 +502,12 @@ class Connection(asyncio.BufferedProtocol):
         self._stand_in_line(slot)
         return 0
 
-    def _wait(self, waiting: Waiting, route: Route, correlation_id: int) -> None:
+    def _wait(self, waiting: Waiting, route: Route, correlation_id: int, request_bytes: int) -> None:
         slot = _Slot(self, route, correlation_id)
         slot.waiting = waiting
+        # Until it is answered the request itself is what is held, in whatever form its handler keeps it.
+        slot.size_bytes = request_bytes
+        self._waiting_bytes += request_bytes
         self._stand_in_line(slot)
         waiting.on_complete(slot.deliver)
 
@@ -508,6 +530,8 @@ class Connection(asyncio.BufferedProtocol):
         slots = self._slots
         if slots is None:
             return  # the peer is gone
+        self._waiting_bytes -= slot.size_bytes
+        slot.size_bytes = 0
         if response is None:
             slot.parts = []
         else:
@@ -561,8 +585,8 @@ class Connection(asyncio.BufferedProtocol):
                 pass  # one of the parts is a slice of a segment
         try:
             transport.writelines(_buffers(parts))
-        except OSError as error:
-            # Half an answer must never be followed by another one.
+        except Exception as error:
+            # Half an answer must never be followed by another one, and none must not be passed over.
             self._log_closing(f"cannot read the log: {error}")
             self._closing = True
             transport.abort()
@@ -621,6 +645,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_waiting(self) -> bool:
         """True while an answer is waited for."""
         return bool(self._slots)
+
+    @property
+    def is_reading(self) -> bool:
+        """False while nothing is read: then it does not show whether the client is still there."""
+        return not self._held and not self._closing
 
     @property
     def is_stalled(self) -> bool:

@@ -2,7 +2,8 @@
 
 Limits are Kafka's: `max.connections`, `max.connections.per.ip` (with overrides), `connections.max.idle.ms`,
 `socket.request.max.bytes`. A connection over a limit is closed with one log line, as Kafka does per address.
-A connection that waits for an answer is not idle; one whose client does not take its answers is.
+A connection that waits for an answer is not idle; one whose client does not take its answers is, and so is
+one that has so many requests waiting that it is not read: nobody would see its client go.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Connections:
                 # The client takes its answers, if slowly.
                 connection.unsent_bytes = unsent_bytes
                 connection.active_ms = now_ms
-            if connection.is_waiting and not connection.is_stalled:
+            if connection.is_waiting and connection.is_reading and not connection.is_stalled:
                 continue
             if 0 <= idle_ms_max < now_ms - connection.active_ms:
                 reading = "; it does not read its answers" if connection.is_stalled else ""

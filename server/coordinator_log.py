@@ -6,6 +6,7 @@ costs no write of its own. Callbacks come in the order of the appends, whatever 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from odradek.coordinator.effects import LogRecord
     from odradek.server.turn import LoopTurn
     from odradek.storage.partition import Partition
+
+logger = logging.getLogger("odradek.coordinator")
 
 READ_BYTES = 1024 * 1024
 
@@ -72,6 +75,12 @@ class PartitionLog:
         except KafkaError as error:
             self._loop.call_soon(self._settle, pending, error)
             return
+        except Exception:
+            # Whoever waits for this append, and all after it, would wait for ever.
+            logger.exception("records of %s cannot be appended", self._partition.name)
+            refusal = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._loop.call_soon(self._settle, pending, refusal)
+            return
         self._turn.add(self._partition, lambda error: self._settle(pending, error), appended.must_flush)
 
     def read_all(self) -> Iterator[LogRecord]:
@@ -96,4 +105,7 @@ class PartitionLog:
         pending.error = error
         while self._pending and self._pending[0].is_settled:
             told = self._pending.popleft()
-            told.then(told.error)
+            try:
+                told.then(told.error)
+            except Exception:
+                logger.exception("what followed an append to %s failed", self._partition.name)

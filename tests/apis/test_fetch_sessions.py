@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from odradek.apis import fetch_sessions
 from odradek.apis.fetch_sessions import (
     EVICTION_MS,
     MAX_PARTITIONS_PER_SESSION,
@@ -11,7 +12,7 @@ from odradek.apis.fetch_sessions import (
     next_epoch,
     requested_partitions,
 )
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 PLENTY = 1 << 20
@@ -249,3 +250,28 @@ def test_a_session_is_bounded():
 def test_epochs_wrap_to_one():
     assert next_epoch(0) == 1
     assert next_epoch(2**31 - 1) == 1
+
+
+def test_large_sessions_together_have_a_limit(monkeypatch):
+    """A thousand slots of a hundred thousand partitions each would be more memory than there is."""
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_OF_SMALL_SESSION", 2)
+    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS_OF_LARGE_SESSIONS", 8)
+    numbers = itertools.count(1)
+    cache = FetchSessionCache(100, lambda: next(numbers))
+
+    def admit(count):
+        request = fetch(*(("t", index, 0) for index in range(count)))
+        return cache.admit(
+            requested_partitions(request, False), uses_topic_ids=False, is_privileged=False, now_ms=0
+        )
+
+    assert admit(4)
+    assert admit(4)
+    assert admit(3) is None
+    small = admit(2)
+    assert small
+    grown = fetch(("t", 2, 0), ("t", 3, 0), session_id=small.id, epoch=1)
+    with pytest.raises(KafkaError) as refused:
+        cache.resume(grown, False, 0)
+    assert refused.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert admit(2)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.coordinator import membership
 from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.commands import (
     CommitOffsets,
@@ -364,3 +365,25 @@ def test_timers_that_are_due_together_do_not_hold_up_the_loop(node):
         timers._wake()
         counts.append(len(rung))
     assert counts == [3, 6, 7]
+
+
+def test_ids_that_nobody_uses_are_bounded_and_the_oldest_goes_first(monkeypatch):
+    monkeypatch.setattr(membership, "PENDING_MEMBERS_MAX", 3)
+    node = Node()
+    node.lead(1)
+    node.clock.run(1)
+
+    def join(member_id=""):
+        answers = node.submit(
+            Join, member_id, "consumer", PROTOCOLS, 10_000, 30_000, client_id="c", version=4
+        )
+        node.clock.run(1)
+        return answers
+
+    ids = [join()[0].member_id for _ in range(5)]
+    group = node.coordinator._partitions[0].machine.groups["g"]
+    assert list(group.pending_members) == ids[2:]
+    assert join(ids[0])[0].error_code is ErrorCode.UNKNOWN_MEMBER_ID
+    join(ids[4])
+    assert list(group.members) == [ids[4]]
+    assert len(node.coordinator._partitions[0].timers) == 5  # two ids, the member, the join, the expiry

@@ -241,6 +241,7 @@ def test_a_controller_listener_needs_no_entry_in_the_default_map():
         (["node.id=2", "broker.id=3"], "differ"),
         (["log.dirs=", "log.dir="], "names no directory"),
         (["offsets.topic.replication.factor=3"], "set it to 1"),
+        (["offsets.topic.segment.bytes=1000"], "give 1048576 or more"),
         (["group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"], "above group.max.session"),
         (["log.retention.ms=0"], "log.retention.ms"),
     ],

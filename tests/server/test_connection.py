@@ -477,6 +477,70 @@ def test_a_slice_that_cannot_be_read_closes_the_connection(play, caplog):
     assert "cannot read the log" in caplog.text
 
 
+def test_a_slice_with_a_bug_costs_only_its_own_connection(play, caplog):
+    """Both answers are sent by the end of one turn; the second used to be lost with the first."""
+
+    async def story(stage_):
+        def fail():
+            raise ValueError("mmap length is greater than file size")
+
+        big = Pieces(b"1" * 10)
+        big.buffers = fail
+        broken, sound = await stage_.client(), await stage_.client()
+        broken.send(echo(1, "wait broken"))
+        sound.send(echo(2, "wait sound"))
+        waiting = stage_.broker.waiting
+        await stage_.until(lambda: len(waiting) == 2)
+        waiting["broken"].complete(EchoResponse(text="", records=big))
+        waiting["sound"].complete(connection_response("done"))
+        assert await broken.is_closed()
+        assert (await sound.answer())[0] == 2
+
+    with caplog.at_level(logging.WARNING, "odradek"):
+        play(story)
+    assert "cannot read the log" in caplog.text
+
+
+def test_what_waits_in_large_requests_is_bounded(play, monkeypatch):
+    """A long poll of a hundred thousand partitions is held for as long as it waits."""
+    monkeypatch.setattr(connection_module, "WAITING_BYTES_MAX", 30_000)
+
+    async def story(stage_):
+        client, waiting = await stage_.client(), stage_.broker.waiting
+        for number in range(10):
+            client.send(echo(number, f"wait {number}" + " " * 9_000))
+        await stage_.until(lambda: len(waiting) == 4)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(waiting) == 4
+        for number in range(10):
+            await stage_.until(lambda number=number: any(int(key) == number for key in waiting))
+            next(w for key, w in waiting.items() if int(key) == number).complete(connection_response("now"))
+            assert (await client.answer())[0] == number
+        (connection,) = stage_.broker.connections._open
+        assert connection._waiting_bytes == 0
+
+    play(story)
+
+
+def test_a_client_that_is_not_read_and_never_answered_goes_with_the_idle_time(play, monkeypatch, caplog):
+    """Its end would not be seen: with polls of a month it would stay for a month."""
+    monkeypatch.setattr(connection_module, "WAITING_ANSWERS_MAX", 3)
+
+    async def story(stage_):
+        held, closing = await stage_.client(), await stage_.client()
+        held.send(*(echo(number, f"wait held{number}") for number in range(3)))
+        closing.send(echo(1, "wait closing"), echo(2, "malformed"))
+        await stage_.until(lambda: len(stage_.broker.waiting) == 4)
+        now_ms = wall_clock_ms() + 1000
+        stage_.broker.connections.sweep(now_ms, now_ms)
+        assert await held.is_closed()
+        assert await closing.is_closed()
+        await stage_.until(lambda: len(stage_.broker.cancelled) == 4)
+
+    play(story, idle_ms_max=900)
+
+
 def test_a_client_that_never_reads_is_held_and_in_the_end_closed(play, caplog):
     async def story(stage_):
         stage_.broker.big = Pieces(bytes(100_000))

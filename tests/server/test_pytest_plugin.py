@@ -1,11 +1,15 @@
 """The fixtures of the wheel, run by a pytest of their own, as a user's project runs them."""
 
 import os
-from importlib.metadata import entry_points
+import pathlib
+import sys
+from importlib.metadata import distributions
 
 import pytest
 
 import odradek
+
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 
 pytest_plugins = ["pytester"]
 
@@ -46,8 +50,10 @@ STORY = """
 def run(pytester, monkeypatch):
     parent = os.path.dirname(odradek.__path__[0])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([parent, os.environ.get("PYTHONPATH", "")]))
-    # An installed wheel brings the plugin by its entry point; a checkout has to be told.
-    installed = entry_points(group="pytest11", name="odradek")
+    # An install brings the plugin by its entry point; a checkout has to be told, also where a build left its
+    # metadata: the inner pytest runs elsewhere and does not find that.
+    elsewhere = [path for path in sys.path if path not in ("", str(CHECKOUT))]
+    installed = list(distributions(name="odradek", path=elsewhere))
     plugin = () if installed else ("-p", "odradek.server.pytest_plugin")
     return lambda *arguments: pytester.runpytest_subprocess(*plugin, *arguments)
 

@@ -55,8 +55,6 @@ FIRST_VERSION_BY_ID = 12
 
 BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
-MAX_PARTITIONS_PER_DESCRIPTION = 2000
-"""`max.request.partition.size.limit`"""
 
 
 class Metadata:
@@ -282,9 +280,11 @@ class DescribeCluster:
 class DescribeTopicPartitions:
     """The handler: topics by name, in pages of so many partitions."""
 
-    def __init__(self, node_id: int, topics: TopicCreation) -> None:
+    def __init__(self, node_id: int, topics: TopicCreation, partitions_max: int = 2000) -> None:
+        """`partitions_max` of one answer is `max.request.partition.size.limit`."""
         self._node_id = node_id
         self._topics = topics
+        self._partitions_max = partitions_max
 
     def __call__(
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
@@ -302,7 +302,7 @@ class DescribeTopicPartitions:
         alive = {
             broker.node_id for broker, _, _ in reachable_brokers(view, context.connection, self._node_id)
         }
-        left = max(1, min(request.response_partition_limit, MAX_PARTITIONS_PER_DESCRIPTION))
+        left = max(1, min(request.response_partition_limit, self._partitions_max))
         response = DescribeTopicPartitionsResponse(topics=[])
         for name in sorted(names):
             if left <= 0:

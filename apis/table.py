@@ -78,9 +78,11 @@ def build_apis(
     deletes_topics: bool = True,
     fetch_max_bytes: int = 57_671_680,
     fetch_session_slots: int = 1000,
+    description_partitions_max: int = 2000,
 ) -> Apis:
-    """Every API by its key. The names of the last four parameters in Kafka: `auto.create.topics.enable`,
-    `delete.topic.enable`, `fetch.max.bytes`, `max.incremental.fetch.session.cache.slots`.
+    """Every API by its key. The names of the last five parameters in Kafka: `auto.create.topics.enable`,
+    `delete.topic.enable`, `fetch.max.bytes`, `max.incremental.fetch.session.cache.slots`,
+    `max.request.partition.size.limit`.
 
     `start_configs` are the broker's settings as text, as they were given at start; `offsets_topic` says how
     `__consumer_offsets` is to be created.
@@ -127,7 +129,7 @@ def build_apis(
         42: (2, _later("groups.DeleteGroups", groups)),
         47: (0, _later("offsets.OffsetDelete", leadership, groups)),
         60: (2, _later("metadata.DescribeCluster", node_id, topics)),
-        75: (0, _later("metadata.DescribeTopicPartitions", node_id, topics)),
+        75: (0, _later("metadata.DescribeTopicPartitions", node_id, topics, description_partitions_max)),
     }
     apis = Apis(rows)
     api_versions.describe((key, apis.versions(key)) for key in apis)

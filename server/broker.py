@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.server.connection import Routes
 from odradek.server.connections import ConnectionLimits, Connections
-from odradek.server.listeners import Listener, accept, bind_listener
+from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
 from odradek.server.timers import Timers, steady_clock_ms, wall_clock_ms
 from odradek.server.turn import LoopTurn
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -40,6 +40,7 @@ logger = logging.getLogger("odradek.broker")
 
 GROUPS_DELAY_MS = 50
 """First the clients that wait for the port, then the loading of groups."""
+MAINTENANCE_INTERVAL_MS_MIN = 1_000
 MAINTENANCE_INTERVAL_MS_MAX = 30_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
 CLEANING_STEP_BYTES = 65_536
@@ -98,6 +99,7 @@ class BrokerServer:
         self._machine: ClusterMachine | None = None
         self._store: LogStore | None = None
         self._groups: Groups | None = None
+        self._group_settings: GroupSettings | None = None
         self._connections: Connections | None = None
         self._turn: LoopTurn | None = None
         self._timers: Timers | None = None
@@ -131,6 +133,7 @@ class BrokerServer:
                 asked.host,
                 asked.port,
                 None if advertised is None or not advertised.host else (advertised.host, advertised.port),
+                _socket_options(self.config),
             )
             self._bound.append((listener, bind_listener(listener)))
             self.listeners.append(listener)
@@ -158,7 +161,13 @@ class BrokerServer:
             config.data_directories, node_id=self.node_id, cluster_id=config.cluster_id
         )
         self.cluster_id = identity.cluster_id
-        store = LogStore(OsDisk(), config.data_directories, config_for=self._config_of_topic)
+        store = LogStore(
+            OsDisk(),
+            config.data_directories,
+            config_for=self._config_of_topic,
+            checkpoint_interval_ms=_checkpoint_interval_ms(config),
+            producer_expiration_ms=config.producer_id_expiration_ms,
+        )
         self._store = store
         self._metadata = SqliteMetadataStore(os.path.join(config.data_directories[0], FILE_NAME))
         self._machine = ClusterMachine(
@@ -209,7 +218,7 @@ class BrokerServer:
 
         coordinator = GroupCoordinator(
             node_id=self.node_id,
-            settings=_group_settings(self.config),
+            settings=self._settings_of_groups(self._machine.view),
             open_log=open_log,
             clock_ms=steady_clock_ms(self._now_ms),
             call_later=loop.call_later,
@@ -217,6 +226,15 @@ class BrokerServer:
         )
         coordinator.view_changed(self._machine.view)
         return coordinator
+
+    def _settings_of_groups(self, view: ClusterView) -> GroupSettings:
+        """What groups write in one batch is bounded by what their topic takes."""
+        settings = self._group_settings
+        if settings is None:
+            settings = self._group_settings = _group_settings(self.config)
+        if OFFSETS_TOPIC in view.topics:
+            settings.append_max_bytes = self._log_config(view.topics[OFFSETS_TOPIC].configs).max_message_bytes
+        return settings
 
     def _build_apis(self) -> Mapping[int, Api]:
         from odradek.apis.table import build_apis
@@ -248,13 +266,18 @@ class BrokerServer:
             deletes_topics=config.delete_topic_enable,
             fetch_max_bytes=config.fetch_max_bytes,
             fetch_session_slots=config.max_incremental_fetch_session_cache_slots,
+            description_partitions_max=config.max_request_partition_size_limit,
         )
 
     def _start_background(self) -> None:
         assert self._timers is not None
         assert self._connections is not None
         config, every = self.config, self._timers.every
-        maintenance_ms = min(config.log_retention_check_interval_ms, MAINTENANCE_INTERVAL_MS_MAX)
+        maintenance_ms = min(
+            config.log_retention_check_interval_ms,
+            max(_checkpoint_interval_ms(config), MAINTENANCE_INTERVAL_MS_MIN),
+            MAINTENANCE_INTERVAL_MS_MAX,
+        )
         self._background = [
             every(maintenance_ms, self._maintain),
             every(FLUSH_LOOK_INTERVAL_MS, self._flush_due),
@@ -284,6 +307,7 @@ class BrokerServer:
                 if log is not None:
                     log.set_config(self._log_config(topic.configs))
         if groups is not None and (groups.is_made or (change.deleted and OFFSETS_TOPIC in view.topics)):
+            self._settings_of_groups(view)
             groups.made().view_changed(view)
             if change.deleted:
                 groups.made().remove_topics([topic.name for topic in change.deleted])
@@ -479,6 +503,21 @@ async def _until(condition: Callable[[], bool], patience_s: float) -> None:
     deadline = loop.time() + patience_s
     while not condition() and loop.time() < deadline:
         await asyncio.sleep(0.005)
+
+
+def _socket_options(config: BrokerConfig) -> SocketOptions:
+    return SocketOptions(
+        config.socket_listen_backlog_size,
+        config.socket_send_buffer_bytes,
+        config.socket_receive_buffer_bytes,
+    )
+
+
+def _checkpoint_interval_ms(config: BrokerConfig) -> int:
+    """Both kinds of checkpoint are written together, as often as the more frequent one asks."""
+    return min(
+        config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms
+    )
 
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:

@@ -12,17 +12,29 @@ import errno
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from odradek.server.config import ConfigError
 from odradek.server.connection import Connection
 from odradek.server.connections import Connections
 
-BACKLOG = 1024
 FREE_PORT_ATTEMPTS_MAX = 32
 
 
 class ListenError(ConfigError):
     """An address cannot be bound; the text is one sentence for the person who started the broker."""
+
+
+class SocketOptions(NamedTuple):
+    """`socket.listen.backlog.size`, `socket.send.buffer.bytes`, `socket.receive.buffer.bytes`."""
+
+    backlog: int = 1024
+    send_buffer_bytes: int = -1
+    """-1 leaves it to the system, which adapts it to each connection."""
+    receive_buffer_bytes: int = -1
+
+
+DEFAULT_SOCKET_OPTIONS = SocketOptions()
 
 
 @dataclass(slots=True)
@@ -37,6 +49,7 @@ class Listener:
     host: str
     port: int
     advertised: tuple[str, int] | None = None
+    options: SocketOptions = DEFAULT_SOCKET_OPTIONS
 
 
 def bind_listener(listener: Listener) -> list[socket.socket]:
@@ -44,7 +57,7 @@ def bind_listener(listener: Listener) -> list[socket.socket]:
 
     Clients may connect already; they are served once `accept` runs.
     """
-    sockets = bind_all(listener.host, listener.port, listener.name)
+    sockets = bind_all(listener.host, listener.port, listener.name, listener.options)
     listener.port = sockets[0].getsockname()[1]
     return sockets
 
@@ -55,17 +68,21 @@ async def accept(
     """Serves what connects to the listener's sockets from now on."""
     loop = asyncio.get_running_loop()
     return [
-        await loop.create_server(lambda: Connection(connections, listener), sock=bound, backlog=BACKLOG)
+        await loop.create_server(
+            lambda: Connection(connections, listener), sock=bound, backlog=listener.options.backlog
+        )
         for bound in sockets
     ]
 
 
-def bind_all(host: str, port: int, name: str) -> list[socket.socket]:
+def bind_all(
+    host: str, port: int, name: str, options: SocketOptions = DEFAULT_SOCKET_OPTIONS
+) -> list[socket.socket]:
     """Sockets bound to every address of `host`, all with the same port."""
     addresses = _addresses(host, port, name)
     for _ in range(FREE_PORT_ATTEMPTS_MAX):
         try:
-            return _bind_with_one_port(addresses, port)
+            return _bind_with_one_port(addresses, port, options)
         except OSError as error:
             if port == 0 and error.errno == errno.EADDRINUSE:
                 continue  # free at one address, taken at another
@@ -103,12 +120,14 @@ def _addresses(host: str, port: int, name: str) -> list[tuple[int, tuple]]:
     return addresses
 
 
-def _bind_with_one_port(addresses: Sequence[tuple[int, tuple]], port: int) -> list[socket.socket]:
+def _bind_with_one_port(
+    addresses: Sequence[tuple[int, tuple]], port: int, options: SocketOptions
+) -> list[socket.socket]:
     bound: list[socket.socket] = []
     try:
         for family, address in addresses:
             try:
-                bound.append(_bind(family, (address[0], port, *address[2:])))
+                bound.append(_bind(family, (address[0], port, *address[2:]), options))
             except OSError as error:
                 # A machine without IPv6 still has its other addresses.
                 if family == socket.AF_INET6 and bound and error.errno in _NO_SUCH_ADDRESS:
@@ -125,7 +144,7 @@ def _bind_with_one_port(addresses: Sequence[tuple[int, tuple]], port: int) -> li
 _NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
-def _bind(family: int, address: tuple) -> socket.socket:
+def _bind(family: int, address: tuple, options: SocketOptions) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -134,9 +153,14 @@ def _bind(family: int, address: tuple) -> socket.socket:
         if family == socket.AF_INET6:
             # Each family has its own socket, so that the same port can be bound for both.
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        # Connections inherit the sizes of their listening socket.
+        if options.send_buffer_bytes > 0:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
+        if options.receive_buffer_bytes > 0:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
         listening.bind(address)
         # With SO_REUSEADDR a taken port shows only here.
-        listening.listen(BACKLOG)
+        listening.listen(options.backlog)
         listening.setblocking(False)
     except OSError:
         listening.close()

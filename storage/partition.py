@@ -28,6 +28,7 @@ from odradek.storage.batches import (
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer
 from odradek.storage.log import Log
+from odradek.storage.producer_state import EXPIRATION_MS
 from odradek.storage.retention import segments_to_delete
 from odradek.storage.segment import Segment
 from odradek.storage.slices import EMPTY, Slice
@@ -388,7 +389,7 @@ class Partition(PartitionStaging):
 
     # Life of the log
 
-    def maintain(self, now_ms: int) -> list[Segment]:
+    def maintain(self, now_ms: int, producer_expiration_ms: int = EXPIRATION_MS) -> list[Segment]:
         """Roll by time, apply retention, forget old producers. Returns segments to remove from the disk
         in a while.
         """
@@ -399,7 +400,7 @@ class Partition(PartitionStaging):
             log.roll(now_ms)
         if now_ms - self._last_expiry_ms >= PRODUCER_EXPIRY_INTERVAL_MS:
             self._last_expiry_ms = now_ms
-            log.producers.expire(now_ms)
+            log.producers.expire(now_ms, producer_expiration_ms)
         return self._apply_retention(now_ms)
 
     def _apply_retention(self, now_ms: int) -> list[Segment]:

@@ -17,6 +17,7 @@ from odradek.storage import checkpoints
 from odradek.storage.config import CLEANING_STEP_BYTES, LogConfig
 from odradek.storage.disk import Disk, Lock
 from odradek.storage.partition import ZERO_UUID, Partition
+from odradek.storage.producer_state import EXPIRATION_MS
 from odradek.storage.recovery import base_offset_of, open_log
 from odradek.storage.segment import LOG, FilePool, Segment
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -30,7 +31,7 @@ DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FILE_NAME_BYTES_MAX = 255
 CHECKPOINT_INTERVAL_MS = 60_000
-"""`log.flush.offset.checkpoint.interval.ms`"""
+"""Default of `log.flush.offset.checkpoint.interval.ms`."""
 EFFORT_PER_MAINTENANCE = 256
 EFFORT_OF_LOADING = 8
 
@@ -75,6 +76,8 @@ class LogStore:
         config_for: Callable[[str], LogConfig] = _default_config,
         open_files_max: int = 1024,
         new_id: Callable[[], str] = _new_id,
+        checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
+        producer_expiration_ms: int = EXPIRATION_MS,
     ) -> None:
         self.disk = disk
         self.directories = [directory.rstrip("/") for directory in directories]
@@ -82,6 +85,8 @@ class LogStore:
         self.was_clean = True
         self._config_for = config_for
         self._new_id = new_id
+        self._checkpoint_interval_ms = checkpoint_interval_ms
+        self._producer_expiration_ms = producer_expiration_ms
         self._places: dict[Key, _Place] = {}
         self._locks: list[Lock] = []
         self._now_ms = 0
@@ -414,7 +419,7 @@ class LogStore:
             if effort >= EFFORT_PER_MAINTENANCE:
                 break
         self._remove_doomed(now_ms)
-        if now_ms - self._last_checkpoint_ms >= CHECKPOINT_INTERVAL_MS:
+        if now_ms - self._last_checkpoint_ms >= self._checkpoint_interval_ms:
             self._last_checkpoint_ms = now_ms
             try:
                 self._write_checkpoints()
@@ -440,7 +445,10 @@ class LogStore:
             if partition is None or not partition.is_available:
                 return
             delay_ms = partition.config.file_delete_delay_ms
-            self._doomed_segments += [(now_ms + delay_ms, segment) for segment in partition.maintain(now_ms)]
+            self._doomed_segments += [
+                (now_ms + delay_ms, segment)
+                for segment in partition.maintain(now_ms, self._producer_expiration_ms)
+            ]
         except (OSError, KafkaError):
             # A disk in trouble is reported by those who write to it; maintenance tries again next time.
             return

@@ -14,6 +14,7 @@ from odradek.wire.messages import (
     create_topics,
     delete_topics,
     describe_cluster,
+    describe_topic_partitions,
     find_coordinator,
     metadata,
     produce,
@@ -383,5 +384,36 @@ def test_after_a_kill_no_topic_adopts_the_records_of_another(tmp_path):
             client = await Client.connect(server.port)
             assert (await client.produce("events", b"new")).base_offset == 0
         assert [name.endswith("-stray") for name in directories(tmp_path)] == [False, True]
+
+    asyncio.run(act())
+
+
+def test_options_bound_descriptions_batches_of_groups_and_the_memory_of_producers(tmp_path):
+    async def act():
+        options = {
+            "max.request.partition.size.limit": "2",
+            "producer.id.expiration.ms": "60000",
+            "log.flush.start.offset.checkpoint.interval.ms": "5000",
+            "offsets.topic.num.partitions": "1",
+        }
+        config = load(listen="127.0.0.1:0", data_dir=tmp_path, sets=[f"{n}={v}" for n, v in options.items()])
+        server = BrokerServer(config)
+        try:
+            await server.start()
+            client = await Client.connect(server.port)
+            await client.create("many", 3)
+            answer = await client.ask(
+                describe_topic_partitions.DescribeTopicPartitionsRequest(
+                    topics=[], response_partition_limit=2000
+                ),
+                0,
+            )
+            assert [len(topic.partitions) for topic in answer.topics] == [2]
+            assert server._store._producer_expiration_ms == 60_000
+            assert server._store._checkpoint_interval_ms == 5_000
+            await client.create("__consumer_offsets", 1, [("max.message.bytes", "5000")])
+            assert server._settings_of_groups(server._machine.view).append_max_bytes == 5_000
+        finally:
+            await server.stop()
 
     asyncio.run(act())

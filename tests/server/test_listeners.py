@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from odradek.server.config import ConfigError
-from odradek.server.listeners import Listener, bind_listener
+from odradek.server.listeners import Listener, SocketOptions, bind_listener
 
 HAS_IPV6 = socket.has_ipv6
 
@@ -65,3 +65,15 @@ def test_an_address_of_another_machine_is_one_sentence(bind):
 def test_a_name_that_nobody_knows_is_one_sentence(bind):
     with pytest.raises(ConfigError, match="has no address here"):
         bind("no-such-host.invalid")
+
+
+def test_the_sizes_of_the_system_s_buffers_are_those_of_the_options():
+    listener = Listener("PLAINTEXT", "127.0.0.1", 0, None, SocketOptions(16, 40_000, 50_000))
+    (listening,) = bind_listener(listener)
+    with listening, socket.create_connection(("127.0.0.1", listener.port), 5):
+        listening.settimeout(5)
+        accepted, _ = listening.accept()
+        with accepted:
+            # Some systems count their own bookkeeping in and report more than was asked for.
+            assert 40_000 <= accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 80_000
+            assert 50_000 <= accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 100_000

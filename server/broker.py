@@ -46,6 +46,7 @@ FLUSH_LOOK_INTERVAL_MS = 1_000
 CLEANING_STEP_BYTES = 65_536
 CLEANING_PAUSE = 2
 """Compaction pauses this many times as long as it worked."""
+OPEN_SEGMENTS_MAX = 1024
 FLUSH_WAIT_S = 1.0
 GOODBYE_WAIT_S = 0.5
 
@@ -167,6 +168,7 @@ class BrokerServer:
             config_for=self._config_of_topic,
             checkpoint_interval_ms=_checkpoint_interval_ms(config),
             producer_expiration_ms=config.producer_id_expiration_ms,
+            open_files_max=_open_files_max(),
         )
         self._store = store
         self._metadata = SqliteMetadataStore(os.path.join(config.data_directories[0], FILE_NAME))
@@ -496,6 +498,16 @@ class BrokerServer:
         await _until(lambda: len(connections) == 0, GOODBYE_WAIT_S)
         # What came in while we waited: it was not answered, but it must not stay staged.
         turn.end()
+
+
+def _open_files_max() -> int:
+    """How many segments may be open at once: half of what the process may open, the rest is for clients."""
+    import resource
+
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return OPEN_SEGMENTS_MAX
+    return max(min(allowed // 2, OPEN_SEGMENTS_MAX), 16)
 
 
 async def _until(condition: Callable[[], bool], patience_s: float) -> None:

@@ -37,6 +37,7 @@ def run(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] | None = 
 
     `on_ready(server)` is called once, when every listener is open.
     """
+    _allow_many_files()
     loop = new_event_loop()
     try:
         return loop.run_until_complete(_serve(config, on_ready))
@@ -63,6 +64,20 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
         if lifeline is not None:
             loop.remove_reader(lifeline)
     return 0
+
+
+def _allow_many_files() -> None:
+    """As many open files as the administrator lets us have: shells give 1024, and clients are files, too."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        # macOS says "unlimited" and means 10240.
+        logger.debug("the limit of open files stays at %d", soft)
 
 
 def _watch_parent(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> int | None:

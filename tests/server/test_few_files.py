@@ -1,0 +1,69 @@
+"""A process that may open few files: partitions share them, and clients still get in."""
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from odradek.wire.frames import read_response, request_frame
+from odradek.wire.messages import create_topics, produce
+from odradek.wire.records import Record, build_batch
+
+FILES_MAX = 64
+PARTITIONS = 70
+
+
+@pytest.fixture
+def port(tmp_path):
+    if shutil.which("sh") is None:
+        pytest.skip("needs a shell that can lower its limits")
+    serve = f"{sys.executable} -m odradek serve --listen 127.0.0.1:0 --data-dir {tmp_path}"
+    broker = subprocess.Popen(
+        ["sh", "-c", f"ulimit -n {FILES_MAX} && exec {serve}"], stdout=subprocess.PIPE, text=True
+    )
+    assert broker.stdout is not None
+    try:
+        ready = broker.stdout.readline()
+        found = re.search(r"127\.0\.0\.1:(\d+)", ready)
+        assert found, ready
+        yield int(found[1])
+    finally:
+        broker.terminate()
+        assert broker.wait(10) == 0
+        broker.stdout.close()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def ask(connection, request, version):
+    connection.sendall(request_frame(request, version, 1, "tests"))
+    stream = connection.makefile("rb")
+    size = int.from_bytes(stream.read(4), "big")
+    return read_response(stream.read(size), type(request), version)[1]
+
+
+def test_more_partitions_than_files_are_written_to_and_closed_cleanly(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        topic = create_topics.CreatableTopic(name="wide", num_partitions=PARTITIONS, replication_factor=1)
+        created = ask(connection, create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+        assert created.topics[0].error_code == 0
+        for expected in range(2):
+            data = [
+                produce.PartitionProduceData(index=index, records=build_batch([Record(0, 1, None, b"v")]))
+                for index in range(PARTITIONS)
+            ]
+            request = produce.ProduceRequest(
+                acks=-1,
+                timeout_ms=1000,
+                topic_data=[produce.TopicProduceData(name="wide", partition_data=data)],
+            )
+            (answered,) = ask(connection, request, 9).responses
+            assert {(one.error_code, one.base_offset) for one in answered.partition_responses} == {
+                (0, expected)
+            }
+        others = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(20)]
+        for other in others:
+            assert ask(other, create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5).topics
+            other.close()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.cluster import NewTopic
-from odradek.coordinator.topics import OFFSETS_TOPIC
+from odradek.coordinator.topics import OFFSETS_TOPIC, is_legal
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ OFFSETS_TOPIC_CONFIGS: Mapping[str, str] = {
     "compression.type": "producer",
 }
 """GroupCoordinatorService.groupMetadataTopicConfigs; `segment.bytes` is `offsets.topic.segment.bytes`."""
+CREATED_AT_ONCE_MAX = 500
+"""Topics that one request brings about; each costs a directory and some files, a millisecond in all."""
 _WRITTEN_BY_BROKERS = frozenset({"__transaction_state", "__share_group_state"})
 
 
@@ -53,6 +55,11 @@ class TopicCreation:
             for name in missing
             if name not in refusals
         ]
+        if len(wanted) > CREATED_AT_ONCE_MAX:
+            # Nobody is served meanwhile, so not too many at once; whoever waits for the rest asks again.
+            later = [new.name for new in wanted if is_legal(new.name)][CREATED_AT_ONCE_MAX:]
+            refusals.update(dict.fromkeys(later, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+            wanted = [new for new in wanted if new.name not in refusals]
         try:
             results = self._machine.create_topics(wanted)
         except KafkaError as error:

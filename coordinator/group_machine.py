@@ -44,7 +44,7 @@ from odradek.coordinator.group_log import LONGEST_STRING_BYTES, CommittedOffset,
 from odradek.coordinator.membership import Membership
 from odradek.coordinator.offsets import OffsetTable, expired_offsets
 from odradek.coordinator.settings import GroupSettings
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import GroupMetadataValue
 
 __all__ = ["GroupMachine", "TimerKey"]
@@ -53,6 +53,7 @@ NONE = ErrorCode.NONE
 TimerKey = tuple[str, ...]
 """What a timer is for, then the group, then the member."""
 EXPIRE_OFFSETS: TimerKey = ("expire_offsets",)
+EXPIRE_MS_MAX = 2**63 - 1
 RECORDS_PER_APPEND = 1_000
 """Tombstones of one big deletion are spread over batches of this many."""
 BATCH_OVERHEAD_BYTES = 61
@@ -201,7 +202,8 @@ class GroupMachine:
         if group is not None and group.rules.commit_keeps_session:
             self._membership.keep_session(group, command.member_id, now_ms, out)
         retention_ms = command.retention_time_ms
-        expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
+        # Bounded: a retention of 2^63-1 is a client's way to say "for ever".
+        expire_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, EXPIRE_MS_MAX)
         metadata_limit = self._settings.offset_metadata_max_bytes
         unchecked_length = min(metadata_limit // 2, LONGEST_STRING_BYTES // 4)
         errors: list[ErrorCode] = []
@@ -311,7 +313,7 @@ class GroupMachine:
             description = GroupDescription(
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 command.group_id,
-                f"There is no group {command.group_id!r}.",
+                KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {command.group_id!r}.").message,
                 GroupState.DEAD.value,
             )
         else:

@@ -20,6 +20,7 @@ __all__ = [
     "NewTopic",
     "check_name",
     "collision_key",
+    "is_legal",
     "place_replicas",
     "replicas_of_new_topic",
 ]
@@ -53,6 +54,11 @@ class NewPartitions:
     name: str
     total_count: int
     assignments: Sequence[Sequence[int]] | None = None
+
+
+def is_legal(name: str) -> bool:
+    """Whether `check_name` would let it pass."""
+    return len(name) <= MAX_NAME_LENGTH and name not in {".", ".."} and bool(_LEGAL_NAME.fullmatch(name))
 
 
 def check_name(name: str) -> None:

@@ -150,13 +150,18 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+MESSAGE_LENGTH_MAX = 4_000
+"""Characters of a refusal's message; four bytes each at the most."""
+
+
 class KafkaError(Exception):
     """A refusal that a client is told about, as `code` and perhaps `message` of its answer."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)
         self.code = code
-        self.message = message if message is not None else error_message(code)
+        # Cut, so that a message about a name of 32767 bytes still fits into an answer's string.
+        self.message = message[:MESSAGE_LENGTH_MAX] if message is not None else error_message(code)
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.apis import operations
+from odradek.apis import operations, topic_creation
 from odradek.coordinator.cluster import Broker, Endpoint
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
@@ -90,6 +90,21 @@ def test_an_asked_for_topic_exists_when_the_answer_leaves(node, version):
     response = node.ask(named("fresh", allow_auto_topic_creation=True), version)
     assert codes(response) == {"fresh": ErrorCode.NONE}
     assert node.partition("fresh") is not None
+
+
+def test_very_many_missing_topics_are_created_bit_by_bit(node, monkeypatch):
+    """The broker serves nobody while it makes directories; illegal names do not take the others' places."""
+    monkeypatch.setattr(topic_creation, "CREATED_AT_ONCE_MAX", 2)
+    names = ["no good", "a", "b", "c", "d", "e"]
+    refused = {"no good": ErrorCode.INVALID_TOPIC_EXCEPTION}
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def ask():
+        return codes(node.ask(named(*names, allow_auto_topic_creation=True), 12))
+
+    assert ask() == refused | {"a": 0, "b": 0, "c": unknown, "d": unknown, "e": unknown}
+    assert ask() == refused | {"a": 0, "b": 0, "c": 0, "d": 0, "e": unknown}
+    assert ask() == refused | dict.fromkeys("abcde", 0)
 
 
 def test_a_client_can_decline_the_creation_from_version_4_on(node):

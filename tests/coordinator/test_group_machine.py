@@ -87,3 +87,12 @@ def test_every_state_has_rules_and_can_be_left():
             state in rules.comes_from for target, rules in RULES.items() if target is not GroupState.DEAD
         )
         assert state in RULES[GroupState.DEAD].comes_from
+
+
+def test_a_retention_without_end_is_taken_as_the_longest_there_is(machine):
+    """It overflowed the record's field, and every group of the partition had to be loaded again."""
+    command = CommitOffsets("a", "g", -1, "", [OffsetToCommit("t", 0, 1)], retention_time_ms=2**63 - 1)
+    append, reply = machine.handle(command, 1_700_000_000_000)
+    assert reply.value.errors == [ErrorCode.NONE]
+    assert isinstance(append, Append)
+    assert machine.offsets.get("g", "t", 0).expire_timestamp_ms == 2**63 - 1

@@ -31,3 +31,8 @@ def test_a_refusal_carries_its_code_and_a_text():
 
 def test_malformed_bytes_are_no_refusal():
     assert not issubclass(MalformedMessage, KafkaError)
+
+
+def test_a_message_about_the_longest_name_still_fits_into_an_answer():
+    error = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "\U0001f600" * 32_767)
+    assert len(error.message.encode()) < 32_767

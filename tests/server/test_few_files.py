@@ -63,7 +63,7 @@ def test_more_partitions_than_files_are_written_to_and_closed_cleanly(port):
             assert {(one.error_code, one.base_offset) for one in answered.partition_responses} == {
                 (0, expected)
             }
-        others = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(20)]
+        others = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(12)]
         for other in others:
             assert ask(other, create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5).topics
             other.close()

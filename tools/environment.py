@@ -238,6 +238,44 @@ def source(project: str) -> pathlib.Path:
     return folder
 
 
+# -- clients of other languages
+
+
+def _need(program: str, what: str, package: str) -> None:
+    if shutil.which(program) is None:
+        raise FileNotFoundError(f"missing: {what} (Debian: apt-get install {package})")
+
+
+def go_programs(module: pathlib.Path) -> pathlib.Path:
+    """A folder with the built programs of a Go module, each under the name of its folder."""
+    _need("go", "Go", "golang-go")
+    sources = sorted([*module.glob("go.*"), *module.glob("*/*.go")])
+    folder = cache() / f"go-{_digest(*(path.read_bytes() for path in sources))}"
+    if not folder.exists():
+        _say("building the programs in Go")
+        made = _fresh(folder)
+        subprocess.run(["go", "build", "-o", f"{made}/", "./..."], cwd=module, check=True, stdout=sys.stderr)
+        _settle(made, folder)
+    return folder
+
+
+def node_modules(project: pathlib.Path) -> pathlib.Path:
+    """A folder with the Node packages that the lock file of a project names."""
+    _need("node", "Node", "nodejs")
+    _need("npm", "npm", "npm")
+    files = [project / name for name in ("package.json", "package-lock.json")]
+    folder = cache() / f"node-{_digest(*(path.read_bytes() for path in files))}"
+    if not folder.exists():
+        _say("fetching the packages of Node")
+        made = _fresh(folder)
+        for path in files:
+            shutil.copy(path, made)
+        command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]
+        subprocess.run(command, cwd=made, check=True, stdout=sys.stderr)
+        _settle(made, folder)
+    return folder / "node_modules"
+
+
 # -- system tools
 
 

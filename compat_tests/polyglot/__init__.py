@@ -1,0 +1,1 @@
+"""Clients of other languages, as they are published, against the broker."""

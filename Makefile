@@ -8,7 +8,7 @@ LISTEN ?= 127.0.0.1:9092
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check test-reference nightly bench dist clean links compiled tools-present
+.PHONY: help serve test check test-reference nightly bench dist clean links tools-present
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -19,19 +19,19 @@ serve: ## a broker on 127.0.0.1:9092 with its data in ./data (LISTEN=host:port f
 tools-present:
 	@$(ENVIRONMENT) check
 
-test: tools-present links compiled ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
+test: tools-present links ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
 	@$(SUITES) check pure dist compat reference kafka-python soak spark
 
-check: links compiled ## the fast tier, under two minutes: ruff, mypy, tests/
+check: links ## the fast tier, under two minutes: ruff, mypy, tests/
 	@$(SUITES) check
 
 test-reference: tools-present links ## the same requests to Apache Kafka 4.3.1 and to Odradek, answers compared
 	@$(SUITES) reference
 
-nightly: tools-present links compiled ## every suite, the clients also against Apache Kafka itself, and a long soak
+nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
 	@ODRADEK_NIGHTLY=1 $(SUITES) check pure dist compat compat-on-kafka reference kafka-python polyglot long-soak spark
 
-bench: tools-present links compiled ## both brokers side by side; writes benchmarks/RESULTS.md (BENCH='--only produce --rounds 3')
+bench: tools-present links ## both brokers side by side; writes benchmarks/RESULTS.md (BENCH='--only produce --rounds 3')
 	@python=$(TEST_PYTHON) && \
 		$$python -m benchmarks --output benchmarks --work . $(BENCH)
 
@@ -47,6 +47,3 @@ links: ## symlinks that make this checkout importable as `odradek` (PYTHONPATH=b
 	@for f in wire storage coordinator apis server; do ln -sfn ../../../$$f build/links/odradek/$$f; done
 	@ln -sfn ../../../spark_integration build/links/odradek/spark
 	@for f in __init__.py __main__.py testing.py py.typed; do ln -sfn ../../../server/_root/$$f build/links/odradek/$$f; done
-
-compiled: ## the extension modules of this checkout, where a C compiler and Cython are there; those that changed
-	@$(TEST_PYTHON) tools/compile_extensions.py

@@ -2,7 +2,8 @@
 
     python -m tools.with_pure_wheel -m pytest tests/storage
 
-An entry of PYTHONPATH comes before an editable install, for child processes too.
+An entry of PYTHONPATH comes before an editable install, for child processes too; a `sitecustomize` beside the
+package takes the finder of the editable install away, which would still find the compiled parts by name.
 The tests are the checkout's.
 """
 
@@ -16,6 +17,14 @@ import tempfile
 import zipfile
 
 from tools import build_dists
+
+NO_EDITABLE_INSTALL = """
+import sys
+
+sys.meta_path[:] = [
+    finder for finder in sys.meta_path if not getattr(finder, "__module__", "").startswith("__editable__")
+]
+"""
 
 PROBE = """
 import importlib.util, pathlib, sys, odradek
@@ -31,6 +40,7 @@ def main(arguments: list[str]) -> int:
         wheel = build_dists.build_pure(folder)
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder, [name for name in archive.namelist() if name.startswith("odradek/")])
+        (folder / "sitecustomize.py").write_text(NO_EDITABLE_INSTALL)
         # CI set means that a missing compiled part is an error; here it is what was asked for.
         environment = {key: value for key, value in os.environ.items() if key != "CI"}
         environment["PYTHONPATH"] = str(folder)

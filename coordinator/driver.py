@@ -10,6 +10,7 @@ Nothing here is thread-safe, and nothing blocks longer than one slice of loading
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -108,6 +109,7 @@ class GroupCoordinator:
     `open_log(partition)` gives the log of a partition of `__consumer_offsets`, None while it has none.
     `clock_ms` is the time since the epoch; it should not jump, since sessions are measured with it.
     `new_member_suffix` makes the random part of a member id (a UUID in its text form).
+    `after_loading` is called after each slice of loading: what there is now is there to stay.
     """
 
     def __init__(
@@ -119,16 +121,19 @@ class GroupCoordinator:
         clock_ms: Callable[[], int],
         call_later: CallLater,
         new_member_suffix: Callable[[], str],
+        after_loading: Callable[[], object] | None = None,
     ) -> None:
         self._node_id = node_id
         self._settings = settings
         self._open_log = open_log
         self._clock_ms = clock_ms
         self._new_member_suffix = new_member_suffix
+        self._after_loading = after_loading
         self._call_later = call_later
         self._partition_count = settings.offsets_topic_num_partitions
         self._partitions: dict[int, _Partition] = {}
         self._loading: deque[_Partition] = deque()
+        self._topics: Collection[str] = ()
         self._load_timer: TimerHandle | None = None
         self._timers = _TimerHeap(clock_ms, call_later, self._ring)
 
@@ -137,6 +142,7 @@ class GroupCoordinator:
     def view_changed(self, view: ClusterView) -> None:
         """Take up the partitions that this node leads now, give up the others. Call with each new view."""
         topic = view.topic(OFFSETS_TOPIC)
+        self._topics = view.topics
         led = {}
         if topic is not None:
             self._partition_count = len(topic.partitions)
@@ -307,6 +313,20 @@ class GroupCoordinator:
     def _load(self) -> None:
         """Load a slice of what is to be loaded; small logs are through in one call."""
         self._load_timer = None
+        if not self._loading:
+            return
+        # Loading makes many objects and no garbage: the collector would go through them again and again.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            self._load_some()
+        finally:
+            if collects:
+                gc.enable()
+        if self._after_loading is not None:
+            self._after_loading()
+
+    def _load_some(self) -> None:
         budget = RECORDS_PER_TURN
         waiting: list[_Partition] = []
         while self._loading and budget > 0:
@@ -359,10 +379,11 @@ class GroupCoordinator:
     def _loaded(self, partition: _Partition, machine: GroupMachine) -> None:
         partition.machine, partition.loading, partition.records = machine, None, None
         self._run(partition, machine.start(self._clock_ms()))
-        if partition.removed_topics:
-            names = frozenset(partition.removed_topics)
-            partition.removed_topics.clear()
-            self._remove_topics(partition, names)
+        # Also those of topics that were deleted just before a crash, when no tombstone had been written yet.
+        names = partition.removed_topics | machine.offsets.topics().difference(self._topics)
+        partition.removed_topics = set()
+        if names:
+            self._remove_topics(partition, frozenset(names))
 
     def _remove_topics(self, partition: _Partition, names: frozenset[str]) -> None:
         assert partition.machine is not None

@@ -38,6 +38,8 @@ __all__ = [
     "encode_offset",
     "encode_offset_key",
     "fits_record",
+    "offset_key_prefix",
+    "partition_of_offset_key",
     "subscribed_topics",
 ]
 
@@ -50,9 +52,13 @@ LONGEST_STRING_BYTES = 2**15 - 1
 _OFFSET_KEY_PREFIX = struct.pack(">h", OffsetCommitKey.record_type)
 _OFFSET_VALUE_PREFIX = struct.pack(">h", OFFSET_VALUE_VERSION)
 _OFFSET_VALUE_HEAD = struct.Struct(">hqih")
+_BARE_OFFSET_VALUE = struct.Struct(">hqihq")
+"""A value without metadata, which most are."""
+_BARE_OFFSET_VALUE_BYTES = _BARE_OFFSET_VALUE.size
 _LENGTH = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 _TIMESTAMP = struct.Struct(">q")
+_new_tuple = tuple.__new__
 
 
 class Kind(enum.Enum):
@@ -98,6 +104,16 @@ def decode_key(key: bytes) -> tuple[Kind, Any]:
     return Kind.OTHER, None
 
 
+def offset_key_prefix(group_id: str, topic: str) -> bytes:
+    """What the keys of all offsets of a group and a topic begin with; the partition follows."""
+    return encode_offset_key(group_id, topic, 0)[:-4]
+
+
+def partition_of_offset_key(key: bytes) -> int:
+    """The last field of a key that begins with an `offset_key_prefix` and has four bytes more."""
+    return _PARTITION.unpack_from(key, -4)[0]
+
+
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The names have to be short enough (`fits_record`)."""
     group, name = group_id.encode(), topic.encode()
@@ -135,6 +151,10 @@ _ANY_GROUP_KEY = GroupMetadataKey(group="")
 
 def decode_offset(value: bytes) -> CommittedOffset:
     """Raises MalformedMessage."""
+    if len(value) == _BARE_OFFSET_VALUE_BYTES:
+        version, offset, leader_epoch, size, commit_timestamp_ms = _BARE_OFFSET_VALUE.unpack(value)
+        if version == OFFSET_VALUE_VERSION and size == 0:
+            return _new_tuple(CommittedOffset, (offset, leader_epoch, "", commit_timestamp_ms, -1))
     if value[:2] == _OFFSET_VALUE_PREFIX:
         try:
             _, offset, leader_epoch, size = _OFFSET_VALUE_HEAD.unpack_from(value)

@@ -42,7 +42,7 @@ from odradek.coordinator.commands import (
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
 from odradek.coordinator.group_log import LONGEST_STRING_BYTES, CommittedOffset, Kind, fits_record
 from odradek.coordinator.membership import Membership
-from odradek.coordinator.offsets import OffsetTable, expired_offsets
+from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import GroupMetadataValue
@@ -54,6 +54,8 @@ TimerKey = tuple[str, ...]
 """What a timer is for, then the group, then the member."""
 EXPIRE_OFFSETS: TimerKey = ("expire_offsets",)
 EXPIRE_MS_MAX = 2**63 - 1
+KNOWN_PREFIXES_MAX = 10_000
+"""Of keys, while loading."""
 RECORDS_PER_APPEND = 1_000
 """Tombstones of one big deletion are spread over batches of this many."""
 BATCH_OVERHEAD_BYTES = 61
@@ -69,6 +71,8 @@ class GroupMachine:
     def __init__(self, settings: GroupSettings, new_member_suffix: Callable[[], str]) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetTable()
+        self._replayed: dict[bytes, TopicOffsets] = {}
+        """While loading: where offsets go by what their keys begin with, which saves reading it again."""
         self._settings = settings
         membership = Membership(self.groups, settings, new_member_suffix, self._store_group)
         self._membership = membership
@@ -112,17 +116,37 @@ class GroupMachine:
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """Take in one record of the log; a value of None deletes. Raises MalformedMessage."""
+        if value is not None:
+            offsets = self._replayed.get(key[:-4])
+            if offsets is not None:
+                offsets[group_log.partition_of_offset_key(key)] = group_log.decode_offset(value)
+                return
         kind, subject = group_log.decode_key(key)
         if kind is Kind.OFFSET:
             group_id, topic, partition = subject
-            self._apply_offset(
-                group_id, topic, partition, None if value is None else group_log.decode_offset(value)
-            )
+            if value is None:
+                self._apply_offset(group_id, topic, partition, None)
+            else:
+                self._replay_first_offset(key, subject, group_log.decode_offset(value))
         elif kind is Kind.GROUP:
             self._apply_group(subject, None if value is None else group_log.decode_group(value))
 
+    def _replay_first_offset(
+        self, key: bytes, subject: tuple[str, str, int], offset: CommittedOffset
+    ) -> None:
+        """Take in an offset, and remember the beginning of its key for those to come."""
+        group_id, topic, _ = subject
+        offsets = self._apply_offset(*subject, offset)
+        prefix = group_log.offset_key_prefix(group_id, topic)
+        # Another version's key begins in another way, and is read each time.
+        if key[:-4] == prefix and offsets is not None:
+            if len(self._replayed) >= KNOWN_PREFIXES_MAX:
+                self._replayed.clear()
+            self._replayed[prefix] = offsets
+
     def start(self, now_ms: int) -> list[Effect]:
         """The log has been replayed: start the timers of what it held."""
+        self._replayed.clear()
         out: list[Effect] = []
         for group in list(self.groups.values()):
             self._membership.start(group, now_ms, out)
@@ -139,6 +163,7 @@ class GroupMachine:
 
     def _apply_group(self, group_id: str, record: GroupMetadataValue | None) -> None:
         if record is None:
+            self._replayed.clear()
             group = self.groups.pop(group_id, None)
             if group is not None:
                 group.transition(GroupState.DEAD)
@@ -147,13 +172,15 @@ class GroupMachine:
 
     def _apply_offset(
         self, group_id: str, topic: str, partition: int, offset: CommittedOffset | None
-    ) -> None:
+    ) -> TopicOffsets | None:
+        """Put or (None) remove an offset; returns the offsets of its topic after a put."""
         if offset is None:
+            self._replayed.clear()
             self.offsets.remove(group_id, topic, partition)
-        else:
-            # Offsets without a group are those of a simple one, which has no record of its own.
-            self._group_of(group_id)
-            self.offsets.put(group_id, topic, partition, offset)
+            return None
+        # Offsets without a group are those of a simple one, which has no record of its own.
+        self._group_of(group_id)
+        return self.offsets.put(group_id, topic, partition, offset)
 
     def _group_of(self, group_id: str) -> ClassicGroup:
         group = self.groups.get(group_id)

@@ -20,7 +20,8 @@ class OffsetTable:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, TopicOffsets]] = {}
 
-    def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
+    def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> TopicOffsets:
+        """Returns all offsets of this topic."""
         topics = self._groups.get(group_id)
         if topics is None:
             topics = self._groups[group_id] = {}
@@ -28,6 +29,7 @@ class OffsetTable:
         if offsets is None:
             offsets = topics[topic] = {}
         offsets[partition] = offset
+        return offsets
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Forget an offset; no harm when there is none."""
@@ -50,6 +52,10 @@ class OffsetTable:
     def of_group(self, group_id: str) -> dict[str, TopicOffsets]:
         """By topic, then partition; to be read only."""
         return self._groups.get(group_id, {})
+
+    def topics(self) -> set[str]:
+        """The topics of which there are offsets."""
+        return set().union(*self._groups.values())
 
     def of_topics(self, names: frozenset[str]) -> Iterator[tuple[str, str, int]]:
         """(group, topic, partition) of every offset of these topics."""

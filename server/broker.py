@@ -84,7 +84,15 @@ class Groups:
 class BrokerServer:
     """One node. `start` and `stop` run on the event loop; between them the node serves."""
 
-    def __init__(self, config: BrokerConfig, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        after_loading: Callable[[], object] | None = None,
+    ) -> None:
+        """`after_loading` is called after each slice of loading groups; only who owns the process can know
+        what is good then."""
         self.config = config
         self.node_id = config.node_id
         self.cluster_id = ""
@@ -92,6 +100,7 @@ class BrokerServer:
         self.listeners: list[Listener] = []
         """With their real ports after `start`."""
         self._now_ms = now_ms
+        self._after_loading = after_loading
         self._bound: list[tuple[Listener, list[socket.socket]]] = []
         self._servers: list[asyncio.Server] = []
         self._background: list[Callable[[], None]] = []
@@ -225,6 +234,7 @@ class BrokerServer:
             clock_ms=steady_clock_ms(self._now_ms),
             call_later=loop.call_later,
             new_member_suffix=_new_member_suffix,
+            after_loading=self._after_loading,
         )
         coordinator.view_changed(self._machine.view)
         return coordinator

@@ -7,6 +7,7 @@ raised as a `ConfigError`, whose text is one sentence.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -53,7 +54,8 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     lifeline = _watch_parent(loop, stopping)
-    server = BrokerServer(config)
+    # Nobody else lives in this process: what groups have loaded is no garbage for as long as it runs.
+    server = BrokerServer(config, after_loading=gc.freeze)
     try:
         await server.start()
         if on_ready is not None:

@@ -70,8 +70,8 @@ class Disk(Protocol):
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
-    def make_directory(self, path: str) -> None:
-        """Make it and its parents; no error when it is there."""
+    def make_directory(self, path: str) -> bool:
+        """Make it and its parents; no error when it is there. Whether it was not."""
         ...
 
     def remove(self, path: str) -> None:
@@ -253,8 +253,16 @@ class OsDisk:
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
-    def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+    def make_directory(self, path: str) -> bool:
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+            return False
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)
+        return True
 
     def remove(self, path: str) -> None:
         try:

@@ -66,10 +66,11 @@ class Log(LogStaging):
         self.recovery_point = recovery_point
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
-        self._directory_is_synced = recovery_point >= log_end_offset
+        # The name of an empty file may not have reached the disk: nothing that was flushed vouches for it.
+        self._directory_is_synced = recovery_point >= log_end_offset and segments[-1].size_bytes > 0
         # Whether a clean stop has something to write. After a recovery it has: indexes, a snapshot.
         self._changed = recovery_point < log_end_offset
-        self.directory_is_new = False
+        self._directory_is_new = len(segments) == 1 and segments[0].size_bytes == 0
         # Where the batch with an offset begins, for those who read on where they stopped.
         self._hints = {}
         self._older_hints = {}
@@ -372,9 +373,9 @@ class Log(LogStaging):
             self._directory_is_synced = True
             try:
                 self.disk.sync_directory(self.directory)
-                if self.directory_is_new:
+                if self._directory_is_new:
                     self.disk.sync_directory(self.directory.rpartition("/")[0])
-                    self.directory_is_new = False
+                    self._directory_is_new = False
             except OSError:
                 self._directory_is_synced = False
                 raise

@@ -9,7 +9,7 @@ is made anew.
 from dataclasses import dataclass
 
 from odradek.storage.batches import scan
-from odradek.storage.checkpoints import LEADER_EPOCHS, read_leader_epochs
+from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_leader_epochs
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Disk, read_file
 from odradek.storage.leader_epochs import LeaderEpochs
@@ -110,6 +110,22 @@ def open_log(
     return Recovered(log, log_start_offset, cut_bytes)
 
 
+def begin_log(pool: FilePool, directory: str, config: LogConfig, now_ms: int) -> Log:
+    """Begin the log of a partition whose directory has just been made."""
+    segment = Segment.create(pool, directory, 0, now_ms, directory_is_empty=True)
+    return Log(pool, directory, config, [segment], 0, ProducerState(), LeaderEpochs(), recovery_point=0)
+
+
+def needs_recovery(disk: Disk, directory: str) -> bool:
+    """False when there is nothing to recover in a directory after a crash: one log file without a byte in
+    it, and none that a deletion or a compaction left. Costs one listing and one look at the file.
+    """
+    names = disk.list(directory)
+    logs = [name for name in names if base_offset_of(name, LOG) is not None]
+    others = set(names).difference(logs, (PARTITION_METADATA, LEADER_EPOCHS))
+    return len(logs) != 1 or bool(others) or disk.size(f"{directory}/{logs[0]}") > 0
+
+
 def base_offset_of(name: str, suffix: str) -> int | None:
     """The offset in a segment file's name, None when it is no name of that kind."""
     digits = name.removesuffix(suffix)
@@ -123,17 +139,18 @@ def finish_interrupted(disk: Disk, directory: str, names: list[str]) -> list[str
     finished one that replaces the segments it covers; `.deleted` files go.
     """
     swaps = sorted(offset for name in names if (offset := base_offset_of(name, LOG + SWAP)) is not None)
-    for name in names:
-        if name.endswith((DELETED, CLEANED, ".tmp")):
+    leftovers = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
+    for name in leftovers:
+        if not name.endswith(SWAP):
             disk.remove(f"{directory}/{name}")
     if swaps:
         disk.sync_directory(directory)
         for base_offset in swaps:
             _finish_swap(disk, directory, base_offset)
-    for name in names:
+    for name in leftovers:
         if name.endswith(SWAP) and disk.exists(f"{directory}/{name}"):
             disk.remove(f"{directory}/{name}")
-    return disk.list(directory) if len(swaps) or any("." in name[20:] for name in names) else names
+    return disk.list(directory) if leftovers else names
 
 
 def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
@@ -201,7 +218,9 @@ def _check_segment(segment: Segment, config: LogConfig, epochs: LeaderEpochs) ->
     disk = segment.pool.disk
     for kind in (INDEX, TIME_INDEX):
         disk.remove(segment.path(kind))
-    segment.save_indexes()
+    if len(segment.offset_index):
+        # Of the others a start reads the few batches again sooner than two files.
+        segment.save_indexes()
     return valid_bytes
 
 

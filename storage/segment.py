@@ -116,7 +116,14 @@ class Segment(SegmentExtent):
 
     @classmethod
     def create(
-        cls, pool: FilePool, directory: str, base_offset: int, created_ms: int, suffix: str = ""
+        cls,
+        pool: FilePool,
+        directory: str,
+        base_offset: int,
+        created_ms: int,
+        suffix: str = "",
+        *,
+        directory_is_empty: bool = False,
     ) -> "Segment":
         """An empty segment with its files; what a crash left under these names is gone."""
         segment = cls(pool, directory, base_offset, 0, created_ms, suffix)
@@ -124,13 +131,14 @@ class Segment(SegmentExtent):
         segment._time_index = TimeIndex(base_offset)
         segment.max_timestamp_ms = -1
         disk = pool.disk
-        for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX):
-            disk.remove(segment.path(kind))
+        if not directory_is_empty:
+            for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX):
+                disk.remove(segment.path(kind))
         file = disk.open(segment.path(LOG), create=True)
         segment._file = file
         try:
             # The index files come when there is something in them.
-            if file.size():
+            if not directory_is_empty and file.size():
                 file.truncate(0)
         except OSError:
             segment._file = None

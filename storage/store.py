@@ -1,7 +1,8 @@
 """All partitions under the data directories: opening, creating, deleting, background work, closing.
 
 A partition's files are looked at when it is first asked for, so that a clean start takes as long with ten
-thousand partitions as with ten. After any other stop than a clean one every partition is recovered in `open`.
+thousand partitions as with ten. After any other stop than a clean one every partition that has records is
+recovered in `open`.
 The number of open segment files is bounded.
 
 Each data directory holds `.lock`, three checkpoint files and `.kafka_cleanshutdown`, as Kafka's do. One
@@ -18,7 +19,7 @@ from odradek.storage.config import CLEANING_STEP_BYTES, LogConfig
 from odradek.storage.disk import Disk, Lock
 from odradek.storage.partition import ZERO_UUID, Partition
 from odradek.storage.producer_state import EXPIRATION_MS
-from odradek.storage.recovery import base_offset_of, open_log
+from odradek.storage.recovery import base_offset_of, begin_log, needs_recovery, open_log
 from odradek.storage.segment import LOG, FilePool, Segment
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -150,7 +151,7 @@ class LogStore:
             if clean:
                 continue
             try:
-                cut = self._load(key, place, clean=False)
+                cut = self._load(key, place, clean=False) if needs_recovery(disk, place.path) else 0
             except NotADirectoryError:
                 # Somebody's file, with a name like that of a partition.
                 del self._places[key]
@@ -246,7 +247,8 @@ class LogStore:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"Creating {topic}-{index} failed: {error}"
             ) from error
-        partition.set_config(config)
+        if partition.config is not config:
+            partition.set_config(config)
         partition.leader_epoch = max(partition.leader_epoch, leader_epoch)
         return partition
 
@@ -254,7 +256,7 @@ class LogStore:
         name = f"{topic}-{index}"
         directory = self._emptiest_directory()
         place = _Place(directory, name)
-        self.disk.make_directory(place.path)
+        is_new = self.disk.make_directory(place.path)
         checkpoints.write_partition_metadata(
             self.disk, f"{place.path}/{checkpoints.PARTITION_METADATA}", topic_id
         )
@@ -262,16 +264,19 @@ class LogStore:
         # What an earlier topic of this name left in the checkpoints is not about this one.
         for offsets in self._offsets():
             offsets.pop(key, None)
-        log = open_log(
-            self.pool,
-            place.path,
-            config,
-            clean=True,
-            recovery_point=0,
-            log_start_offset=0,
-            now_ms=self._now_ms,
-        ).log
-        log.directory_is_new = True
+        if is_new:
+            log = begin_log(self.pool, place.path, config, self._now_ms)
+        else:
+            # Left behind by a creation that failed half-way.
+            log = open_log(
+                self.pool,
+                place.path,
+                config,
+                clean=True,
+                recovery_point=0,
+                log_start_offset=0,
+                now_ms=self._now_ms,
+            ).log
         place.partition = Partition(topic, index, topic_id, config, log)
         self._places[key] = place
         return place.partition

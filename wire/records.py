@@ -59,6 +59,7 @@ __all__ = [
     "Record",
     "RecordTable",
     "add_to_sequence",
+    "batch_records",
     "build_batch",
     "end_txn_marker",
     "iter_batches",
@@ -155,6 +156,15 @@ def iter_records(
         return iter(())  # compaction leaves such batches: nothing but a header
     data = records_section(batch, header, limit_bytes)
     return iter(read_records(data, header))
+
+
+def batch_records(buffer: bytes, position: int, header: BatchHeader) -> Sequence[Record]:
+    """The records of the batch at `position`, whose `header` was read from there: `iter_records` for whoever
+    goes through many small batches in one buffer. Refuses in the same way."""
+    end = position + header.size_bytes
+    if header.attributes & COMPRESSION_MASK or end > len(buffer) or header.record_count == 0:
+        return list(iter_records(memoryview(buffer)[position:], header))
+    return read_records(buffer[position + HEADER_SIZE_BYTES : end], header)
 
 
 def records_section(batch: Buffer, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:

@@ -76,10 +76,13 @@ class FakeLog:
         yield from list(self.records)
 
 
-def view_with_offsets_topic(leaders: list[int], leader_epoch: int = 0) -> ClusterView:
+def view_with_offsets_topic(
+    leaders: list[int], leader_epoch: int = 0, topics: tuple[str, ...] = ("t", "u")
+) -> ClusterView:
     partitions = tuple(
         PartitionView(index, leader, leader_epoch, (leader,), (leader,))
         for index, leader in enumerate(leaders)
     )
     topic = TopicView(OFFSETS_TOPIC, bytes(16), partitions, is_internal=True)
-    return ClusterView(topics={OFFSETS_TOPIC: topic})
+    others = {name: TopicView(name, bytes(16), ()) for name in topics}
+    return ClusterView(topics={OFFSETS_TOPIC: topic, **others})

@@ -1,5 +1,7 @@
 """The driver: machines come and go with the leadership, answers wait for the log, timers ring once."""
 
+import gc
+
 import pytest
 
 from odradek.coordinator import membership
@@ -15,7 +17,7 @@ from odradek.coordinator.commands import (
     Sync,
 )
 from odradek.coordinator.driver import RECORDS_PER_TURN, GroupCoordinator, coordinator_error
-from odradek.coordinator.group_log import CommittedOffset, encode_offset, encode_offset_key
+from odradek.coordinator.group_log import CommittedOffset, encode_group_key, encode_offset, encode_offset_key
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -258,6 +260,49 @@ def test_topics_deleted_while_loading_lose_their_offsets():
     node.log.read_error = None
     node.clock.run(6_000)
     assert offset_of(node.fetch()) == -1
+
+
+def test_offsets_of_a_topic_that_was_deleted_just_before_a_crash_are_gone_after_it():
+    node = Node()
+    value = encode_offset(CommittedOffset(7, -1, "", 0))
+    node.log.records = [(encode_offset_key("g", topic, 0), value, 0) for topic in ("t", "gone")]
+    node.coordinator.view_changed(view_with_offsets_topic([1], topics=("t",)))
+    node.clock.run(1)
+    assert offset_of(node.fetch()) == 7
+    assert offset_of(node.submit(FetchOffsets, [("gone", 0)])) == -1
+    assert node.log.records[-1][:2] == (encode_offset_key("g", "gone", 0), None)
+
+
+def test_offsets_are_loaded_as_they_were_written_whatever_was_deleted_in_between():
+    node = Node()
+
+    def stored(group_id, offset, metadata=""):
+        value = encode_offset(CommittedOffset(offset, -1, metadata, 0))
+        return encode_offset_key(group_id, "t", 0), value, 0
+
+    node.log.records = [
+        stored("g", 1),
+        (encode_offset_key("g", "t", 0), None, 0),
+        stored("h", 1),
+        stored("h", 2),
+        (encode_group_key("h"), None, 0),
+        stored("h", 3, "note"),
+        stored("g", 4),
+        stored("g", 5),
+    ]
+    node.lead(1)
+    assert offset_of(node.fetch("g")) == 5
+    assert offset_of(node.fetch("h")) == 3
+    assert {group.group_id for group in node.coordinator.list_groups().groups} == {"g", "h"}
+
+
+def test_the_collector_rests_during_a_slice_of_loading_and_not_longer():
+    node = Node()
+    seen = []
+    node.log.read_all = lambda: iter(seen.append(gc.isenabled()) or [])
+    node.coordinator._after_loading = lambda: seen.append(gc.isenabled())
+    node.lead(1)
+    assert seen == [False, True]
 
 
 def test_a_log_that_cannot_be_read_is_tried_again_until_it_can():

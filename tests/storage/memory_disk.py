@@ -204,11 +204,13 @@ class MemoryDisk:
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         self.files[path].modified_ms = modified_ms
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str) -> bool:
         self.step("mkdir", path)
+        is_new = path not in self.directories
         parts = path.split("/")
         for depth in range(1, len(parts) + 1):
             self.directories.add("/".join(parts[:depth]))
+        return is_new
 
     def remove(self, path: str) -> None:
         if path in self.files:

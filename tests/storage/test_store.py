@@ -155,6 +155,51 @@ def test_a_clean_start_opens_no_partition_before_it_is_asked_for():
     assert all("t-7/" in path for path in opened)
 
 
+def test_after_a_kill_only_partitions_with_something_in_them_are_opened():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    for index in range(20):
+        store.create("t", index, TOPIC_ID, LogConfig())
+    append(store.get("t", 7), 3)
+    disk.files["data/t-9/00000000000000000000.log.deleted"] = disk.files.pop(
+        "data/t-9/00000000000000000000.log"
+    )
+    disk.held.clear()
+    store = open_store(disk)
+    assert sorted(partition.name for partition in store.loaded()) == ["t-7", "t-9"]
+    assert store.get("t", 7).log_end_offset == 3
+    assert store.get("t", 8).log_end_offset == 0
+    assert store.get("t", 8).topic_id == TOPIC_ID
+    append(store.get("t", 8))
+    store.close(NOW_MS)
+    assert open_store(disk).get("t", 8).log_end_offset == 1
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_the_first_flush_of_a_partition_makes_its_names_safe_however_often_it_was_opened_before(
+    restarts, is_clean
+):
+    disk = MemoryDisk()
+    store = open_store(disk)
+    store.create("t", 0, TOPIC_ID, LogConfig())
+    for _ in range(restarts):
+        if is_clean:
+            store.close(NOW_MS)
+        disk.held.clear()
+        store = open_store(disk)
+    synced = []
+    disk.fail = lambda operation, path: synced.append(path) if operation == "syncdir" else None
+    partition = store.get("t", 0)
+    append(partition)
+    partition.flush()
+    assert {"data", "data/t-0"} <= set(synced)
+    del synced[:]
+    append(partition)
+    partition.flush()
+    assert synced == []
+
+
 def test_no_more_files_are_open_than_allowed():
     store = open_store(MemoryDisk(), open_files_max=5)
     partitions = [store.create("t", index, TOPIC_ID, LogConfig()) for index in range(20)]

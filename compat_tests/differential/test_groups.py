@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 import time
 from typing import Any
 
@@ -33,6 +34,11 @@ from odradek.wire.messages.offset_fetch import (
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 UNKNOWN_ID = bytes(range(16))
+
+SUBSCRIPTION = struct.pack(">hii", 0, 0, -1)
+"""A consumer's metadata: version 0, no topics, no user data. Kafka 4.3 reads it when a round of joins ends, and
+leaves every JoinGroup of a group unanswered whose members send something else under the type `consumer`."""
+
 _numbers = itertools.count()
 
 
@@ -64,7 +70,7 @@ def join(
         session_timeout_ms=session_ms,
         rebalance_timeout_ms=10_000,
         protocol_type=more.pop("protocol_type", "consumer"),
-        protocols=more.pop("protocols", [JoinGroupRequestProtocol(name=protocol, metadata=b"metadata")]),
+        protocols=more.pop("protocols", [JoinGroupRequestProtocol(name=protocol, metadata=SUBSCRIPTION)]),
         **more,
     )
 

@@ -381,6 +381,19 @@ class Log(LogStaging):
         self.recovery_point = max(self.recovery_point, end_offset)
         return self.recovery_point
 
+    def end_if_one_sync_flushes(self) -> int | None:
+        """`log_end_offset` when all that a `flush` had to do is to sync the active segment's file."""
+        # First: a roll meanwhile then shows in what follows.
+        end_offset = self.log_end_offset
+        if self.leader_epochs.dirty or not self._directory_is_synced:
+            return None
+        # With sealed segments there is more to do: their indexes.
+        return end_offset if self.recovery_point >= self.segments[-1].base_offset else None
+
+    def take_flushed(self, end_offset: int) -> None:
+        """Everything before `end_offset` is on the disk."""
+        self.recovery_point = max(self.recovery_point, end_offset)
+
     def unflushed_for_ms(self, now_ms: int) -> int:
         """For how long something has waited for a flush; found out by asking, so it begins with the first
         question.

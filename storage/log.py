@@ -34,7 +34,9 @@ from odradek.storage.staging import LogStaging, StagedSegment
 from odradek.wire.checksums import crc32c
 
 JOIN_BELOW_BYTES = 262_144
-"""Up to here copying small parts into one buffer costs less than a system call that gathers them."""
+JOIN_PARTS_BELOW_BYTES = 4096
+"""Up to here in all, and of such parts on average, copying them into one buffer costs less than a system call
+that gathers them."""
 HINTS_MAX = 64
 """Of each of two generations."""
 
@@ -238,7 +240,8 @@ class Log(LogStaging):
         position = segment.size_bytes
         parts = stage.parts
         size_bytes = stage.size_bytes - position
-        if size_bytes <= JOIN_BELOW_BYTES and len(parts) > 1:
+        count = len(parts)
+        if count > 1 and size_bytes <= JOIN_BELOW_BYTES and size_bytes < count * JOIN_PARTS_BELOW_BYTES:
             parts = [b"".join(parts)]
         write_all(segment.file(), position, parts, size_bytes)
 
@@ -251,16 +254,21 @@ class Log(LogStaging):
         segment.max_timestamp_offset = stage.max_timestamp_offset
         segment.first_timestamp_ms = stage.first_timestamp_ms
         if stage.index_entries:
-            try:
-                offsets, times = segment.offset_index, segment.time_index
-                for last_offset, position, timestamp_ms, timestamp_offset in stage.index_entries:
-                    offsets.append(last_offset, position)
-                    times.append(timestamp_ms, timestamp_offset)
-            except OSError:
-                # The index had been dropped and cannot be read: without these entries it is only sparser.
-                pass
-            stage.index_entries = []
+            self._index(stage)
         stage.parts = []
+
+    def _index(self, stage: StagedSegment) -> None:
+        """Takes the entries that were staged into the indexes."""
+        segment = stage.segment
+        try:
+            offsets, times = segment.offset_index, segment.time_index
+            for last_offset, position, timestamp_ms, timestamp_offset in stage.index_entries:
+                offsets.append(last_offset, position)
+                times.append(timestamp_ms, timestamp_offset)
+        except OSError:
+            # The index had been dropped and cannot be read: without these entries it is only sparser.
+            pass
+        stage.index_entries = []
 
     def _commit_with_rolls(self) -> None:
         """Fill the active segment, make the new ones and fill them. Only then does the log know of any of

@@ -2,17 +2,19 @@
 
 Every partition that was appended to in one turn is committed once. Where an answer has to wait for the disk,
 the partition is flushed in a worker thread; while that flush runs the next ones gather, so any number of
-waiting produces costs one `fdatasync`. Then each connection that has answers ready sends them in one write.
+waiting produces costs one `fdatasync`. Many partitions are flushed together where the disk can do that, else
+by a few workers that each take several. Then each connection that has answers ready sends them in one write.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.apis.turn import Committable
+from odradek.server.group_flush import flush_one
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.turn")
 
 FLUSH_THREADS_MAX = 8
+TOGETHER_MIN = 3
+"""From so many partitions on one sync of the file system is cheaper than a flush of each."""
 
 Done = Callable[[KafkaError | None], None]
 
@@ -29,6 +33,15 @@ class Sender(Protocol):
     """A connection, as far as the turn knows it."""
 
     def send_ready(self) -> None: ...
+
+
+class TogetherFlush(Protocol):
+    """Flushes many partitions at once, in a worker; `server.group_flush.GroupFlush` is the one."""
+
+    @property
+    def is_worthwhile(self) -> bool: ...
+
+    def __call__(self, partitions: Sequence[Any], /) -> list[KafkaError | None]: ...
 
 
 class LoopTurn:
@@ -42,9 +55,11 @@ class LoopTurn:
         "_executor",
         "_flushing",
         "_gathering",
+        "_is_together",
         "_loop",
         "_scheduled",
         "_touched",
+        "flush_together",
         "number",
         "staged",
     )
@@ -56,6 +71,8 @@ class LoopTurn:
         self._touched: list[Sender] = []
         self._flushing: dict[Committable, list[Done]] = {}
         self._gathering: dict[Committable, list[Done]] = {}
+        self._is_together = False
+        self.flush_together: TogetherFlush | None = None
         self.number = 0
         self.staged: dict[Committable, list[tuple[Done, bool]]] = {}
 
@@ -85,6 +102,8 @@ class LoopTurn:
         staged, self.staged = self.staged, {}
         for partition, waiting in staged.items():
             self._commit(partition, waiting)
+        if self._gathering:
+            self._start_flushes()
         # A callback may touch connections while we send: those are for this turn as well.
         while self._touched:
             touched, self._touched = self._touched, []
@@ -98,13 +117,12 @@ class LoopTurn:
     def flush_in_background(self, partition: Committable) -> None:
         """Flushes with nobody waiting for it; joins a flush that is to come anyway."""
         self._gathering.setdefault(partition, [])
-        if partition not in self._flushing:
-            self._start_flush(partition)
+        self._start_flushes()
 
     @property
     def is_flushing(self) -> bool:
         """True while answers wait for the disk."""
-        return bool(self._flushing)
+        return bool(self._flushing or self._gathering)
 
     def close(self) -> None:
         """Ends the worker threads; call it when nothing waits for a flush any more."""
@@ -132,8 +150,6 @@ class LoopTurn:
                 done(error)
             except Exception:
                 logger.exception("a callback after a commit failed")
-        if to_flush is not None and partition not in self._flushing:
-            self._start_flush(partition)
 
     def _call(self, done: Done, error: KafkaError | None) -> None:
         try:
@@ -141,30 +157,50 @@ class LoopTurn:
         except Exception:
             logger.exception("a callback after a commit failed")
 
-    def _start_flush(self, partition: Committable) -> None:
-        self._flushing[partition] = self._gathering.pop(partition)
+    def _start_flushes(self) -> None:
+        """Hands what has gathered to the workers, save for what one of them is flushing already."""
+        if self._is_together:
+            return  # all that gathers now is the next group
+        flushing, gathering = self._flushing, self._gathering
+        ready = [partition for partition in gathering if partition not in flushing]
+        if not ready:
+            return
+        for partition in ready:
+            flushing[partition] = gathering.pop(partition)
         if self._executor is None:
             from concurrent.futures import ThreadPoolExecutor
 
             self._executor = ThreadPoolExecutor(FLUSH_THREADS_MAX, "odradek-flush")
-        self._executor.submit(self._flush_in_worker, partition)
+        together = self.flush_together
+        if together is not None and len(ready) >= TOGETHER_MIN and together.is_worthwhile:
+            self._is_together = True
+            self._executor.submit(self._flush_in_worker, ready, together)
+            return
+        # To wake the event loop costs more than all else, so each worker does it once.
+        share = -(-len(ready) // FLUSH_THREADS_MAX)
+        for start in range(0, len(ready), share):
+            self._executor.submit(self._flush_in_worker, ready[start : start + share], None)
 
-    def _flush_in_worker(self, partition: Committable) -> None:
-        error = None
+    def _flush_in_worker(self, partitions: list[Committable], together: TogetherFlush | None) -> None:
         try:
-            partition.flush()
-        except KafkaError as refused:
-            error = refused
+            errors = [flush_one(p) for p in partitions] if together is None else together(partitions)
         except Exception:
-            logger.exception("flush of %s failed", partition)
-            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+            logger.exception("flush of %s failed", partitions)
+            errors = [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)] * len(partitions)
         try:
-            self._loop.call_soon_threadsafe(self._flushed, partition, error)
+            self._loop.call_soon_threadsafe(self._flushed, partitions, errors, together is not None)
         except RuntimeError:
-            logger.warning("the event loop closed during a flush of %s", partition)
+            logger.warning("the event loop closed during a flush of %s", partitions)
 
-    def _flushed(self, partition: Committable, error: KafkaError | None) -> None:
-        for done in self._flushing.pop(partition):
-            self._call(done, error)
-        if partition in self._gathering:
-            self._start_flush(partition)
+    def _flushed(
+        self, partitions: list[Committable], errors: list[KafkaError | None], together: bool
+    ) -> None:
+        if together:
+            self._is_together = False
+        waiting = [self._flushing.pop(partition) for partition in partitions]
+        # First the disk gets its next work, then people get their answers.
+        if self._gathering:
+            self._start_flushes()
+        for callbacks, error in zip(waiting, errors, strict=True):
+            for done in callbacks:
+                self._call(done, error)

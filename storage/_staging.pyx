@@ -33,6 +33,7 @@ cdef enum:
     # Up to here one copy with its prefix is cheaper than two objects to be joined later.
     COPIED_BYTES_MAX = 4096
     JOIN_BELOW_BYTES = 262_144
+    JOIN_PARTS_BELOW_BYTES = 4096
     HINTS_MAX = 64
 
 cdef int64_t SEQUENCE_MAX = 0x7FFFFFFF
@@ -248,9 +249,10 @@ cdef class LogStaging:
         cdef int64_t position = segment.size_bytes
         cdef int64_t size_bytes = stage.size_bytes - position
         cdef int64_t written
-        if self._cut_wanted or self._full_segments or self._pending_epochs or stage.index_entries:
+        cdef Py_ssize_t count = len(parts)
+        if self._cut_wanted or self._full_segments or self._pending_epochs:
             return False
-        if size_bytes <= JOIN_BELOW_BYTES and len(parts) > 1:
+        if 1 < count and size_bytes <= JOIN_BELOW_BYTES and size_bytes < count * JOIN_PARTS_BELOW_BYTES:
             parts = [b"".join(parts)]
         file = segment.file()
         written = file.write(position, parts)
@@ -266,6 +268,8 @@ cdef class LogStaging:
         segment.max_timestamp_offset = stage.max_timestamp_offset
         segment.first_timestamp_ms = stage.first_timestamp_ms
         stage.parts = []
+        if stage.index_entries:
+            self._index(stage)
         self._changed = True
         self.log_end_offset = self.next_offset
         if undo:

@@ -34,7 +34,9 @@ from odradek.storage.staging import LogStaging, StagedSegment
 from odradek.wire.checksums import crc32c
 
 JOIN_BELOW_BYTES = 262_144
-"""Up to here copying small parts into one buffer costs less than a system call that gathers them."""
+JOIN_PARTS_BELOW_BYTES = 4096
+"""Up to here in all, and of such parts on average, copying them into one buffer costs less than a system call
+that gathers them."""
 HINTS_MAX = 64
 """Of each of two generations."""
 
@@ -239,7 +241,8 @@ class Log(LogStaging):
         position = segment.size_bytes
         parts = stage.parts
         size_bytes = stage.size_bytes - position
-        if size_bytes <= JOIN_BELOW_BYTES and len(parts) > 1:
+        count = len(parts)
+        if count > 1 and size_bytes <= JOIN_BELOW_BYTES and size_bytes < count * JOIN_PARTS_BELOW_BYTES:
             parts = [b"".join(parts)]
         write_all(segment.file(), position, parts, size_bytes)
 
@@ -252,16 +255,21 @@ class Log(LogStaging):
         segment.max_timestamp_offset = stage.max_timestamp_offset
         segment.first_timestamp_ms = stage.first_timestamp_ms
         if stage.index_entries:
-            try:
-                offsets, times = segment.offset_index, segment.time_index
-                for last_offset, position, timestamp_ms, timestamp_offset in stage.index_entries:
-                    offsets.append(last_offset, position)
-                    times.append(timestamp_ms, timestamp_offset)
-            except OSError:
-                # The index had been dropped and cannot be read: without these entries it is only sparser.
-                pass
-            stage.index_entries = []
+            self._index(stage)
         stage.parts = []
+
+    def _index(self, stage: StagedSegment) -> None:
+        """Takes the entries that were staged into the indexes."""
+        segment = stage.segment
+        try:
+            offsets, times = segment.offset_index, segment.time_index
+            for last_offset, position, timestamp_ms, timestamp_offset in stage.index_entries:
+                offsets.append(last_offset, position)
+                times.append(timestamp_ms, timestamp_offset)
+        except OSError:
+            # The index had been dropped and cannot be read: without these entries it is only sparser.
+            pass
+        stage.index_entries = []
 
     def _commit_with_rolls(self) -> None:
         """Fill the active segment, make the new ones and fill them. Only then does the log know of any of
@@ -381,6 +389,19 @@ class Log(LogStaging):
                 raise
         self.recovery_point = max(self.recovery_point, end_offset)
         return self.recovery_point
+
+    def end_if_one_sync_flushes(self) -> int | None:
+        """`log_end_offset` when all that a `flush` had to do is to sync the active segment's file."""
+        # First: a roll meanwhile then shows in what follows.
+        end_offset = self.log_end_offset
+        if self.leader_epochs.dirty or not self._directory_is_synced:
+            return None
+        # With sealed segments there is more to do: their indexes.
+        return end_offset if self.recovery_point >= self.segments[-1].base_offset else None
+
+    def take_flushed(self, end_offset: int) -> None:
+        """Everything before `end_offset` is on the disk."""
+        self.recovery_point = max(self.recovery_point, end_offset)
 
     def unflushed_for_ms(self, now_ms: int) -> int:
         """For how long something has waited for a flush; found out by asking, so it begins with the first

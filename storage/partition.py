@@ -387,6 +387,20 @@ class Partition(PartitionStaging):
             self._failure = f"Flushing {self.log.directory} failed: {error}. The broker has to be restarted."
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
 
+    @property
+    def directory(self) -> str:
+        return self.log.directory
+
+    def end_if_one_sync_flushes(self) -> int | None:
+        """Up to where a sync of the whole file system, begun after this, stands for a `flush`; None when it
+        does not. May run in a worker thread, as `take_flushed` may, under the rules of `flush`.
+        """
+        return None if self._failure is not None else self.log.end_if_one_sync_flushes()
+
+    def take_flushed(self, end_offset: int) -> None:
+        """That sync went well."""
+        self.log.take_flushed(end_offset)
+
     # Life of the log
 
     def maintain(self, now_ms: int, producer_expiration_ms: int = EXPIRATION_MS) -> list[Segment]:

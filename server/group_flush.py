@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.flush")
 
 SLOW_S = 0.1
-PAUSE_AFTER_SLOW_S = 30.0
+PAUSES_PER_SLOW = 10
+"""A slow sync is followed by a pause so many times as long: what others write costs us a tenth at most."""
 PLACES_MAX = 10_000
 """Directories of which we remember that they are on the file system."""
 
@@ -94,7 +95,7 @@ class GroupFlush:
             return False
         end_s = self._monotonic_s()
         if end_s - start_s > SLOW_S:
-            self._not_before_s = end_s + PAUSE_AFTER_SLOW_S
+            self._not_before_s = end_s + PAUSES_PER_SLOW * (end_s - start_s)
         return True
 
 

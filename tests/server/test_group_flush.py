@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from odradek.server.group_flush import PAUSE_AFTER_SLOW_S, SLOW_S, GroupFlush
+from odradek.server.group_flush import PAUSES_PER_SLOW, SLOW_S, GroupFlush
 from odradek.server.turn import TOGETHER_MIN, LoopTurn
 from odradek.storage import file_system
 from odradek.storage.file_system import open_file_system
@@ -108,7 +108,9 @@ def test_after_a_slow_sync_partitions_are_flushed_one_by_one_for_a_while(disk, p
     group = GroupFlush(disk, lambda: now_s[0])
     assert group(partitions) == [None] * 4
     assert not group.is_worthwhile
-    now_s[0] += PAUSE_AFTER_SLOW_S
+    now_s[0] += SLOW_S * PAUSES_PER_SLOW
+    assert not group.is_worthwhile
+    now_s[0] += SLOW_S * PAUSES_PER_SLOW * 1.01
     assert group.is_worthwhile
 
 

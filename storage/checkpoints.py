@@ -11,7 +11,7 @@ in them can be found again from the logs.
 import base64
 from itertools import pairwise
 
-from odradek.storage.disk import Disk, read_file, replace_file
+from odradek.storage.disk import Disk, read_file, replace_file, write_all
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -71,13 +71,24 @@ def read_leader_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
     return entries
 
 
-def write_partition_metadata(disk: Disk, path: str, topic_id: bytes) -> None:
+def write_partition_metadata(
+    disk: Disk, path: str, topic_id: bytes, *, directory_is_new: bool = False
+) -> None:
     """Write the 16 bytes of a topic id as Kafka does: unpadded, URL-safe base64.
 
     Not synced: the cluster's metadata knows the id too, and a topic may have ten thousand of these files.
+    In a new directory there is nothing to replace: half a file says as much as none.
     """
     text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
-    replace_file(disk, path, f"version: 0\ntopic_id: {text}".encode(), sync=False)
+    content = f"version: 0\ntopic_id: {text}".encode()
+    if not directory_is_new:
+        replace_file(disk, path, content, sync=False)
+        return
+    file = disk.open(path, create=True)
+    try:
+        write_all(file, 0, [content], len(content))
+    finally:
+        file.close()
 
 
 def read_partition_metadata(disk: Disk, path: str) -> bytes | None:

@@ -258,7 +258,10 @@ class LogStore:
         place = _Place(directory, name)
         is_new = self.disk.make_directory(place.path)
         checkpoints.write_partition_metadata(
-            self.disk, f"{place.path}/{checkpoints.PARTITION_METADATA}", topic_id
+            self.disk,
+            f"{place.path}/{checkpoints.PARTITION_METADATA}",
+            topic_id,
+            directory_is_new=is_new,
         )
         key = (topic, index)
         # What an earlier topic of this name left in the checkpoints is not about this one.

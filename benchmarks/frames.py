@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import random
 import struct
+import time
 from dataclasses import dataclass
 
 from odradek.wire.frames import request_frame
@@ -14,7 +15,8 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 from odradek.wire.records import Record, build_batch
 
 CLIENT_ID = "benchmark"
-TIMESTAMP_MS = 1_700_000_000_000
+TIMESTAMP_MS = int(time.time() * 1000)
+"""Of every record: an old one would fall to retention while it is being read."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,8 @@ def fetch_frame(topic: str, partition: int, offset: int, *, max_bytes: int) -> F
         forgotten_topics_data=[],
         rack_id="",
     )
-    # correlation id 4, throttle 4, error code
-    return Frame(request_frame(request, 11, 0, CLIENT_ID), -1, 8, 0)
+    # correlation id 4, throttle 4, error code 2, session 4, topics 4, name 2 + n, partitions 4, index 4
+    return Frame(request_frame(request, 11, 0, CLIENT_ID), -1, 28 + len(topic.encode()), 0)
 
 
 def list_offsets_frame(topic: str, partition: int) -> Frame:

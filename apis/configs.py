@@ -80,7 +80,7 @@ class DescribeConfigs:
         for resource in request.resources:
             result = DescribeConfigsResult(
                 error_code=0,
-                error_message=None,
+                error_message="",  # as Kafka: not null
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 configs=[],

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
 from odradek.storage.partition import READ_COMMITTED
+from odradek.storage.segment import LOG
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -91,6 +92,8 @@ class ListOffsets:
         self, name: str, asked, isolation: int, version: int, now_ms: int
     ) -> ListOffsetsPartitionResponse:
         if version == 0:
+            if asked.timestamp < EARLIEST:
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
             return self._old_style(name, asked, now_ms)
         timestamp = asked.timestamp
         # Kafka answers this before it looks whether the partition exists.
@@ -162,15 +165,19 @@ def _segment_offsets_before(led: LedPartition, timestamp: int, now_ms: int) -> l
     newest.
     """
     log = led.log
-    starts = [(segment.base_offset, segment.latest_timestamp()[0]) for segment in log.log.segments]
+    # By when the file was written, as version 0 always did, and not by what the records say.
+    starts = [
+        (segment.base_offset, segment.pool.disk.modified_ms(segment.path(LOG)))
+        for segment in log.log.segments
+    ]
     if timestamp == EARLIEST:
         return [log.log_start_offset]
-    bounded = [(max(base, log.log_start_offset), latest) for base, latest in starts]
+    bounded = [(max(base, log.log_start_offset), written) for base, written in starts]
     if timestamp == LATEST or timestamp >= now_ms:
         offsets = {base for base, _ in bounded if base < log.high_watermark}
         offsets.add(log.high_watermark)
     else:
-        offsets = {base for base, latest in bounded if latest <= timestamp and base < log.high_watermark}
+        offsets = {base for base, written in bounded if written <= timestamp and base < log.high_watermark}
     return sorted(offsets, reverse=True)
 
 

@@ -294,10 +294,15 @@ def _end_of_batch(records, start: int, size: int) -> int | None:
         records[start + _BATCH_SIZE_OFFSET : start + _SIZE_FIELDS_BYTES], "big", signed=True
     )
     if batch_size < _SMALLEST_LEGACY_BODY_BYTES:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
+        raise _unreadable(f"A record batch claims {batch_size} bytes.")
     if size - start <= _MAGIC_OFFSET:
         return None
     if records[start + _MAGIC_OFFSET] > 2:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
+        raise _unreadable(f"A record batch claims the format {records[start + _MAGIC_OFFSET]}.")
     end = start + _SIZE_FIELDS_BYTES + batch_size
     return end if end <= size else None
+
+
+def _unreadable(why: str) -> InvalidRecords:
+    """Of a nonsensical header Kafka says what is wrong with it; of a wrong checksum it does not."""
+    return InvalidRecords(ErrorCode.CORRUPT_MESSAGE, why, ())

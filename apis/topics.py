@@ -180,7 +180,9 @@ class DeleteTopics:
             elif topic_id == ZERO_UUID:
                 refused.append(_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Neither name nor id."))
             elif (known := view.topic_by_id(topic_id)) is None:
-                refused.append(_deleted(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+                refused.append(
+                    _deleted(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic of this id.")
+                )
             else:
                 wanted.append((known.name, None, topic_id))
         asked_count = Counter(asked)
@@ -234,4 +236,6 @@ class CreatePartitions:
 def _grown(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
     if error is None:
         return CreatePartitionsTopicResult(name=name, error_code=0, error_message=None)
-    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)
+    # Kafka says nothing beside this code.
+    message = None if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error.message
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=message)

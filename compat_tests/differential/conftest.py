@@ -12,6 +12,9 @@ from compat_tests.differential.harness import Pair, Side, served_versions
 BELOW_4_3 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 32: 1, 35: 1}
 """API key -> the lowest version that Kafka 4.3 serves, where not 0. What is below is compared with 3.9."""
 
+IN_ZOOKEEPER = (8, 9)
+"""OffsetCommit and OffsetFetch, whose version 0 keeps offsets in ZooKeeper: a KRaft node answers 35 to it."""
+
 SETTINGS = {"auto.create.topics.enable": "false", "num.partitions": "1", "offsets.topic.num.partitions": "1"}
 
 
@@ -32,6 +35,8 @@ def brokers(request: pytest.FixtureRequest) -> Iterator[Pair]:
             if request.param == reference.OLDER:
                 stop = min(stop, BELOW_4_3.get(api_key, 0))
             start = max(served[api_key].start, wanted[api_key].start)
+            if api_key in IN_ZOOKEEPER:
+                start = max(start, 1)
             if request.param == reference.CURRENT:
                 # It advertises Produce from 0 on for the sake of old librdkafka, and serves it from 3 on.
                 start = max(start, BELOW_4_3.get(api_key, 0))

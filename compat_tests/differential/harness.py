@@ -17,7 +17,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from odradek.wire.compression import decompress
 from odradek.wire.frames import read_response, request_frame
+from odradek.wire.legacy_records import iter_messages
 from odradek.wire.messages import find
 from odradek.wire.schema import Message, Struct, fields_of
 
@@ -72,13 +74,22 @@ ALLOWED = [
         lambda t, o: t != o,
         "a freshly formatted Kafka stores this default once more, for the whole cluster",
     ),
+    Allowed(
+        r"DescribeConfigs v0 .*\.is_default$",
+        lambda t, o: t is False,
+        "Kafka 3.9 leaves it unset, and so false for every setting",
+    ),
     Allowed(r"DescribeLogDirs.*\.log_dir$", _both(str), "each broker's own directory"),
 ]
 
 
 def differences(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     """Leaves at which two plain values differ: (path, theirs, ours)."""
-    if isinstance(theirs, dict) and isinstance(ours, dict):
+    if isinstance(theirs, dict) and isinstance(ours, dict) and theirs.keys() == {"messages"} == ours.keys():
+        # How many fit differs; there is at least one on each side.
+        for number, (one, other) in enumerate(zip(theirs["messages"], ours["messages"], strict=False)):
+            yield from differences(one, other, f"{path}[{number}]")
+    elif isinstance(theirs, dict) and isinstance(ours, dict):
         for name in theirs.keys() | ours.keys():
             yield from differences(theirs.get(name), ours.get(name), f"{path}.{name}")
     elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
@@ -181,11 +192,34 @@ class Side:
             return sorted(items, key=_identity) if items and isinstance(items[0], dict) else items
         if isinstance(value, bytes | bytearray | memoryview):
             value = bytes(value)
+            if field == "records":
+                return whole_records(value)
         if isinstance(value, str | bytes) and (None, value) in self._names:
             return self._names[None, value]
         if (field, value) in self._names:
             return self._names[field, value]
         return value.hex() if isinstance(value, bytes) else value
+
+
+def whole_records(records: bytes) -> str | dict[str, Any]:
+    """Batches as they are, old messages decoded; without what is cut off at the end, as consumers do.
+
+    Kafka fills an answer up to its limit with the beginning of one more batch, Odradek ends it at a batch.
+    Old formats are made by each broker from batches, with compressors of their own and as many as fit.
+    """
+    end, messages = 0, []
+    while end + 17 <= len(records):
+        size = 12 + int.from_bytes(records[end + 8 : end + 12], "big")
+        if end + size > len(records):
+            break
+        if records[end + 16] < 2:
+            (one,) = iter_messages(records[end : end + size])
+            packed = one.compression and one.value is not None
+            value = decompress(one.compression, one.value, 1 << 20, magic=one.magic) if packed else one.value
+            shown = None if value is None else bytes(value).hex()
+            messages.append([one.offset, one.magic, one.timestamp, one.compression, one.key, shown])
+        end += size
+    return {"messages": messages} if messages else records[:end].hex()
 
 
 def _identity(item: dict[str, Any]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ UNKNOWN_ID = bytes(range(16))
 
 SUBSCRIPTION = struct.pack(">hii", 0, 0, -1)
 """A consumer's metadata: version 0, no topics, no user data. Kafka 4.3 reads it when a round of joins ends,
-and leaves every JoinGroup of a group unanswered whose members send something else as type `consumer`."""
+and never answers the joins of a group whose members send something else under the type `consumer`."""
 
 _numbers = itertools.count()
 

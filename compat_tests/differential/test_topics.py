@@ -225,6 +225,8 @@ def test_settings_of_a_topic_are_described_alike(pair: Pair) -> None:
             request = DescribeConfigsRequest(
                 resources=[resource], include_synonyms=version >= 1, include_documentation=version >= 3
             )
+            if version == 0 and keys != ["retention.ms", "segment.bytes", "no.such"] and name == topic:
+                continue  # only 3.9 serves it, and has settings that 4.x took away
             pair.ask(lambda _: request, version, note)
 
 
@@ -257,4 +259,12 @@ def test_log_directories_are_described_alike(pair: Pair) -> None:
             ("no topics", []),
         ]:
             request = DescribeLogDirsRequest(topics=topics)
-            pair.ask(lambda _: request, version, note)
+            wanted = 2 if note == "one topic" else 0  # Kafka makes the directories after the topic
+            pair.ask(
+                lambda _: request,
+                version,
+                note,
+                settle=lambda answer: (
+                    sum(len(one.partitions) for result in answer.results for one in result.topics) >= wanted
+                ),
+            )

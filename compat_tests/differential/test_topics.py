@@ -259,12 +259,4 @@ def test_log_directories_are_described_alike(pair: Pair) -> None:
             ("no topics", []),
         ]:
             request = DescribeLogDirsRequest(topics=topics)
-            wanted = 2 if note == "one topic" else 0  # Kafka makes the directories after the topic
-            pair.ask(
-                lambda _: request,
-                version,
-                note,
-                settle=lambda answer: (
-                    sum(len(one.partitions) for result in answer.results for one in result.topics) >= wanted
-                ),
-            )
+            pair.ask(lambda _: request, version, note)

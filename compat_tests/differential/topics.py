@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 from typing import Any
 
 from compat_tests.differential.harness import Pair, Side
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.schema import Message
 
 NOW_MS = int(time.time() * 1000) - 600_000
 """Timestamps of records: the same bytes go to both, and retention leaves them alone."""
@@ -29,6 +32,23 @@ def _led(answer: Any) -> bool:
     )
 
 
+def _ask_until(side: Side, request: Message, version: int, done: Callable[[Any], bool]) -> Any:
+    deadline = time.monotonic() + 30
+    while not done(answer := side.ask(request, version)):
+        assert time.monotonic() < deadline, (side.name, answer)
+        time.sleep(0.02)
+    return answer
+
+
+def _readable(answer: Any) -> bool:
+    return all(partition.error_code == 0 for partition in answer.topics[0].partitions)
+
+
+def _end_offsets(name: str, partitions: int) -> ListOffsetsRequest:
+    asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=asked)])
+
+
 def new_topic(pair: Pair, prefix: str, partitions: int = 1, **settings: str) -> str:
     """A topic of the same name on both sides, with its id remembered as `id of NAME`."""
     name = f"{prefix}-{next(_numbers)}"
@@ -39,10 +59,9 @@ def new_topic(pair: Pair, prefix: str, partitions: int = 1, **settings: str) -> 
     for side in pair.sides:
         answer = side.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 2)
         assert answer.topics[0].error_code == 0, (side.name, answer)
-        deadline = time.monotonic() + 30
-        while not _led(found := side.ask(metadata_of(name), 12)):
-            assert time.monotonic() < deadline, (side.name, found)
-            time.sleep(0.02)
+        found = _ask_until(side, metadata_of(name), 12, _led)
+        # Kafka's metadata names a leader a little before that one has opened its logs.
+        _ask_until(side, _end_offsets(name, partitions), 5, _readable)
         side.remember(f"id of {name}", found.topics[0].topic_id)
     return name
 

@@ -221,9 +221,11 @@ class _Sources:
     def listen(self, address: str) -> None:
         host, port = _address("--listen", address)
         self.put("listeners", str(Listener("PLAINTEXT", host, port)), "--listen")
-        # What a file says of its own listeners is about names that are gone now.
+        # What a file or a variable says of its own listeners is about names that are gone now; what stands
+        # beside --listen on the command line is meant to go with it.
         for name in ("advertised.listeners", "inter.broker.listener.name", "listener.security.protocol.map"):
-            self.given.pop(name, None)
+            if self.origins.get(name) != "--set":
+                self.given.pop(name, None)
 
     def advertise(self, address: str) -> None:
         host, port = _address("--advertise", address)

@@ -61,6 +61,12 @@ def _both(kind: type) -> Callable[[Any, Any], bool]:
     return lambda theirs, ours: isinstance(theirs, kind) and isinstance(ours, kind)
 
 
+FROM_ALL_BROKERS, FROM_DEFAULT = 3, 5
+WITH_ELIGIBLE_LEADERS = (
+    "where eligible leader replicas are on, Kafka's controller stores the default for all brokers; the value "
+    "is the same"
+)
+
 ALLOWED = [
     Allowed(r"\.throttle_time_ms$", _both(int), "a measured time"),
     Allowed(r"error_message$", _both(str), "the wording is ours; that there is one is compared"),
@@ -70,9 +76,14 @@ ALLOWED = [
         r"\.(total|usable)_bytes$", lambda t, o: t > 0 and o > 0, "the disk changes between two questions"
     ),
     Allowed(
-        r"\[min\.insync\.replicas\]\.(config_source|synonyms)$",
-        lambda t, o: t != o,
-        "a freshly formatted Kafka stores this default once more, for the whole cluster",
+        r"^(DescribeConfigs|CreateTopics) .*\[min\.insync\.replicas\]\.config_source$",
+        lambda t, o: (t, o) == (FROM_ALL_BROKERS, FROM_DEFAULT),
+        WITH_ELIGIBLE_LEADERS,
+    ),
+    Allowed(
+        r"^DescribeConfigs .*\[min\.insync\.replicas\]\.synonyms$",
+        lambda t, o: t == [{**o[0], "source": FROM_ALL_BROKERS}, *o] and o[0]["source"] == FROM_DEFAULT,
+        WITH_ELIGIBLE_LEADERS,
     ),
     Allowed(
         r"DescribeConfigs v0 .*\.is_default$",

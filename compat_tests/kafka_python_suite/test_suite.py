@@ -11,10 +11,12 @@ import subprocess
 import sys
 import tomllib
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.brokers import TestBroker
+from compat_tests import reference
+from compat_tests.brokers import ApacheBroker, OdradekBroker, TestBroker
 from tools import environment
 
 HERE = pathlib.Path(__file__).parent
@@ -26,6 +28,24 @@ NOT_OURS = [
     "--ignore=test/integration/test_ssl_integration.py",
 ]
 """These start brokers of their own with listeners that this one refuses so far."""
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
+"""Some of its tests use sessions of 3 s, below the default minimum of 6 s."""
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
+    """A broker set up as these tests expect: short sessions, its advertised address written out."""
+    if request.config.getoption("--broker") == "kafka":
+        with reference.Kafka(properties=SETTINGS) as kafka:
+            yield ApacheBroker(kafka)
+        return
+    from odradek.server.embedded import Broker
+
+    port = reference.free_port()
+    advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    with Broker(process=True, port=port, options={**SETTINGS, **advertised}) as odradek:
+        yield OdradekBroker(odradek)
 
 
 def known_failures(broker: TestBroker) -> dict[str, str]:

@@ -211,6 +211,11 @@ def test_the_short_forms_replace_what_a_file_says_of_its_listeners(tmp_path):
     assert load(listen=":9092").listeners[0].host == ""
 
 
+def test_what_is_set_beside_the_short_form_goes_with_it():
+    config = load(listen="127.0.0.1:9095", sets=["advertised.listeners=PLAINTEXT://broker.example:9095"])
+    assert config.advertised["PLAINTEXT"] == Listener("PLAINTEXT", "broker.example", 9095)
+
+
 def test_a_controller_listener_needs_no_entry_in_the_default_map():
     config = load(
         sets=["listeners=PLAINTEXT://:9092,CONTROLLER://:9093", "controller.listener.names=CONTROLLER"],

@@ -150,7 +150,7 @@ class LoopTurn:
     @property
     def is_idle(self) -> bool:
         """True while neither the end of the turn nor the disk has something to do."""
-        return not (self._scheduled or self._flushing or self._gathering)
+        return not self._scheduled and not self.is_flushing
 
     def close(self) -> None:
         """Ends the worker threads; call it when nothing waits for a flush any more."""

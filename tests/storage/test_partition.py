@@ -140,3 +140,24 @@ def test_one_sync_of_the_file_system_stands_for_a_flush_where_a_file_is_all_ther
     assert partition.end_if_one_sync_flushes() is None  # the sealed segment's indexes come first
     partition.flush()
     assert partition.end_if_one_sync_flushes() == 4
+
+
+def test_the_first_batch_of_a_producer_is_ordinary_and_forgotten_when_it_could_not_be_written(partition):
+    def batch(sequence):
+        return batch_of(b"v", producer_id=7, producer_epoch=3, base_sequence=sequence)
+
+    for _ in range(2):  # with a log's first ones nothing is ordinary yet
+        partition.append(batch_of(b"of nobody"), now_ms=NOW_MS)
+        partition.commit()
+    producers = partition.log.producers.producers
+    for sequence, offset in ((12, 2), (13, 3)):  # the first may be any
+        appended = partition.append_ordinary(batch(sequence), 0, len(batch(sequence)), NOW_MS)
+        assert appended.base_offset == offset
+    assert partition.append_ordinary(batch(13), 0, len(batch(13)), NOW_MS) is None
+    entry = producers[7]
+    assert (entry.producer_epoch, entry.last_timestamp) == (3, NOW_MS)
+    assert (entry.coordinator_epoch, entry.current_txn_first_offset) == (-1, -1)
+    assert entry.batches == ((12, 12, 2, 2, NOW_MS), (13, 13, 3, 3, NOW_MS))
+    partition.log.rollback()
+    assert producers == {}
+    assert partition.append(batch(5), now_ms=NOW_MS).base_offset == 2

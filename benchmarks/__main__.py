@@ -111,17 +111,6 @@ def fdatasync_us(directory: pathlib.Path, rounds: int = 200) -> float:
     return statistics.median(times)
 
 
-def touch_memory() -> None:
-    """Uses most of the free memory once, in a process of its own.
-
-    A virtual machine is given its memory by the host page by page at first use, which costs several times
-    what the use itself does; whoever ran first would pay for it. Measured with writes into the page cache:
-    0.7 GB/s into memory never used before, 3.4 GB/s after.
-    """
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    subprocess.run([sys.executable, "-c", f"b'1' * {available * 6 // 10}"], check=True)
-
-
 def compile_load(work: pathlib.Path) -> pathlib.Path:
     program = work / "load"
     subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", str(program), str(HERE / "load.c")], check=True)
@@ -193,7 +182,6 @@ def main(arguments: list[str]) -> int:
     work = pathlib.Path(tempfile.mkdtemp(prefix="odradek-bench-", dir=options.work))
     tables: dict[str, list[Outcome]] = {}
     try:
-        touch_memory()
         disk_us = fdatasync_us(work)
         print(f"median fdatasync: {disk_us:.0f} us", flush=True)
         if not options.no_pinned:

@@ -478,6 +478,8 @@ class Partition(PartitionStaging):
     def wants_flush(self, now_ms: int) -> bool:
         """Whether sealed segments are not on the disk yet, or records have waited for `flush.ms`."""
         log = self.log
+        if log.has_unsafe_indexes:
+            return True
         if log.recovery_point >= log.log_end_offset:
             return False
         return (

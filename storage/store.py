@@ -525,7 +525,7 @@ class LogStore:
         """Recovery takes gaps after the recovery point for losses: move it behind what is going to have
         some.
         """
-        if partition.log.recovery_point < end_offset:
+        if partition.log.recovery_checkpoint < end_offset:
             partition.flush()
         path = f"{self._places[key].directory}/{checkpoints.RECOVERY_POINTS}"
         if self._written.get(path, {}).get(key, 0) < end_offset:
@@ -591,7 +591,7 @@ class LogStore:
             partition = place.partition
             if partition is None:
                 continue
-            self._recovery_points[key] = partition.log.recovery_point
+            self._recovery_points[key] = partition.log.recovery_checkpoint
             self._high_watermarks[key] = partition.high_watermark
             if partition.log_start_offset > partition.log.segments[0].base_offset:
                 self._log_starts[key] = partition.log_start_offset

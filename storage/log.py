@@ -66,8 +66,8 @@ class Log(LogStaging):
         self.producers = producers
         self.leader_epochs = leader_epochs
         self.recovery_point = recovery_point
-        # The indexes of all segments that end before it are safe. What is appended to the last one from here on
-        # is not, however much of its log a flush has vouched for.
+        # The indexes of all segments that end before it are safe. What is appended to the last one from here
+        # on is not, however much of its log a flush has vouched for.
         self._indexes_end = min(recovery_point, segments[-1].base_offset)
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1

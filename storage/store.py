@@ -500,7 +500,11 @@ class LogStore:
         return True
 
     def next_cleaning(self, now_ms: int) -> "Cleaning | None":
-        """Begin a round over the partition that needs it most; None when none does. One round at a time."""
+        """Begin a round over the partition that needs it most; None when none does. One round at a time.
+
+        What has not been flushed yet (`flush_due` names it) is left for a later call: a flush here would block
+        this thread, and might meet that of a worker.
+        """
         from odradek.storage.cleaner import Cleaning  # not needed to start
 
         assert self._cleaning is None
@@ -513,23 +517,25 @@ class LogStore:
                 plans.append((plan.dirty_ratio, key, partition, plan))
         for _, key, partition, plan in sorted(plans, key=lambda one: one[0], reverse=True):
             try:
-                self._vouch_for(key, partition, plan.end_offset)
-            except (OSError, KafkaError):
+                if not self._vouches_for(key, partition, plan.end_offset):
+                    continue
+            except OSError:
                 continue
             cleaning = Cleaning(partition.log, plan, now_ms=now_ms)
             self._cleaning = (key, cleaning)
             return cleaning
         return None
 
-    def _vouch_for(self, key: Key, partition: Partition, end_offset: int) -> None:
-        """Recovery takes gaps after the recovery point for losses: move it behind what is going to have
-        some.
+    def _vouches_for(self, key: Key, partition: Partition, end_offset: int) -> bool:
+        """Whether the recovery point is behind what is going to have gaps: recovery takes gaps after it for
+        losses. It has to be so on the disk.
         """
         if partition.log.recovery_checkpoint < end_offset:
-            partition.flush()
+            return False
         path = f"{self._places[key].directory}/{checkpoints.RECOVERY_POINTS}"
         if self._written.get(path, {}).get(key, 0) < end_offset:
             self._write_checkpoints()
+        return True
 
     def finish_cleaning(self, now_ms: int) -> None:
         """Put in place what the current round has cleaned, in the thread that owns the store."""

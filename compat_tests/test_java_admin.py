@@ -51,15 +51,17 @@ SERVED_NEWER = {
     "deleteStreamsGroups": "null",
 }
 
-NOT_BUILT = set(
-    "incrementalAlterConfigs alterConfigs listClientMetricsResources listConfigResources describeProducers "
-    "deleteRecords updateFeatures describeMetadataQuorum unregisterBroker addRaftVoter removeRaftVoter "
-    "listTransactions abortTransaction describeAcls createAcls deleteAcls describeClientQuotas "
-    "alterClientQuotas describeUserScramCredentials alterUserScramCredentials createDelegationToken "
-    "renewDelegationToken expireDelegationToken describeDelegationToken electLeaders "
-    "alterPartitionReassignments listPartitionReassignments alterReplicaLogDirs describeStreamsGroups "
-    "alterShareGroupOffsets listShareGroupOffsets describeShareGroups deleteShareGroupOffsets".split()
-)
+NOT_BUILT = {
+    "incrementalAlterConfigs", "alterConfigs", "listClientMetricsResources", "listConfigResources",
+    "describeProducers", "deleteRecords", "updateFeatures", "describeMetadataQuorum",
+    "unregisterBroker", "addRaftVoter", "removeRaftVoter", "listTransactions", "abortTransaction",
+    "describeAcls", "createAcls", "deleteAcls", "describeClientQuotas", "alterClientQuotas",
+    "describeUserScramCredentials", "alterUserScramCredentials", "createDelegationToken",
+    "renewDelegationToken", "expireDelegationToken", "describeDelegationToken", "electLeaders",
+    "alterPartitionReassignments", "listPartitionReassignments", "alterReplicaLogDirs",
+    "describeStreamsGroups", "alterShareGroupOffsets", "listShareGroupOffsets", "describeShareGroups",
+    "deleteShareGroupOffsets",
+}  # fmt: skip
 """Refused by the client with UnsupportedVersionException, since ApiVersions does not have its API."""
 
 REFUSED_OTHERWISE = {

@@ -89,8 +89,8 @@ ALLOWED = [
     Allowed(
         r"^Fetch v[0-3] .*\.records$",
         lambda t, o: isinstance(t, str) and isinstance(o, str) and _differ_by_snappy(t, o),
-        "an old format is made anew from the stored batch, and each broker has another snappy library; what is "
-        "packed, and every byte of what snappy has not packed, is compared",
+        "an old format is made anew from the stored batch, and each broker has another snappy library; what "
+        "is packed, and every byte of what snappy has not packed, is compared",
     ),
     Allowed(r"DescribeLogDirs.*\.log_dir$", _both(str), "each broker's own directory"),
 ]

@@ -6,12 +6,18 @@ client expects no answer (Produce with acks=0), or a `Waiting`. It never blocks 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from odradek.apis.turn import WorkQueue
     from odradek.wire.schema import Message
+    from odradek.wire.work import Work
+
+
+logger = logging.getLogger("odradek.apis")
 
 
 class ConnectionInfo(Protocol):
@@ -60,6 +66,9 @@ class Waiting:
 
     __slots__ = ("_clean_up", "_deliver", "_response", "_settled")
 
+    holds_back = False
+    """Whether the connection serves no later request before this answer."""
+
     def __init__(self, clean_up: Callable[[], None] | None = None) -> None:
         self._clean_up = clean_up
         self._deliver: Callable[[Any], None] | None = None
@@ -101,6 +110,31 @@ class Waiting:
         clean_up, self._clean_up = self._clean_up, None
         if clean_up is not None:
             clean_up()
+
+
+class WorkAnswer(Waiting):
+    """The answer of a request whose work may take many turns of the event loop.
+
+    Later requests of the connection are served after it: they may count on what it has done. When the
+    client goes, the work goes on.
+    """
+
+    __slots__ = ("_context",)
+
+    holds_back = True
+
+    def __init__(self, queue: WorkQueue, work: Work[Any], context: RequestContext) -> None:
+        super().__init__()
+        self._context = context
+        queue.run(work, self.complete, self._failed)
+
+    def _failed(self, error: Exception) -> None:
+        """Refusals have become answers: this is a bug, and ends as one in a handler does."""
+        logger.error(
+            "API key %d version %d failed", self._context.api_key, self._context.api_version, exc_info=error
+        )
+        self._context.connection.close("internal error")
+        self.complete(None)
 
 
 class ShortcutConnection(Protocol):

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
 from odradek.storage.partition import READ_COMMITTED
-from odradek.storage.segment import LOG
 from odradek.wire.codec import decoder
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.frames import read_request_header, response_parts
@@ -219,14 +218,10 @@ def _segment_offsets_before(led: LedPartition, timestamp: int, now_ms: int) -> l
     newest.
     """
     log = led.log
-    # By when the file was written, as version 0 always did, and not by what the records say.
-    starts = [
-        (segment.base_offset, segment.pool.disk.modified_ms(segment.path(LOG)))
-        for segment in log.log.segments
-    ]
     if timestamp == EARLIEST:
         return [log.log_start_offset]
-    bounded = [(max(base, log.log_start_offset), written) for base, written in starts]
+    # By when the file was written, as version 0 always did, and not by what the records say.
+    bounded = [(max(base, log.log_start_offset), written) for base, written in log.segments_written()]
     if timestamp == LATEST or timestamp >= now_ms:
         offsets = {base for base, _ in bounded if base < log.high_watermark}
         offsets.add(log.high_watermark)

@@ -169,6 +169,7 @@ class Connection(asyncio.BufferedProtocol):
     """See the module's opening lines. Also the `ConnectionInfo` that handlers see."""
 
     __slots__ = (
+        "_barrier",
         "_buffer",
         "_client_id",
         "_client_id_raw",
@@ -220,6 +221,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting_bytes = 0
         self._touched = False
         self._held = False
+        self._barrier: Waiting | None = None  # the newest answer that holds back what comes after it
         self._write_paused = False
         self._closing = False
         self._client_id: str | None = None
@@ -500,6 +502,8 @@ class Connection(asyncio.BufferedProtocol):
     def _wait(self, waiting: Waiting, route: Route, correlation_id: int, request_bytes: int) -> None:
         slot = _Slot(self, route, correlation_id)
         slot.waiting = waiting
+        if waiting.holds_back:
+            self._barrier = waiting
         # Until it is answered the request itself is what is held, in whatever form its handler keeps it.
         slot.size_bytes = request_bytes
         self._waiting_bytes += request_bytes
@@ -586,8 +590,13 @@ class Connection(asyncio.BufferedProtocol):
             self._closing = True
             transport.abort()
 
+    @property
+    def _is_held_back(self) -> bool:
+        barrier = self._barrier
+        return barrier is not None and not barrier.settled
+
     def _must_hold(self) -> bool:
-        if self._write_paused:
+        if self._write_paused or (self._barrier is not None and self._is_held_back):
             return True
         slots = self._slots
         if not slots:
@@ -597,6 +606,9 @@ class Connection(asyncio.BufferedProtocol):
     def _resume_if_possible(self) -> None:
         if self._closing or self._write_paused or self._waiting_bytes > WAITING_BYTES_MAX // 2:
             return
+        if self._is_held_back:
+            return
+        self._barrier = None
         if self._waiting_answers > WAITING_ANSWERS_MAX // 2:
             return
         self._held = False
@@ -643,8 +655,9 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_reading(self) -> bool:
-        """False while nothing is read: then it does not show whether the client is still there."""
-        return not self._held and not self._closing
+        """False while nothing is read, since the client asks for too much at once: then it does not show
+        whether it is still there. Held back by work of ours that comes to its end it counts as read."""
+        return (not self._held or self._is_held_back) and not self._closing
 
     @property
     def is_stalled(self) -> bool:

@@ -153,9 +153,9 @@ class LoopTurn:
         return not self._scheduled and not self.is_flushing
 
     def close(self) -> None:
-        """Ends the worker threads; call it when nothing waits for a flush any more."""
+        """Ends the worker threads, once they are done: who closes the partitions next flushes them, too."""
         if self._executor is not None:
-            self._executor.shutdown(wait=False)
+            self._executor.shutdown(wait=True)
             self._executor = None
 
     def _commit(self, partition: Committable, waiting: list[tuple[Done, bool]]) -> None:

@@ -216,6 +216,25 @@ def test_the_steady_clock_does_not_follow_jumps_of_the_wall_clock():
     assert 0 <= steady() - 1_700_000_000_000 < 60_000
 
 
+def test_the_end_waits_for_the_flush_that_is_under_way():
+    """Who closes the partitions next flushes them as well: two flushes of one must not meet."""
+
+    async def story(turn, events):
+        partition = Partition(events)
+        partition.flush_gate = threading.Event()
+        turn.flush_in_background(partition)
+        await until(lambda: partition.flush_threads)
+        closing = threading.Thread(target=turn.close)
+        closing.start()
+        assert partition.flush_threads[0].is_alive()
+        assert closing.is_alive()
+        partition.flush_gate.set()
+        closing.join(10)
+        assert not partition.flush_threads[0].is_alive()
+
+    play(story)
+
+
 class Silent:
     def send_ready(self):
         raise AssertionError

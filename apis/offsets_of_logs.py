@@ -2,7 +2,7 @@
 
 Special timestamps: -1 latest, -2 earliest, -3 of the newest timestamp, -4 earliest local, -5 latest tiered,
 -6 earliest pending upload. There is no tiered storage, so -4 is -2, and -5 and -6 find what Kafka finds
-without it.
+without it. To look a time up may mean to decompress a batch of many megabytes, so it is a `Work`.
 
 Not done yet: DeleteRecords (it needs a log start that moves; a later issue), followers that ask.
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from odradek.apis.api import WorkAnswer
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
 from odradek.storage.partition import READ_COMMITTED
 from odradek.storage.segment import LOG
@@ -31,9 +32,11 @@ from odradek.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.turn import WorkQueue
 
 LATEST = -1
 EARLIEST = -2
@@ -58,12 +61,23 @@ NOT_FOUND = (-1, -1, -1)
 class ListOffsets:
     """The handler."""
 
-    __slots__ = ("_leadership",)
+    __slots__ = ("_leadership", "_work")
 
-    def __init__(self, leadership: Leadership) -> None:
+    def __init__(self, leadership: Leadership, work: WorkQueue) -> None:
         self._leadership = leadership
+        self._work = work
 
-    def __call__(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    def __call__(
+        self, request: ListOffsetsRequest, context: RequestContext
+    ) -> ListOffsetsResponse | WorkAnswer:
+        answering = self._answering(request, context)
+        for topic in request.topics:
+            for asked in topic.partitions:
+                if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
+                    return WorkAnswer(self._work, answering, context)
+        return finish(answering)
+
+    def _answering(self, request: ListOffsetsRequest, context: RequestContext) -> Work[ListOffsetsResponse]:
         version, now_ms = context.api_version, context.now_ms
         isolation = request.isolation_level if version >= FIRST_VERSION_WITH_ISOLATION else 0
         twice = _named_twice(request)
@@ -78,7 +92,7 @@ class ListOffsets:
                             continue
                         twice[name, asked.partition_index] = True
                         raise KafkaError(ErrorCode.INVALID_REQUEST)
-                    partitions.append(self._answer(name, asked, isolation, version, now_ms))
+                    partitions.append((yield from self._answer(name, asked, isolation, version, now_ms)))
                 except KafkaError as error:
                     partitions.append(
                         ListOffsetsPartitionResponse(
@@ -90,7 +104,7 @@ class ListOffsets:
 
     def _answer(
         self, name: str, asked, isolation: int, version: int, now_ms: int
-    ) -> ListOffsetsPartitionResponse:
+    ) -> Work[ListOffsetsPartitionResponse]:
         if version == 0:
             if asked.timestamp < EARLIEST:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -101,7 +115,7 @@ class ListOffsets:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         led = self._leadership.lead(name, asked.partition_index)
         check_leader_epoch(led, asked.current_leader_epoch)
-        found_timestamp, offset, leader_epoch = _find(led, timestamp, isolation)
+        found_timestamp, offset, leader_epoch = yield from _find(led, timestamp, isolation)
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index,
             error_code=0,
@@ -129,7 +143,7 @@ def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
     return {key: False for key, count in seen.items() if count > 1}
 
 
-def _find(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, int, int]:
+def _find(led: LedPartition, timestamp: int, isolation: int) -> Work[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch) that a client of this isolation level may learn."""
     log = led.log
     if timestamp == LATEST:
@@ -138,11 +152,11 @@ def _find(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, int, 
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.log_start_offset, _epoch_at_start(led)
     if timestamp == MAX_TIMESTAMP:
-        found = log.find_max_timestamp()
+        found = yield from log.finding_max_timestamp()
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOT_FOUND
     else:
-        found = log.find_timestamp(timestamp)
+        found = yield from log.finding_timestamp(timestamp)
     # A record that the client may not read yet is as good as none.
     end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
     if found is None or found[1] >= end:

@@ -128,6 +128,7 @@ class BrokerServer:
         self._timers: Timers | None = None
         self._changes: WorkQueue | None = None
         self._chores: WorkQueue | None = None
+        self._searches: WorkQueue | None = None
 
     @property
     def port(self) -> int:
@@ -153,6 +154,7 @@ class BrokerServer:
         self._timers = Timers(loop)
         self._changes = WorkQueue(loop)
         self._chores = WorkQueue(loop)
+        self._searches = WorkQueue(loop)
         for asked in self.config.listeners:
             advertised = self.config.advertised.get(asked.name)
             listener = Listener(
@@ -280,6 +282,7 @@ class BrokerServer:
         assert self._turn is not None
         assert self._timers is not None
         assert self._changes is not None
+        assert self._searches is not None
         offsets_topic = NewTopic(
             OFFSETS_TOPIC,
             partition_count=config.offsets_topic_num_partitions,
@@ -294,6 +297,7 @@ class BrokerServer:
             turn=self._turn,
             timers=self._timers,
             work=self._changes,
+            searches=self._searches,
             start_configs=config.layers.start,
             offsets_topic=offsets_topic,
             auto_creates_topics=config.auto_create_topics_enable,
@@ -537,7 +541,7 @@ class BrokerServer:
             end()
         self._servers, self._bound, self._background = [], [], []
         await self._say_goodbye()
-        for queue in (self._changes, self._chores):
+        for queue in (self._changes, self._chores, self._searches):
             if queue is not None:
                 queue.close()
         if self._timers is not None:

@@ -32,6 +32,7 @@ from odradek.storage.segment import (
 from odradek.storage.slices import EMPTY, Slice
 from odradek.storage.staging import LogStaging, StagedSegment
 from odradek.wire.checksums import crc32c
+from odradek.wire.work import Work
 
 JOIN_BELOW_BYTES = 262_144
 JOIN_PARTS_BELOW_BYTES = 4096
@@ -581,17 +582,22 @@ class Log(LogStaging):
                 self._remember(next_offset, segment, end)
         return Slice(segment, position, end - position)
 
-    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> tuple[Segment, StoredBatch] | None:
+    def finding_timestamp(
+        self, timestamp_ms: int, start_offset: int
+    ) -> Work[tuple[Segment, StoredBatch] | None]:
         """The first batch not wholly before `start_offset` that may hold a record of `timestamp_ms` or
         later.
         """
-        for segment in self.segments:
+        # A copy: between the steps segments may come and go; those that went can be read for a while.
+        for segment in list(self.segments):
+            yield None
             if segment.latest_timestamp()[0] < timestamp_ms:
                 continue
             position = segment.offset_index.lookup(max(segment.time_index.lookup(timestamp_ms), start_offset))
             for batch in segment.batches(position):
                 if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start_offset:
                     return segment, batch
+                yield None
         return None
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:

@@ -502,8 +502,8 @@ class LogStore:
     def next_cleaning(self, now_ms: int) -> "Cleaning | None":
         """Begin a round over the partition that needs it most; None when none does. One round at a time.
 
-        What has not been flushed yet (`flush_due` names it) is left for a later call: a flush here would block
-        this thread, and might meet that of a worker.
+        What has not been flushed yet (`flush_due` names it) is left for a later call: a flush here would
+        block this thread, and might meet that of a worker.
         """
         from odradek.storage.cleaner import Cleaning  # not needed to start
 

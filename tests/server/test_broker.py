@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import socket
+import threading
 
 import pytest
 
 from odradek.server import work
 from odradek.server.broker import BrokerServer
 from odradek.server.config import ConfigError, load
+from odradek.storage import partition as storage_partition
+from odradek.wire.compression import Compression
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
     api_versions,
@@ -17,10 +20,11 @@ from odradek.wire.messages import (
     describe_cluster,
     describe_topic_partitions,
     find_coordinator,
+    list_offsets,
     metadata,
     produce,
 )
-from odradek.wire.records import Record, build_batch
+from odradek.wire.records import Record, build_batch, records_section
 
 
 class Client:
@@ -400,6 +404,41 @@ def test_a_large_change_of_topics_lets_others_be_served_and_its_own_connection_w
             assert [frame[:4] for frame in frames] == [b"\0\0\0\1", b"\0\0\0\2"]
             topics = read_response(frames[1], metadata.MetadataRequest, 9)[1].topics
             assert len(topics) == (0 if kind == "delete" else 100)
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_a_large_batch_is_searched_for_a_time_while_others_are_served(tmp_path, monkeypatch, compression):
+    others_were_served = threading.Event()
+
+    def patient(*arguments):
+        assert others_were_served.wait(10), "the others had to wait"
+        return records_section(*arguments)
+
+    monkeypatch.setattr(storage_partition, "records_section", patient)
+    batch = build_batch(
+        [Record(number, 1_700_000_000_000 + number, None, b"v" * 90) for number in range(500)],
+        compression=compression,
+    )
+
+    async def act():
+        async with running(tmp_path) as server:
+            client, other = await Client.connect(server.port), await Client.connect(server.port)
+            await client.create("t")
+            server._store.get("t", 0).append(batch, now_ms=1_700_000_000_000)
+            server._store.get("t", 0).commit()
+            asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=1_700_000_000_400)
+            request = list_offsets.ListOffsetsRequest(
+                topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[asked])]
+            )
+            answer = asyncio.create_task(client.ask(request, 7))
+            while not len(server._searches):
+                await asyncio.sleep(0)
+            await other.ask(describe_cluster.DescribeClusterRequest(), 0)
+            others_were_served.set()
+            found = (await answer).topics[0].partitions[0]
+            assert (found.error_code, found.offset, found.timestamp) == (0, 400, 1_700_000_000_400)
 
     asyncio.run(act())
 

@@ -488,14 +488,22 @@ class Log(LogStaging):
         ]
 
     def drop_segments(self, count: int, now_ms: int) -> list[Segment]:
-        """Take the oldest segments out of the log and rename their files; the caller removes them later."""
+        """Take the oldest segments out of the log and rename their files; the caller removes them later.
+
+        They may be fewer than asked for when the disk does not play along. `OSError`: none was dropped.
+        """
         if count == len(self.segments):
             self.roll(now_ms)
-        dropped = self.segments[:count]
-        del self.segments[:count], self.bases[:count]
+        dropped: list[Segment] = []
+        try:
+            for segment in self.segments[:count]:
+                segment.doom()
+                dropped.append(segment)
+        except OSError:
+            if not dropped:
+                raise
+        del self.segments[: len(dropped)], self.bases[: len(dropped)]
         self._forget_hints()
-        for segment in dropped:
-            segment.doom()
         return dropped
 
     def replace_segments(self, old: list[Segment], cleaned: Segment) -> None:

@@ -194,6 +194,8 @@ class BrokerServer:
             OsDisk(),
             config.data_directories,
             config_for=self._config_of_topic,
+            topic_id_for=self._id_of_topic,
+            on_stray=_tell_of_stray,
             checkpoint_interval_ms=_checkpoint_interval_ms(config),
             producer_expiration_ms=config.producer_id_expiration_ms,
             open_files_max=_open_files_max(),
@@ -415,8 +417,7 @@ class BrokerServer:
         if self._store.topic_id_of(name, index) in self._machine.deletions:
             self._store.delete(name, index)
         else:
-            path = self._store.set_aside(name, index)
-            logger.warning("%s-%d belonged to another topic of that name: kept as %s", name, index, path)
+            _tell_of_stray(name, index, self._store.set_aside(name, index))
 
     def _finish_deletions(self, view: ClusterView) -> None:
         """After a kill between the decision to delete a topic and its directories: deletes them now, and
@@ -428,8 +429,8 @@ class BrokerServer:
         strays = []
         for name, index in store.names():
             has_topic = view.partition(name, index) is not None
-            if has_topic and store.was_clean:
-                continue
+            if has_topic and store.was_clean and not doomed:
+                continue  # looked at when it is loaded
             topic_id = store.topic_id_of(name, index)
             if topic_id is not None and topic_id in doomed:
                 doomed[topic_id].append((name, index))
@@ -457,6 +458,11 @@ class BrokerServer:
         assert self._machine is not None
         topic = self._machine.view.topics.get(name)
         return self._log_config({} if topic is None else topic.configs)
+
+    def _id_of_topic(self, name: str, index: int) -> bytes | None:
+        assert self._machine is not None
+        topic = self._machine.view.topics.get(name)
+        return None if topic is None or index >= len(topic.partitions) else topic.topic_id
 
     def _log_config(self, configs: Mapping[str, str]) -> LogConfig:
         """The settings of a log; shared by topics with the same overrides."""
@@ -587,6 +593,10 @@ def _open_files_max() -> int:
     if allowed == resource.RLIM_INFINITY:
         return OPEN_SEGMENTS_MAX
     return max(min(allowed // 2, OPEN_SEGMENTS_MAX), 16)
+
+
+def _tell_of_stray(name: str, index: int, path: str) -> None:
+    logger.warning("%s-%d belonged to another topic of that name: kept as %s", name, index, path)
 
 
 def _ignore(result: object) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import socket
 import threading
 
@@ -483,6 +484,33 @@ def test_a_directory_of_another_topic_of_the_name_is_kept_as_a_stray(tmp_path):
         assert stray.startswith("events-0.")
         assert stray.endswith("-stray")
         assert b"old" in (tmp_path / "two" / stray / "00000000000000000000.log").read_bytes()
+
+    asyncio.run(act())
+
+
+def test_after_a_clean_stop_a_directory_of_another_topic_is_set_aside_when_it_is_asked_for(tmp_path, caplog):
+    """Somebody restored a directory from elsewhere, say."""
+
+    async def act():
+        await produced_and_stopped(tmp_path / "one")
+        await produced_and_stopped(tmp_path / "two")
+        shutil.rmtree(tmp_path / "two" / "events-0")
+        shutil.copytree(tmp_path / "one" / "events-0", tmp_path / "two" / "events-0")
+        async with running(tmp_path / "two") as server:
+            assert server._store.was_clean
+            client = await Client.connect(server.port)
+            caplog.clear()
+            assert (await client.produce("events", b"new")).base_offset == 0
+            told = [record.getMessage() for record in caplog.records if "events-0" in record.getMessage()]
+            assert len(told) == 1
+            assert "belonged to another topic" in told[0]
+        names = sorted(directories(tmp_path / "two"))
+        assert len(names) == 2
+        assert names[0] == "events-0"
+        assert names[1].endswith("-stray")
+        async with running(tmp_path / "two") as server:
+            client = await Client.connect(server.port)
+            assert (await client.produce("events", b"newer")).base_offset == 1
 
     asyncio.run(act())
 

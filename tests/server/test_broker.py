@@ -515,6 +515,21 @@ def test_after_a_clean_stop_a_directory_of_another_topic_is_set_aside_when_it_is
     asyncio.run(act())
 
 
+def test_who_has_only_produced_is_named_in_the_log_all_the_same(tmp_path, caplog):
+    async def act():
+        async with running(tmp_path) as server:
+            first, client = await Client.connect(server.port), await Client.connect(server.port)
+            await first.create("t")
+            for _ in range(3):
+                await first.produce("t", b"the first of a log go the long way")
+            assert (await client.produce("t", b"x")).base_offset == 3
+            client.writer.write(b"GET / HTTP/1.1")
+            assert await client.reader.read() == b""
+        assert any("(client 'tests')" in record.getMessage() for record in caplog.records)
+
+    asyncio.run(act())
+
+
 def test_after_a_kill_no_topic_adopts_the_records_of_another(tmp_path):
     """Killed after the new topic's row was written and before its directory was made."""
 

@@ -13,7 +13,7 @@ and DescribeTopicPartitionsRequestHandler of Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.apis import operations
@@ -35,7 +35,6 @@ from odradek.wire.messages.describe_topic_partitions import (
 )
 from odradek.wire.messages.metadata import (
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -86,13 +85,11 @@ class Metadata:
         may_create = self._auto_creates_topics and (
             version < FIRST_VERSION_WITH_AUTO_CREATION_FLAG or request.allow_auto_topic_creation
         )
-        if may_create and not is_by_id and self._topics.lacks(topic.name for topic in asked):
+        if may_create and not is_by_id and self._topics.lacks(topic.name or "" for topic in asked):
             return WorkAnswer(self._work, self._creating(request, asked, context), context)
         return self._response(request, asked, wants_all, {}, context)
 
-    def _creating(
-        self, request: MetadataRequest, asked: Sequence[MetadataRequestTopic], context: RequestContext
-    ) -> Work[MetadataResponse]:
+    def _creating(self, request: MetadataRequest, asked, context: RequestContext) -> Work[MetadataResponse]:
         """The answer, once what it asks for has been created."""
         refusals = yield from self._topics.creating_missing(dict.fromkeys(topic.name for topic in asked))
         return self._response(request, asked, False, refusals, context)
@@ -100,7 +97,7 @@ class Metadata:
     def _response(
         self,
         request: MetadataRequest,
-        asked: Sequence[MetadataRequestTopic],
+        asked,
         wants_all: bool,
         refusals: Mapping[str, KafkaError],
         context: RequestContext,
@@ -133,7 +130,7 @@ class Metadata:
 
     def _answers(
         self,
-        asked: Sequence[MetadataRequestTopic],
+        asked,
         wants_all: bool,
         refusals: Mapping[str, KafkaError],
         context: RequestContext,

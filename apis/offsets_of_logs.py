@@ -2,7 +2,7 @@
 
 Special timestamps: -1 latest, -2 earliest, -3 of the newest timestamp, -4 earliest local, -5 latest tiered,
 -6 earliest pending upload. There is no tiered storage, so -4 is -2, and -5 and -6 find what Kafka finds
-without it.
+without it. To look a time up may mean to decompress a batch of many megabytes, so it is a `Work`.
 
 Not done yet: DeleteRecords (it needs a log start that moves; a later issue), followers that ask.
 
@@ -17,6 +17,7 @@ from functools import partial
 from struct import Struct as Layout
 from typing import TYPE_CHECKING
 
+from odradek.apis.api import WorkAnswer
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
 from odradek.storage.partition import READ_COMMITTED
 from odradek.wire.codec import decoder
@@ -34,6 +35,7 @@ from odradek.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from odradek.wire.work import Work, finish
 
 try:
     from odradek.apis._offsets_questions import Known, Questions  # type: ignore[import-not-found]
@@ -46,6 +48,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.turn import WorkQueue
 
 LATEST = -1
 EARLIEST = -2
@@ -74,10 +77,11 @@ _SENTINELS = (0x0102030405060708, 0x1112131415161718, 0x21222324)
 class ListOffsets:
     """The handler."""
 
-    __slots__ = ("_leadership",)
+    __slots__ = ("_leadership", "_work")
 
-    def __init__(self, leadership: Leadership) -> None:
+    def __init__(self, leadership: Leadership, work: WorkQueue) -> None:
         self._leadership = leadership
+        self._work = work
 
     def shortcut(self) -> Questions:
         """The short way of questions for one offset (see `apis/_offsets_questions_python.py`)."""
@@ -96,10 +100,12 @@ class ListOffsets:
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
             return None
         name, asked = request.topics[0].name, request.topics[0].partitions[0]
+        if _is_search(asked.timestamp):
+            return None
         view = self._leadership.view
         try:
             # The answer itself may change with every record, all else only with the view.
-            self._answer(name, asked, request.isolation_level, version, 0)
+            finish(self._answer(name, asked, request.isolation_level, version, 0))
             led = self._leadership.lead(name, asked.partition_index)
         except KafkaError:
             return None
@@ -114,9 +120,21 @@ class ListOffsets:
         topic = ListOffsetsTopicResponse(name=name, partitions=[partition])
         answer = b"".join(response_parts(ListOffsetsResponse(topics=[topic]), version, 0))
         found_at = answer.index(_found_layout.pack(*_SENTINELS))
-        return Known(view, answer, found_at, partial(_find, led, asked.timestamp, request.isolation_level))
+        return Known(
+            view, answer, found_at, partial(_known_end, led, asked.timestamp, request.isolation_level)
+        )
 
-    def __call__(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    def __call__(
+        self, request: ListOffsetsRequest, context: RequestContext
+    ) -> ListOffsetsResponse | WorkAnswer:
+        answering = self._answering(request, context)
+        for topic in request.topics:
+            for asked in topic.partitions:
+                if _is_search(asked.timestamp):
+                    return WorkAnswer(self._work, answering, context)
+        return finish(answering)
+
+    def _answering(self, request: ListOffsetsRequest, context: RequestContext) -> Work[ListOffsetsResponse]:
         version, now_ms = context.api_version, context.now_ms
         isolation = request.isolation_level if version >= FIRST_VERSION_WITH_ISOLATION else 0
         twice = _named_twice(request)
@@ -131,7 +149,7 @@ class ListOffsets:
                             continue
                         twice[name, asked.partition_index] = True
                         raise KafkaError(ErrorCode.INVALID_REQUEST)
-                    partitions.append(self._answer(name, asked, isolation, version, now_ms))
+                    partitions.append((yield from self._answer(name, asked, isolation, version, now_ms)))
                 except KafkaError as error:
                     partitions.append(
                         ListOffsetsPartitionResponse(
@@ -143,7 +161,7 @@ class ListOffsets:
 
     def _answer(
         self, name: str, asked, isolation: int, version: int, now_ms: int
-    ) -> ListOffsetsPartitionResponse:
+    ) -> Work[ListOffsetsPartitionResponse]:
         if version == 0:
             if asked.timestamp < EARLIEST:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -154,7 +172,7 @@ class ListOffsets:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         led = self._leadership.lead(name, asked.partition_index)
         check_leader_epoch(led, asked.current_leader_epoch)
-        found_timestamp, offset, leader_epoch = _find(led, timestamp, isolation)
+        found_timestamp, offset, leader_epoch = yield from _find(led, timestamp, isolation)
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index,
             error_code=0,
@@ -182,25 +200,36 @@ def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
     return {key: False for key, count in seen.items() if count > 1}
 
 
-def _find(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, int, int]:
+def _is_search(timestamp: int) -> bool:
+    """Whether records have to be read to answer."""
+    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
+
+
+def _find(led: LedPartition, timestamp: int, isolation: int) -> Work[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch) that a client of this isolation level may learn."""
+    if not _is_search(timestamp):
+        return _known_end(led, timestamp, isolation)
+    log = led.log
+    if timestamp == MAX_TIMESTAMP:
+        found = yield from log.finding_max_timestamp()
+    else:
+        found = yield from log.finding_timestamp(timestamp)
+    # A record that the client may not read yet is as good as none.
+    end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+    if found is None or found[1] >= end:
+        return NOT_FOUND
+    return found
+
+
+def _known_end(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, int, int]:
+    """`_find` for the special timestamps that need no search."""
     log = led.log
     if timestamp == LATEST:
         end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
         return -1, end, led.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.log_start_offset, _epoch_at_start(led)
-    if timestamp == MAX_TIMESTAMP:
-        found = log.find_max_timestamp()
-    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOT_FOUND
-    else:
-        found = log.find_timestamp(timestamp)
-    # A record that the client may not read yet is as good as none.
-    end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
-    if found is None or found[1] >= end:
-        return NOT_FOUND
-    return found
+    return NOT_FOUND
 
 
 def _epoch_at_start(led: LedPartition) -> int:

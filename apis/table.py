@@ -73,6 +73,7 @@ def build_apis(
     turn: Turn,
     timers: Timers,
     work: WorkQueue,
+    searches: WorkQueue,
     start_configs: Mapping[str, str],
     offsets_topic: NewTopic,
     auto_creates_topics: bool = True,
@@ -86,7 +87,8 @@ def build_apis(
     `max.request.partition.size.limit`.
 
     `start_configs` are the broker's settings as text, as they were given at start; `offsets_topic` says how
-    `__consumer_offsets` is to be created.
+    `__consumer_offsets` is to be created. `work` is for what changes topics, one after the other; `searches`
+    for what looks long and changes nothing.
     """
 
     def current_view():
@@ -108,7 +110,7 @@ def build_apis(
     rows: dict[int, tuple[int, MakeHandler]] = {
         0: (13, _later("produce.Produce", leadership, turn)),
         1: (18, lambda: _fetch(leadership, timers, fetch_session_slots, fetch_max_bytes)),
-        2: (11, _later("offsets_of_logs.ListOffsets", leadership)),
+        2: (11, _later("offsets_of_logs.ListOffsets", leadership, searches)),
         3: (13, _later("metadata.Metadata", node_id, topics, work, auto_creates_topics=auto_creates_topics)),
         8: (10, _later("offsets.OffsetCommit", leadership, groups)),
         9: (10, _later("offsets.OffsetFetch", leadership, groups)),

@@ -88,10 +88,10 @@ class CreateTopics:
         described: dict[tuple, list[CreatableTopicConfigs]] = {}
         for name in counts:
             result = done.get(name)
-            error = refusals.get(name) if result is None else result.error
-            if error is not None:
+            refusal = refusals.get(name) if result is None else result.error
+            if refusal is not None:
                 response.topics.append(
-                    CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+                    CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
                 )
                 continue
             assert result is not None, name

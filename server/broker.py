@@ -133,6 +133,7 @@ class BrokerServer:
         self._timers: Timers | None = None
         self._changes: WorkQueue | None = None
         self._chores: WorkQueue | None = None
+        self._searches: WorkQueue | None = None
 
     @property
     def port(self) -> int:
@@ -158,6 +159,7 @@ class BrokerServer:
         self._timers = Timers(loop)
         self._changes = WorkQueue(loop)
         self._chores = WorkQueue(loop)
+        self._searches = WorkQueue(loop)
         for asked in self.config.listeners:
             advertised = self.config.advertised.get(asked.name)
             listener = Listener(
@@ -202,6 +204,8 @@ class BrokerServer:
             OsDisk(),
             config.data_directories,
             config_for=self._config_of_topic,
+            topic_id_for=self._id_of_topic,
+            on_stray=_tell_of_stray,
             checkpoint_interval_ms=_checkpoint_interval_ms(config),
             producer_expiration_ms=config.producer_id_expiration_ms,
             open_files_max=_open_files_max(),
@@ -290,6 +294,7 @@ class BrokerServer:
         assert self._turn is not None
         assert self._timers is not None
         assert self._changes is not None
+        assert self._searches is not None
         offsets_topic = NewTopic(
             OFFSETS_TOPIC,
             partition_count=config.offsets_topic_num_partitions,
@@ -304,6 +309,7 @@ class BrokerServer:
             turn=self._turn,
             timers=self._timers,
             work=self._changes,
+            searches=self._searches,
             start_configs=config.layers.start,
             offsets_topic=offsets_topic,
             auto_creates_topics=config.auto_create_topics_enable,
@@ -421,8 +427,7 @@ class BrokerServer:
         if self._store.topic_id_of(name, index) in self._machine.deletions:
             self._store.delete(name, index)
         else:
-            path = self._store.set_aside(name, index)
-            logger.warning("%s-%d belonged to another topic of that name: kept as %s", name, index, path)
+            _tell_of_stray(name, index, self._store.set_aside(name, index))
 
     def _finish_deletions(self, view: ClusterView) -> None:
         """After a kill between the decision to delete a topic and its directories: deletes them now, and
@@ -434,8 +439,8 @@ class BrokerServer:
         strays = []
         for name, index in store.names():
             has_topic = view.partition(name, index) is not None
-            if has_topic and store.was_clean:
-                continue
+            if has_topic and store.was_clean and not doomed:
+                continue  # looked at when it is loaded
             topic_id = store.topic_id_of(name, index)
             if topic_id is not None and topic_id in doomed:
                 doomed[topic_id].append((name, index))
@@ -463,6 +468,11 @@ class BrokerServer:
         assert self._machine is not None
         topic = self._machine.view.topics.get(name)
         return self._log_config({} if topic is None else topic.configs)
+
+    def _id_of_topic(self, name: str, index: int) -> bytes | None:
+        assert self._machine is not None
+        topic = self._machine.view.topics.get(name)
+        return None if topic is None or index >= len(topic.partitions) else topic.topic_id
 
     def _log_config(self, configs: Mapping[str, str]) -> LogConfig:
         """The settings of a log; shared by topics with the same overrides."""
@@ -547,7 +557,7 @@ class BrokerServer:
             end()
         self._servers, self._bound, self._background = [], [], []
         await self._say_goodbye()
-        for queue in (self._changes, self._chores):
+        for queue in (self._changes, self._chores, self._searches):
             if queue is not None:
                 queue.close()
         if self._timers is not None:
@@ -593,6 +603,10 @@ def _open_files_max() -> int:
     if allowed == resource.RLIM_INFINITY:
         return OPEN_SEGMENTS_MAX
     return max(min(allowed // 2, OPEN_SEGMENTS_MAX), 16)
+
+
+def _tell_of_stray(name: str, index: int, path: str) -> None:
+    logger.warning("%s-%d belonged to another topic of that name: kept as %s", name, index, path)
 
 
 def _ignore(result: object) -> None:

@@ -402,6 +402,12 @@ class Connection(asyncio.BufferedProtocol):
                     if answer is not None:
                         position = answer.end
                         self._shortcut = route.shortcut
+                        if self._client_id is None and client_id_bytes > 0:
+                            # For log lines. Nearly all have said it before, with an ordinary request.
+                            told = start + _FRAME_HEAD_BYTES
+                            self._client_id = (
+                                view[told : told + client_id_bytes].tobytes().decode(errors="replace")
+                            )
                         if answer.parts is None:
                             self._stand_in_line(answer)
                         else:

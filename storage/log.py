@@ -32,6 +32,7 @@ from odradek.storage.segment import (
 from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.staging import LogStaging, StagedSegment
 from odradek.wire.checksums import crc32c
+from odradek.wire.work import Work
 
 JOIN_BELOW_BYTES = 262_144
 JOIN_PARTS_BELOW_BYTES = 4096
@@ -487,14 +488,22 @@ class Log(LogStaging):
         ]
 
     def drop_segments(self, count: int, now_ms: int) -> list[Segment]:
-        """Take the oldest segments out of the log and rename their files; the caller removes them later."""
+        """Take the oldest segments out of the log and rename their files; the caller removes them later.
+
+        They may be fewer than asked for when the disk does not play along. `OSError`: none was dropped.
+        """
         if count == len(self.segments):
             self.roll(now_ms)
-        dropped = self.segments[:count]
-        del self.segments[:count], self.bases[:count]
+        dropped: list[Segment] = []
+        try:
+            for segment in self.segments[:count]:
+                segment.doom()
+                dropped.append(segment)
+        except OSError:
+            if not dropped:
+                raise
+        del self.segments[: len(dropped)], self.bases[: len(dropped)]
         self._forget_hints()
-        for segment in dropped:
-            segment.doom()
         return dropped
 
     def replace_segments(self, old: list[Segment], cleaned: Segment) -> None:
@@ -590,17 +599,22 @@ class Log(LogStaging):
                 return FIRST_TOO_LARGE
         return Slice(segment, position, end - position)
 
-    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> tuple[Segment, StoredBatch] | None:
+    def finding_timestamp(
+        self, timestamp_ms: int, start_offset: int
+    ) -> Work[tuple[Segment, StoredBatch] | None]:
         """The first batch not wholly before `start_offset` that may hold a record of `timestamp_ms` or
         later.
         """
-        for segment in self.segments:
+        # A copy: between the steps segments may come and go; those that went can be read for a while.
+        for segment in list(self.segments):
+            yield None
             if segment.latest_timestamp()[0] < timestamp_ms:
                 continue
             position = segment.offset_index.lookup(max(segment.time_index.lookup(timestamp_ms), start_offset))
             for batch in segment.batches(position):
                 if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start_offset:
                     return segment, batch
+                yield None
         return None
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from odradek.storage.batches import (
@@ -45,12 +46,13 @@ from odradek.storage.validation import (
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
     BatchHeader,
-    Record,
     iter_batches,
-    iter_records,
     read_batch_header,
+    records_section,
+    scan_records,
     verify_crc,
 )
+from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
     from odradek.storage.cleaner import Plan
@@ -61,6 +63,9 @@ READ_COMMITTED = 1
 _HEADER = HEADER.unpack_from
 _PREFIX_PACK = PREFIX.pack
 ZERO_UUID = bytes(16)
+CODEC_MASK = 0b111
+QUICK_BATCH_BYTES_MAX = 16_384
+"""Up to here it costs less to look through a batch than to have another thread do it."""
 PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 """`producer.id.expiration.check.interval.ms`"""
 
@@ -565,6 +570,10 @@ class Partition(PartitionStaging):
         return self.log.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     def find_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
+        """`finding_timestamp` here and now."""
+        return finish(self.finding_timestamp(timestamp_ms))
+
+    def finding_timestamp(self, timestamp_ms: int) -> Work[tuple[int, int, int] | None]:
         """(timestamp, offset, leader epoch) of the first record with `timestamp_ms` or later; None when there
         is none.
 
@@ -573,24 +582,34 @@ class Partition(PartitionStaging):
         """
         with self._reading():
             start_offset = self.log_start_offset
-            while (found := self.log.find_timestamp(timestamp_ms, start_offset)) is not None:
+            while True:
+                found = yield from self.log.finding_timestamp(timestamp_ms, start_offset)
+                if found is None:
+                    return None
                 segment, batch = found
-                for record in self._records_of(segment, batch):
-                    if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-                        if record.offset >= self.high_watermark:
-                            return None
-                        return record.timestamp, record.offset, batch.leader_epoch
+                look = partial(_first_record_at, segment, batch, timestamp_ms, start_offset)
+                is_quick = batch.size_bytes <= QUICK_BATCH_BYTES_MAX and not batch.attributes & CODEC_MASK
+                first = look() if is_quick else (yield look)
+                if first is not None:
+                    timestamp, offset = first
+                    return None if offset >= self.high_watermark else (timestamp, offset, batch.leader_epoch)
                 # The header promised more than its records hold: look on behind it.
                 start_offset = batch.last_offset + 1
-        return None
 
     def find_max_timestamp(self) -> tuple[int, int, int] | None:
+        """`finding_max_timestamp` here and now."""
+        return finish(self.finding_max_timestamp())
+
+    def finding_max_timestamp(self) -> Work[tuple[int, int, int] | None]:
         """(timestamp, offset, leader epoch) of the first record with the latest timestamp of all; None
         when empty.
         """
         with self._reading():
-            latest = max((segment.latest_timestamp()[0] for segment in self.log.segments), default=-1)
-            return self.find_timestamp(latest) if latest >= 0 else None
+            latest = -1
+            for segment in list(self.log.segments):
+                latest = max(latest, segment.latest_timestamp()[0])
+                yield None
+            return (yield from self.finding_timestamp(latest)) if latest >= 0 else None
 
     def segments_written(self) -> list[tuple[int, int]]:
         """(base offset, when its file was last written in ms) of every segment.
@@ -599,9 +618,6 @@ class Partition(PartitionStaging):
         """
         with self._reading():
             return [(segment.base_offset, segment.modified_ms()) for segment in self.log.segments]
-
-    def _records_of(self, segment: Segment, batch: StoredBatch) -> Iterator[Record]:
-        return iter_records(memoryview(segment.read(batch.position, batch.size_bytes)))
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -627,3 +643,24 @@ class Partition(PartitionStaging):
     def _wake(self) -> None:
         for wake in tuple(self._watchers):
             wake()
+
+
+def _first_record_at(
+    segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """(timestamp, offset) of the first record in a batch that is neither older nor before `start_offset`. May
+    run in a worker thread; of a large batch nothing in it keeps the others from running.
+    """
+    with segment.pinned() as file:
+        data = memoryview(file.read(batch.position, batch.size_bytes))
+    header = read_batch_header(data)
+    if header.record_count == 0:
+        return None  # compaction leaves such batches
+    section = records_section(data, header)
+    table = scan_records(section, header.record_count, header.base_offset, header.base_timestamp)
+    for offset, timestamp in zip(table.offsets, table.timestamps, strict=True):
+        if header.uses_log_append_time:
+            timestamp = header.max_timestamp
+        if timestamp >= timestamp_ms and offset >= start_offset:
+            return timestamp, offset
+    return None

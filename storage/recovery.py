@@ -29,7 +29,8 @@ from odradek.storage.segment import (
     segment_holding,
 )
 
-_KINDS = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)
+_INDEX_KINDS = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
+_KINDS = (LOG, *_INDEX_KINDS)
 
 
 @dataclass(slots=True)
@@ -136,10 +137,15 @@ def finish_interrupted(disk: Disk, directory: str, names: list[str]) -> list[str
     """Finish or take back what a crash interrupted: deletions, compactions. Returns the names that are left.
 
     As in `LogLoader.java`: `.cleaned` files are an unfinished compaction and go; `.swap` files are a
-    finished one that replaces the segments it covers; `.deleted` files go.
+    finished one that replaces the segments it covers; `.deleted` files and indexes without a log go.
     """
     swaps = sorted(offset for name in names if (offset := base_offset_of(name, LOG + SWAP)) is not None)
     leftovers = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
+    present = set(names)
+    # Indexes without a log: a deletion that came no further.
+    leftovers += [
+        name for name in names if name.endswith(_INDEX_KINDS) and name.rpartition(".")[0] + LOG not in present
+    ]
     for name in leftovers:
         if not name.endswith(SWAP):
             disk.remove(f"{directory}/{name}")

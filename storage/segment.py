@@ -211,14 +211,28 @@ class Segment(SegmentExtent):
         disk.sync_directory(self.directory)
 
     def doom(self) -> None:
-        """Rename the files out of the log's sight. They can still be read until `remove`."""
+        """Rename the files out of the log's sight. They can still be read until `remove`.
+
+        `OSError`: nothing has changed. It is the log file that counts: another that keeps its name is
+        nobody's without it, and goes at the next start.
+        """
         disk = self.pool.disk
+        paths = [self.path(kind) for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)]
         # First: a flush in its thread that does not find the file any more has to know why.
         self.deleted = True
-        for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
-            if disk.exists(self.path(kind)):
-                disk.rename(self.path(kind), self.path(kind) + DELETED)
+        try:
+            if disk.exists(paths[0]):
+                disk.rename(paths[0], paths[0] + DELETED)
+        except OSError:
+            self.deleted = False
+            raise
         self.suffix += DELETED
+        for path in paths[1:]:
+            try:
+                if disk.exists(path):
+                    disk.rename(path, path + DELETED)
+            except OSError:
+                pass
 
     def remove(self) -> None:
         """Close and remove the files; views that were handed out stay valid."""

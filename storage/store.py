@@ -64,12 +64,25 @@ def _default_config(topic: str) -> LogConfig:
     return LogConfig()
 
 
+def _unknown_topic_id(topic: str, index: int) -> bytes | None:
+    return None
+
+
+def _not_told(topic: str, index: int, path: str) -> None:
+    pass
+
+
 def _new_id() -> str:
     return urandom(16).hex()
 
 
 class LogStore:
-    """See the module. `config_for` gives the settings of a topic that is found on the disk."""
+    """See the module. `config_for` gives the settings of a topic that is found on the disk, `topic_id_for`
+    the id of the topic that a partition belongs to, None when there is none.
+
+    A directory that says another id when it is loaded is set aside, as by Kafka's LogManager, an empty
+    partition takes its place, and `on_stray(topic, index, new path)` is called.
+    """
 
     def __init__(
         self,
@@ -77,6 +90,8 @@ class LogStore:
         directories: Sequence[str],
         *,
         config_for: Callable[[str], LogConfig] = _default_config,
+        topic_id_for: Callable[[str, int], bytes | None] = _unknown_topic_id,
+        on_stray: Callable[[str, int, str], None] = _not_told,
         open_files_max: int = 1024,
         new_id: Callable[[], str] = _new_id,
         checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
@@ -87,6 +102,8 @@ class LogStore:
         self.pool = FilePool(disk, open_files_max)
         self.was_clean = True
         self._config_for = config_for
+        self._topic_id_for = topic_id_for
+        self._on_stray = on_stray
         self._new_id = new_id
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._producer_expiration_ms = producer_expiration_ms
@@ -321,6 +338,10 @@ class LogStore:
             return None
         if place.partition is None:
             try:
+                topic_id = self._topic_id_for(topic, index)
+                if topic_id is not None and self.topic_id_of(topic, index) not in (None, topic_id):
+                    self._on_stray(topic, index, self.set_aside(topic, index))
+                    return self._make(topic, index, topic_id, self._config_for(topic))
                 self._load((topic, index), place, clean=True)
             except OSError as error:
                 raise KafkaError(

@@ -413,7 +413,9 @@ def scan_records(object data, object record_count, object base_offset, object ba
         if 0 <= count <= view.len // LEAST_RECORD_BYTES:
             cells = PyBytes_FromStringAndSize(NULL, count * COLUMNS * sizeof(int64_t))
             columns = <int64_t *> PyBytes_AsString(cells)
-            sound = _scan(<const uint8_t *> view.buf, view.len, count, offset, timestamp, columns)
+            # Of a batch of many megabytes it takes a while: let the others run.
+            with nogil:
+                sound = _scan(<const uint8_t *> view.buf, view.len, count, offset, timestamp, columns)
     finally:
         PyBuffer_Release(&view)
     if not sound:

@@ -2,13 +2,17 @@
 
 import asyncio
 import contextlib
+import shutil
 import socket
+import threading
 
 import pytest
 
 from odradek.server import work
 from odradek.server.broker import BrokerServer
 from odradek.server.config import ConfigError, load
+from odradek.storage import partition as storage_partition
+from odradek.wire.compression import Compression
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
     api_versions,
@@ -17,10 +21,11 @@ from odradek.wire.messages import (
     describe_cluster,
     describe_topic_partitions,
     find_coordinator,
+    list_offsets,
     metadata,
     produce,
 )
-from odradek.wire.records import Record, build_batch
+from odradek.wire.records import Record, build_batch, records_section
 
 
 class Client:
@@ -404,6 +409,41 @@ def test_a_large_change_of_topics_lets_others_be_served_and_its_own_connection_w
     asyncio.run(act())
 
 
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_a_large_batch_is_searched_for_a_time_while_others_are_served(tmp_path, monkeypatch, compression):
+    others_were_served = threading.Event()
+
+    def patient(*arguments):
+        assert others_were_served.wait(10), "the others had to wait"
+        return records_section(*arguments)
+
+    monkeypatch.setattr(storage_partition, "records_section", patient)
+    batch = build_batch(
+        [Record(number, 1_700_000_000_000 + number, None, b"v" * 90) for number in range(500)],
+        compression=compression,
+    )
+
+    async def act():
+        async with running(tmp_path) as server:
+            client, other = await Client.connect(server.port), await Client.connect(server.port)
+            await client.create("t")
+            server._store.get("t", 0).append(batch, now_ms=1_700_000_000_000)
+            server._store.get("t", 0).commit()
+            asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=1_700_000_000_400)
+            request = list_offsets.ListOffsetsRequest(
+                topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[asked])]
+            )
+            answer = asyncio.create_task(client.ask(request, 7))
+            while not len(server._searches):
+                await asyncio.sleep(0)
+            await other.ask(describe_cluster.DescribeClusterRequest(), 0)
+            others_were_served.set()
+            found = (await answer).topics[0].partitions[0]
+            assert (found.error_code, found.offset, found.timestamp) == (0, 400, 1_700_000_000_400)
+
+    asyncio.run(act())
+
+
 @pytest.mark.parametrize("turns", [0, 20, 50, 120, 150])
 def test_a_creation_that_the_end_interrupts_is_whole_or_not_there_at_the_next_start(
     tmp_path, monkeypatch, turns
@@ -444,6 +484,48 @@ def test_a_directory_of_another_topic_of_the_name_is_kept_as_a_stray(tmp_path):
         assert stray.startswith("events-0.")
         assert stray.endswith("-stray")
         assert b"old" in (tmp_path / "two" / stray / "00000000000000000000.log").read_bytes()
+
+    asyncio.run(act())
+
+
+def test_after_a_clean_stop_a_directory_of_another_topic_is_set_aside_when_it_is_asked_for(tmp_path, caplog):
+    """Somebody restored a directory from elsewhere, say."""
+
+    async def act():
+        await produced_and_stopped(tmp_path / "one")
+        await produced_and_stopped(tmp_path / "two")
+        shutil.rmtree(tmp_path / "two" / "events-0")
+        shutil.copytree(tmp_path / "one" / "events-0", tmp_path / "two" / "events-0")
+        async with running(tmp_path / "two") as server:
+            assert server._store.was_clean
+            client = await Client.connect(server.port)
+            caplog.clear()
+            assert (await client.produce("events", b"new")).base_offset == 0
+            told = [record.getMessage() for record in caplog.records if "events-0" in record.getMessage()]
+            assert len(told) == 1
+            assert "belonged to another topic" in told[0]
+        names = sorted(directories(tmp_path / "two"))
+        assert len(names) == 2
+        assert names[0] == "events-0"
+        assert names[1].endswith("-stray")
+        async with running(tmp_path / "two") as server:
+            client = await Client.connect(server.port)
+            assert (await client.produce("events", b"newer")).base_offset == 1
+
+    asyncio.run(act())
+
+
+def test_who_has_only_produced_is_named_in_the_log_all_the_same(tmp_path, caplog):
+    async def act():
+        async with running(tmp_path) as server:
+            first, client = await Client.connect(server.port), await Client.connect(server.port)
+            await first.create("t")
+            for _ in range(3):
+                await first.produce("t", b"the first of a log go the long way")
+            assert (await client.produce("t", b"x")).base_offset == 3
+            client.writer.write(b"GET / HTTP/1.1")
+            assert await client.reader.read() == b""
+        assert any("(client 'tests')" in record.getMessage() for record in caplog.records)
 
     asyncio.run(act())
 

@@ -89,6 +89,13 @@ def produce_frame(value, acks=-1, correlation_id=7):
     return request_frame(request, 9, correlation_id, "tests")
 
 
+def chosen_seed():
+    """The same one each time; of the nightly run a new one, told where it fails."""
+    seed = random.randrange(2**32) if os.environ.get("ODRADEK_NIGHTLY") == "1" else 20_260_101
+    print("seed", seed)
+    return seed
+
+
 def memory_bytes(broker):
     with open(f"/proc/{broker.pid}/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -119,8 +126,7 @@ def hostile(broker):
 
 
 def test_garbage_closes_only_its_own_connection(hostile):
-    seed = random.randrange(2**32)
-    print("seed", seed)
+    seed = chosen_seed()
     random_bytes = random.Random(seed).randbytes
     for size in (1, 3, 4, 13, 14, 100, 5000):
         client = hostile()
@@ -160,8 +166,7 @@ def test_a_frame_that_cannot_be_answered_closes_the_connection_after_the_answers
 
 def test_a_cut_or_changed_request_of_any_kind_never_hurts_the_others(hostile):
     """Mutations of sound requests: some are sound still, some are refused, some close the connection."""
-    seed = random.randrange(2**32)
-    print("seed", seed)
+    seed = chosen_seed()
     generator = random.Random(seed)
     topic = metadata.MetadataRequestTopic(name="t")
     sound = [

@@ -1,5 +1,7 @@
 """Which segments retention takes, and that they are gone from the log and later from the disk."""
 
+import errno
+
 import pytest
 from memory_disk import MemoryDisk
 
@@ -85,3 +87,53 @@ def test_old_records_leave_the_log_and_their_files_the_disk():
     store.open(NOW_MS)
     partition = store.get("t", 0)
     assert (partition.log_start_offset, partition.log_end_offset) == (12, 12)
+
+
+@pytest.mark.parametrize("ends", ["tried again", "killed"])
+@pytest.mark.parametrize("failing", range(1, 11))
+def test_a_rename_that_fails_half_way_through_retention_is_made_up_for(failing, ends):
+    disk = MemoryDisk()
+    config = LogConfig(segment_bytes=300, index_interval_bytes=50, retention_ms=1000)
+    store = LogStore(disk, ["data"], config_for=lambda topic: config)
+    store.open(NOW_MS)
+    partition = store.create("t", 0, bytes(16), config)
+    for _ in range(12):
+        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.commit()
+    partition.flush()
+    end = partition.log_end_offset
+    count = 0
+
+    def fail(operation: str, path: str) -> int | None:
+        nonlocal count
+        count += operation == "rename" and path.endswith(".deleted")
+        return errno.EIO if count == failing and operation == "rename" else None
+
+    disk.fail = fail
+    store.maintain(NOW_MS + 2000)
+    assert count >= failing, "there was nothing to fail"
+    disk.fail = lambda operation, path: None
+    assert partition.is_available
+    assert partition.log_start_offset == partition.log.segments[0].base_offset
+    assert partition.read(partition.log_start_offset, max_bytes=10_000) is not None
+    if ends == "killed":
+        disk.held.clear()
+        store, partition = started(disk, config)
+        assert partition.log_end_offset == end
+    store.maintain(NOW_MS + 3000)
+    assert partition.log_start_offset == partition.log_end_offset == end
+    store.maintain(NOW_MS + 3000 + config.file_delete_delay_ms)
+    store.close(NOW_MS + 3000)
+    store, partition = started(disk, config)
+    assert partition.log_start_offset == partition.log_end_offset == end
+    offset = f"{end:020d}"
+    left = [name for name in disk.list("data/t-0") if name[:20].isdigit()]
+    assert {name for name in left if not name.endswith(".snapshot")} <= {
+        offset + kind for kind in (".log", ".index", ".timeindex")
+    }
+
+
+def started(disk, config):
+    store = LogStore(disk, ["data"], config_for=lambda topic: config)
+    store.open(NOW_MS)
+    return store, store.get("t", 0)

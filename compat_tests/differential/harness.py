@@ -70,9 +70,9 @@ ALLOWED = [
         "the broker's clock: Odradek is asked right after Kafka",
     ),
     Allowed(
-        r"^DescribeLogDirs .*\.usable_bytes$",
-        lambda t, o: t > 0 and abs(t - o) < 1 << 30,
-        "the disk, which is the same, fills between two questions",
+        r"^DescribeLogDirs .*\.(total|usable)_bytes$",
+        lambda t, o: t > 0 and o > 0,
+        "each broker's own disk: Kafka's may be that of a container",
     ),
     Allowed(
         r"^(DescribeConfigs|CreateTopics) .*\[min\.insync\.replicas\]\.config_source$",
@@ -88,12 +88,17 @@ ALLOWED = [
     ),
     Allowed(
         r"^Fetch v[0-3] .*\.records$",
-        lambda t, o: isinstance(t, str) and isinstance(o, str) and _differ_by_snappy(t, o),
+        lambda t, o: isinstance(t, str) and isinstance(o, str) and _differ_by_packing(t, o),
         "an old format is made anew from the stored batch, and each broker has another snappy library; what "
-        "is packed, and every byte of what snappy has not packed, is compared",
+        "is packed, and every byte of what is not, is compared",
     ),
     Allowed(r"DescribeLogDirs.*\.log_dir$", _both(str), "each broker's own directory"),
 ]
+
+
+PACKED_OTHERWISE = {Compression.SNAPPY}
+"""Codecs whose library packs otherwise than Kafka's. The lz4 of Kafka's jars and the zlib that a JVM takes
+from the system find the same matches as ours; what a container brings along is not known."""
 
 
 def messages(records: bytes) -> list[tuple[Any, ...]]:
@@ -121,8 +126,8 @@ def _unpacked(message: LegacyMessage) -> LegacyMessage:
     )
 
 
-def _differ_by_snappy(theirs: str, ours: str) -> bool:
-    """Whether messages of an old format differ in nothing but how snappy packed them.
+def _differ_by_packing(theirs: str, ours: str) -> bool:
+    """Whether messages of an old format differ in nothing but how `PACKED_OTHERWISE` packed them.
 
     An answer is as long as the batches that were read, or as its first message where that is longer. So what
     follows a wrapper of another size may be cut off elsewhere, or be one message more or less.
@@ -133,9 +138,7 @@ def _differ_by_snappy(theirs: str, ours: str) -> bool:
         return False
     has_moved = False
     for (one, their), (other, our) in zip(*map(_messages, both), strict=False):
-        if one != other and (
-            {their.compression, our.compression} != {Compression.SNAPPY} or _unpacked(their) != _unpacked(our)
-        ):
+        if one != other and (their.compression not in PACKED_OTHERWISE or _unpacked(their) != _unpacked(our)):
             return False
         has_moved = has_moved or len(one) != len(other)
         both = [both[0][len(one) :], both[1][len(other) :]]
@@ -143,7 +146,7 @@ def _differ_by_snappy(theirs: str, ours: str) -> bool:
         return True
     # What is left is the same message, cut off on one side or both: its offset, magic and attributes.
     heads = [(left[:8], left[16:18]) for left in both]
-    return heads[0] == heads[1] and (len(heads[0][1]) < 2 or heads[0][1][1] & 7 == Compression.SNAPPY)
+    return heads[0] == heads[1] and (len(heads[0][1]) < 2 or heads[0][1][1] & 7 in PACKED_OTHERWISE)
 
 
 def differences(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:

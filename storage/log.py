@@ -66,6 +66,9 @@ class Log(LogStaging):
         self.producers = producers
         self.leader_epochs = leader_epochs
         self.recovery_point = recovery_point
+        # The indexes of all segments that end before it are safe. What is appended to the last one from here
+        # on is not, however much of its log a flush has vouched for.
+        self._indexes_end = min(recovery_point, segments[-1].base_offset)
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
         # The name of an empty file may not have reached the disk: nothing that was flushed vouches for it.
@@ -361,19 +364,25 @@ class Log(LogStaging):
         """
         end_offset = self.log_end_offset
         recovery_point = self.recovery_point
-        if end_offset <= recovery_point and self._directory_is_synced and not self.leader_epochs.dirty:
-            return recovery_point
         active = self.active
-        for segment in self._segments_after(recovery_point):
+        if (
+            end_offset <= recovery_point
+            and self._directory_is_synced
+            and not self.leader_epochs.dirty
+            and not self.has_unsafe_indexes
+        ):
+            return recovery_point
+        for segment in self._segments_after(min(recovery_point, self._indexes_end)):
             try:
                 with segment.pinned() as file:
                     file.sync()
                 if segment.base_offset < active.base_offset:
                     # Nothing will rebuild the indexes of a sealed segment that the recovery point has passed.
-                    segment.save_indexes(sync=True)
+                    segment.sync_indexes()
             except FileNotFoundError:
                 if not segment.deleted:
                     raise
+        self._indexes_end = max(self._indexes_end, active.base_offset)
         if self.leader_epochs.dirty:
             self.save_leader_epochs()
         if not self._directory_is_synced:
@@ -397,11 +406,25 @@ class Log(LogStaging):
         if self.leader_epochs.dirty or not self._directory_is_synced:
             return None
         # With sealed segments there is more to do: their indexes.
-        return end_offset if self.recovery_point >= self.segments[-1].base_offset else None
+        return None if self.has_unsafe_indexes else end_offset
 
     def take_flushed(self, end_offset: int) -> None:
         """Everything before `end_offset` is on the disk."""
         self.recovery_point = max(self.recovery_point, end_offset)
+
+    @property
+    def has_unsafe_indexes(self) -> bool:
+        """Whether there are sealed segments whose indexes no flush has made safe."""
+        return self._indexes_end < self.segments[-1].base_offset
+
+    @property
+    def recovery_checkpoint(self) -> int:
+        """From where a start after a crash has to look: `recovery_point`, or a little before it, in the
+        segment whose indexes are not safe. A recovery point at that segment's end would pass over it once
+        it is sealed.
+        """
+        point = self.recovery_point
+        return point if point <= self._indexes_end else point - 1
 
     def unflushed_for_ms(self, now_ms: int) -> int:
         """For how long something has waited for a flush; found out by asking, so it begins with the first
@@ -503,6 +526,7 @@ class Log(LogStaging):
             self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
         if self.leader_epochs.dirty:
             self.save_leader_epochs()
+        self._indexes_end = self.log_end_offset
         self.release_files()
 
     def release_files(self) -> None:

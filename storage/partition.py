@@ -373,7 +373,8 @@ class Partition(PartitionStaging):
         ) from error
 
     def flush(self) -> None:
-        """Return when everything committed so far will survive a loss of power. May run in a worker thread.
+        """Return when everything committed so far will survive a loss of power. May run in a worker thread,
+        but in one thread at a time.
 
         After a failed flush nobody knows what the disk has: the partition answers KAFKA_STORAGE_ERROR
         from then on, until the next start has looked.
@@ -478,6 +479,8 @@ class Partition(PartitionStaging):
     def wants_flush(self, now_ms: int) -> bool:
         """Whether sealed segments are not on the disk yet, or records have waited for `flush.ms`."""
         log = self.log
+        if log.has_unsafe_indexes:
+            return True
         if log.recovery_point >= log.log_end_offset:
             return False
         return (

@@ -320,6 +320,20 @@ class Segment(SegmentExtent):
         if times is not None:
             times.save(self.pool.disk, self.path(TIME_INDEX), sync=sync)
 
+    def sync_indexes(self) -> None:
+        """Make the index files of a sealed segment survive a loss of power. May run in a worker thread."""
+        # What is not in memory any more has been saved before the pool dropped it.
+        self.save_indexes()
+        disk = self.pool.disk
+        for kind in (INDEX, TIME_INDEX):
+            # One that is missing is made anew when it is needed.
+            if disk.exists(self.path(kind)):
+                file = disk.open(self.path(kind))
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+
     def latest_timestamp(self) -> tuple[int, int]:
         """The latest timestamp and the last offset of the first batch that has it; (-1, ...) when none
         has one.

@@ -47,6 +47,7 @@ def append(partition: Partition, *pairs: tuple[bytes, bytes | None], **kwargs) -
 def seal(partition: Partition) -> None:
     """Let what is there be compacted."""
     partition.log.roll(NOW_MS)
+    partition.flush()
 
 
 def clean(store: LogStore, now_ms: int = NOW_MS) -> None:
@@ -245,3 +246,27 @@ def test_a_power_loss_at_every_operation_of_compaction_leaves_every_key_its_late
         assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
         assert all(sent[offset] == (key, value) for offset, key, value in found)
         assert {key: value for _, key, value in found} == dict(sent[:end_offset])
+
+
+def test_the_cleaner_leaves_to_others_what_is_not_flushed_yet():
+    """Its own flush would block its thread, and two flushes at once write leader-epoch-checkpoint at once."""
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, bytes(16), COMPACTED)
+    for _ in range(40):
+        append(partition, (b"key", b"value"))
+    during: list[bool] = []
+
+    def meanwhile(operation: str, path: str) -> None:
+        if operation == "sync" and path.endswith("leader-epoch-checkpoint.tmp"):
+            # A worker is in the middle of its flush.
+            disk.fail = lambda operation, path: during.append(False) if operation == "sync" else None
+            during.append(store.clean(NOW_MS))
+
+    disk.fail = meanwhile
+    partition.flush()
+    disk.fail = lambda operation, path: None
+    assert during[0] is False, "the cleaner began before the flush had ended"
+    assert partition.is_available
+    clean(store)
+    assert len(records_of(partition)) < 40

@@ -84,6 +84,24 @@ class ClientStories:
             True
         ] * 4
 
+    def test_fetches_that_end_within_a_batch_lose_nothing(self, client: Client) -> None:
+        topic = topic_name("small-fetches")
+        client.create_topic(topic, 2)
+        chance = random.Random(12)
+        messages = [
+            Message(value=chance.randbytes(chance.choice([10, 500, 3000])), partition=index % 2)
+            for index in range(200)
+        ]
+        for start in range(0, 200, 20):
+            client.produce(
+                topic, messages[start : start + 20], client.codecs[start // 20 % len(client.codecs)]
+            )
+        for fetch_bytes in (1, 1000, 20_000):
+            records = client.read(topic, {0: 0, 1: 0}, 200, fetch_bytes=fetch_bytes)
+            for partition in range(2):
+                read = [record.value for record in records if record.partition == partition]
+                assert read == [m.value for m in messages if m.partition == partition], fetch_bytes
+
     def test_many_partitions_are_read_in_order_each(self, client: Client) -> None:
         topic = topic_name("wide")
         client.create_topic(topic, 60)

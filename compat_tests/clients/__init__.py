@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 DEADLINE_SECONDS = 45.0
 POLL_SECONDS = 0.1
+FETCH_BYTES = 1 << 20
+"""Of each partition at once, as the clients have it by default."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -129,8 +131,13 @@ class Client(abc.ABC):
         """Produces all with acks=all, waits for every answer; (partition, offset) of each, in their order."""
 
     @abc.abstractmethod
-    def read(self, topic: str, starts: Mapping[int, int], count: int) -> list[Record]:
-        """Assigns the partitions, seeks each to its start, and reads until `count` records came."""
+    def read(
+        self, topic: str, starts: Mapping[int, int], count: int, *, fetch_bytes: int = FETCH_BYTES
+    ) -> list[Record]:
+        """Assigns the partitions, seeks each to its start, and reads until `count` records came.
+
+        `fetch_bytes` is the client's max.partition.fetch.bytes.
+        """
 
     @abc.abstractmethod
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import CommitFailedError, KafkaConnectionError
 
-from compat_tests.clients import DEADLINE_SECONDS, POLL_SECONDS, Client, Member, Message, Record
+from compat_tests.clients import DEADLINE_SECONDS, FETCH_BYTES, POLL_SECONDS, Client, Member, Message, Record
 
 T = TypeVar("T")
 
@@ -139,18 +139,22 @@ class AiokafkaClient(Client):
             await producer.stop()
         return [(answer.partition, answer.offset) for answer in answers]
 
-    async def _started(self, group: str | None = None) -> AIOKafkaConsumer:
+    async def _started(self, group: str | None = None, **settings: int) -> AIOKafkaConsumer:
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap, group_id=group, enable_auto_commit=False
+            bootstrap_servers=self.bootstrap, group_id=group, enable_auto_commit=False, **settings
         )
         await _start(consumer)
         return consumer
 
-    def read(self, topic: str, starts: Mapping[int, int], count: int) -> list[Record]:
-        return self._loop.run(self._read(topic, starts, count))
+    def read(
+        self, topic: str, starts: Mapping[int, int], count: int, *, fetch_bytes: int = FETCH_BYTES
+    ) -> list[Record]:
+        return self._loop.run(self._read(topic, starts, count, fetch_bytes))
 
-    async def _read(self, topic: str, starts: Mapping[int, int], count: int) -> list[Record]:
-        consumer = await self._started()
+    async def _read(
+        self, topic: str, starts: Mapping[int, int], count: int, fetch_bytes: int
+    ) -> list[Record]:
+        consumer = await self._started(max_partition_fetch_bytes=fetch_bytes)
         try:
             consumer.assign([TopicPartition(topic, partition) for partition in starts])
             for partition, offset in starts.items():

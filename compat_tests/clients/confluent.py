@@ -9,7 +9,16 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat_tests.clients import DEADLINE_SECONDS, POLL_SECONDS, Client, Member, Message, Record, wait_until
+from compat_tests.clients import (
+    DEADLINE_SECONDS,
+    FETCH_BYTES,
+    POLL_SECONDS,
+    Client,
+    Member,
+    Message,
+    Record,
+    wait_until,
+)
 
 PASSING = {
     KafkaError._TRANSPORT,
@@ -129,11 +138,20 @@ class ConfluentClient(Client):
         assert not failures, failures[0]
         return [answers[index] for index in range(len(messages))]
 
-    def _consumer(self, group: str = "none") -> Consumer:
-        return Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "enable.auto.commit": False})
+    def _consumer(self, group: str = "none", **settings: int) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": group,
+                "enable.auto.commit": False,
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
 
-    def read(self, topic: str, starts: Mapping[int, int], count: int) -> list[Record]:
-        consumer = self._consumer()
+    def read(
+        self, topic: str, starts: Mapping[int, int], count: int, *, fetch_bytes: int = FETCH_BYTES
+    ) -> list[Record]:
+        consumer = self._consumer(max_partition_fetch_bytes=fetch_bytes)
         try:
             consumer.assign(
                 [TopicPartition(topic, partition, offset) for partition, offset in starts.items()]

@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import CommitFailedError
 from kafka.structs import OffsetAndMetadata
 
-from compat_tests.clients import DEADLINE_SECONDS, POLL_SECONDS, Client, Member, Message, Record
+from compat_tests.clients import DEADLINE_SECONDS, FETCH_BYTES, POLL_SECONDS, Client, Member, Message, Record
 
 
 def _records(batches: Mapping[TopicPartition, Iterable[Any]]) -> list[Record]:
@@ -90,11 +90,15 @@ class KafkaPythonClient(Client):
             producer.close()
         return [(answer.partition, answer.offset) for answer in answers]
 
-    def _consumer(self, group: str | None = None) -> KafkaConsumer:
-        return KafkaConsumer(bootstrap_servers=self.bootstrap, group_id=group, enable_auto_commit=False)
+    def _consumer(self, group: str | None = None, **settings: int) -> KafkaConsumer:
+        return KafkaConsumer(
+            bootstrap_servers=self.bootstrap, group_id=group, enable_auto_commit=False, **settings
+        )
 
-    def read(self, topic: str, starts: Mapping[int, int], count: int) -> list[Record]:
-        with self._consumer() as consumer:
+    def read(
+        self, topic: str, starts: Mapping[int, int], count: int, *, fetch_bytes: int = FETCH_BYTES
+    ) -> list[Record]:
+        with self._consumer(max_partition_fetch_bytes=fetch_bytes) as consumer:
             consumer.assign([TopicPartition(topic, partition) for partition in starts])
             for partition, offset in starts.items():
                 consumer.seek(TopicPartition(topic, partition), offset)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests import reference, reference_container
-from compat_tests.differential.harness import Pair, Side, served_versions
+from compat_tests.differential.harness import PACKED_OTHERWISE, Pair, Side, served_versions
+from odradek.wire.compression import Compression
 
 BELOW_4_3 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 32: 1, 35: 1}
 """API key -> the lowest version that Kafka 4.3 serves, where not 0. What is below is compared with 3.9."""
@@ -24,6 +25,8 @@ def brokers(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
     options = {**SETTINGS, "group.initial.rebalance.delay.ms": 0}
     real = reference_container.real_kafka(request.param, SETTINGS)
+    if isinstance(real, reference_container.KafkaInContainer):
+        PACKED_OTHERWISE.update({Compression.GZIP, Compression.LZ4})
     with real as kafka, Broker(process=True, options=options) as broker:
         theirs, ours = Side("kafka", kafka.bootstrap_servers), Side("odradek", broker.bootstrap_servers)
         for side in (theirs, ours):

@@ -1,9 +1,9 @@
 """Drives two brokers in step and compares what they answer.
 
 Values that each broker makes up for itself (ids, ports, session numbers) are remembered under a common name
-and compared by that name. Lists whose order Kafka does not promise are sorted by what identifies their items.
-What may differ beyond that is `ALLOWED`, each entry with its reason; `error_code`, offsets, record bytes and
-whether a value is null are compared always.
+and compared by that name. Lists are compared in their order, save for those that Kafka answers in the order
+of a hash table (`UNORDERED`). What may differ beyond that is `ALLOWED`, each entry with its reason;
+`error_code`, offsets, record bytes and whether a value is null are compared always.
 """
 
 from __future__ import annotations
@@ -33,20 +33,13 @@ CLOSED = "connection closed"
 NO_ANSWER = "no answer"
 """Stands for the answer when none came in SECONDS."""
 
-IDENTIFYING = (
-    "name",
-    "topic_name",
-    "topic",
-    "topic_id",
-    "group_id",
-    "key",
-    "resource_name",
-    "partition_index",
-    "partition",
-    "index",
-    "api_key",
-    "member_id",
-)
+UNORDERED = {
+    "CreateTopics": {"configs": "name"},
+    "DeleteTopics": {"responses": "name"},
+    "DescribeConfigs": {"configs": "name"},
+    "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},
+}
+"""Lists that Kafka keeps in hash tables: API -> field -> what to sort its items by."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,17 +57,22 @@ def _both(kind: type) -> Callable[[Any, Any], bool]:
 
 FROM_ALL_BROKERS, FROM_DEFAULT = 3, 5
 WITH_ELIGIBLE_LEADERS = (
-    "where eligible leader replicas are on, Kafka's controller stores the default for all brokers; the value "
-    "is the same"
+    "with the feature eligible.leader.replicas.version, which Odradek has not, Kafka's controller stores the "
+    "default for all brokers; formatted without it Kafka answers as Odradek does"
 )
 
 ALLOWED = [
-    Allowed(r"\.throttle_time_ms$", _both(int), "a measured time"),
     Allowed(r"error_message$", _both(str), "the wording is ours; that there is one is compared"),
     Allowed(r"\.documentation$", _both(str), "the wording is ours"),
-    Allowed(r"\.log_append_time_ms$", lambda t, o: t > 0 and o > 0, "each broker's own clock"),
     Allowed(
-        r"\.(total|usable)_bytes$", lambda t, o: t > 0 and o > 0, "the disk changes between two questions"
+        r"^Produce .*\.log_append_time_ms$",
+        lambda t, o: t > 0 and 0 <= o - t < 1000 * SECONDS,
+        "the broker's clock: Odradek is asked right after Kafka",
+    ),
+    Allowed(
+        r"^DescribeLogDirs .*\.(total|usable)_bytes$",
+        lambda t, o: t > 0 and o > 0,
+        "each broker's own disk: Kafka's may be that of a container",
     ),
     Allowed(
         r"^(DescribeConfigs|CreateTopics) .*\[min\.insync\.replicas\]\.config_source$",
@@ -83,17 +81,29 @@ ALLOWED = [
     ),
     Allowed(
         r"^DescribeConfigs .*\[min\.insync\.replicas\]\.synonyms$",
-        lambda t, o: t == [{**o[0], "source": FROM_ALL_BROKERS}, *o] and o[0]["source"] == FROM_DEFAULT,
+        lambda t, o: (
+            len(o) == 1 and o[0]["source"] == FROM_DEFAULT and t == [{**o[0], "source": FROM_ALL_BROKERS}, *o]
+        ),
         WITH_ELIGIBLE_LEADERS,
     ),
     Allowed(
         r"^Fetch v[0-3] .*\.records$",
-        lambda t, o: isinstance(t, str) and isinstance(o, str) and _differ_by_snappy(t, o),
+        lambda t, o: isinstance(t, str) and isinstance(o, str) and _differ_by_packing(t, o),
         "an old format is made anew from the stored batch, and each broker has another snappy library; what "
-        "is packed, and every byte of what snappy has not packed, is compared",
+        "is packed, and every byte of what is not, is compared",
     ),
     Allowed(r"DescribeLogDirs.*\.log_dir$", _both(str), "each broker's own directory"),
 ]
+
+
+PACKED_OTHERWISE = {Compression.SNAPPY}
+"""Codecs whose library packs otherwise than Kafka's. The lz4 of Kafka's jars and the zlib that a JVM takes
+from the system find the same matches as ours; what a container brings along is not known."""
+
+
+def messages(records: bytes) -> list[tuple[Any, ...]]:
+    """What the whole messages of an old format hold, packed or not."""
+    return [tuple(_unpacked(message)) for _, message in _messages(records)]
 
 
 def _messages(records: bytes) -> Iterator[tuple[bytes, LegacyMessage]]:
@@ -109,14 +119,15 @@ def _messages(records: bytes) -> Iterator[tuple[bytes, LegacyMessage]]:
 
 
 def _unpacked(message: LegacyMessage) -> LegacyMessage:
-    assert message.value is not None
+    if message.compression == Compression.NONE or message.value is None:
+        return message
     return message._replace(
         value=decompress(message.compression, message.value, 1 << 24, magic=message.magic)
     )
 
 
-def _differ_by_snappy(theirs: str, ours: str) -> bool:
-    """Whether messages of an old format differ in nothing but how snappy packed them.
+def _differ_by_packing(theirs: str, ours: str) -> bool:
+    """Whether messages of an old format differ in nothing but how `PACKED_OTHERWISE` packed them.
 
     An answer is as long as the batches that were read, or as its first message where that is longer. So what
     follows a wrapper of another size may be cut off elsewhere, or be one message more or less.
@@ -127,9 +138,7 @@ def _differ_by_snappy(theirs: str, ours: str) -> bool:
         return False
     has_moved = False
     for (one, their), (other, our) in zip(*map(_messages, both), strict=False):
-        if one != other and (
-            {their.compression, our.compression} != {Compression.SNAPPY} or _unpacked(their) != _unpacked(our)
-        ):
+        if one != other and (their.compression not in PACKED_OTHERWISE or _unpacked(their) != _unpacked(our)):
             return False
         has_moved = has_moved or len(one) != len(other)
         both = [both[0][len(one) :], both[1][len(other) :]]
@@ -137,7 +146,7 @@ def _differ_by_snappy(theirs: str, ours: str) -> bool:
         return True
     # What is left is the same message, cut off on one side or both: its offset, magic and attributes.
     heads = [(left[:8], left[16:18]) for left in both]
-    return heads[0] == heads[1] and (len(heads[0][1]) < 2 or heads[0][1][1] & 7 == Compression.SNAPPY)
+    return heads[0] == heads[1] and (len(heads[0][1]) < 2 or heads[0][1][1] & 7 in PACKED_OTHERWISE)
 
 
 def differences(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
@@ -241,8 +250,7 @@ class Side:
                 if spec.exists_in(version)
             }
         if isinstance(value, list):
-            items = [self.plain(item, version, field) for item in value]
-            return sorted(items, key=_identity) if items and isinstance(items[0], dict) else items
+            return [self.plain(item, version, field) for item in value]
         if isinstance(value, bytes | bytearray | memoryview):
             value = bytes(value)
         if isinstance(value, str | bytes) and (None, value) in self._names:
@@ -252,8 +260,16 @@ class Side:
         return value.hex() if isinstance(value, bytes) else value
 
 
-def _identity(item: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(f"{item[name]!s:>20}" for name in IDENTIFYING if name in item)
+def sorted_lists(value: Any, keys: dict[str, str]) -> Any:
+    """A plain value with the lists of these fields sorted by the keys of their items."""
+    if isinstance(value, list):
+        return [sorted_lists(item, keys) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {name: sorted_lists(item, keys) for name, item in value.items()}
+    for name in found.keys() & keys.keys():
+        found[name] = found[name] and sorted(found[name], key=lambda item: str(item[keys[name]]))
+    return found
 
 
 Build = Callable[[Side], Message]
@@ -309,10 +325,13 @@ class Pair:
             if see is not None and answer not in (CLOSED, NO_ANSWER):
                 see(side, answer)
             answers.append(answer)
-        request = type(build(self.kafka))
-        what = f"{request.__name__.removesuffix('Request')} v{version}{f' ({note})' if note else ''}"
-        plain = [side.plain(answer, version) for side, answer in zip(self.sides, answers, strict=True)]
-        self.compare(what, *plain)
+        api = type(build(self.kafka)).__name__.removesuffix("Request")
+        keys = UNORDERED.get(api, {})
+        plain = [
+            sorted_lists(side.plain(answer, version), keys)
+            for side, answer in zip(self.sides, answers, strict=True)
+        ]
+        self.compare(f"{api} v{version}{f' ({note})' if note else ''}", *plain)
         return answers[0], answers[1]
 
     def sweep(self, request: type[Message], build: Callable[[Side, int], Message], note: str = "") -> None:

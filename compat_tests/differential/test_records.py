@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.differential.harness import CLOSED, Pair, Side
+from compat_tests.differential.harness import CLOSED, PACKED_OTHERWISE, Pair, Side, messages
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
+from odradek.wire.compression import Compression
 from odradek.wire.legacy_records import to_legacy
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
@@ -25,6 +26,8 @@ from odradek.wire.records import build_batch
 
 UNKNOWN_ID = bytes(range(16))
 CODECS = range(5)
+NOTHING_CONVERTED = 12
+"""A version of Fetch that both of Kafka's lines serve, and that knows topics by name."""
 COORDINATOR_LOAD_IN_PROGRESS = 14
 
 
@@ -87,13 +90,47 @@ def fetch(side: Side, topic: str, offset: int = 0, *, partition: int = 0, **more
 def test_sound_batches_get_the_same_answers_and_come_back_as_the_same_bytes(pair: Pair) -> None:
     for version in pair.versions(ProduceRequest):
         topic = new_topic(pair, "produce")
-        for codec in CODECS if version >= 7 else range(4) if version >= 1 else range(3):
+        for codec in codecs_of(version):
             records = for_version(batch(4, start=10 * codec, compression=codec), version)
             pair.ask(lambda side: produce(side, topic, records), version, f"codec {codec}")
-        for fetch_version in pair.versions(FetchRequest):
+        # What old clients produced is stored as new batches: read them as they are, too.
+        for fetch_version in {*pair.versions(FetchRequest), NOTHING_CONVERTED}:
             for offset in (0, 1, 5, 19):
                 note = f"produced in v{version}, from {offset}"
                 pair.ask(lambda side: fetch(side, topic, offset), fetch_version, note)
+
+
+def codecs_of(produce_version: int) -> list[int]:
+    """Those that a version may bring; below 3 without what is packed otherwise, which see below."""
+    if produce_version >= 3:
+        return list(CODECS if produce_version >= 7 else range(4))
+    return [codec for codec in range(4 if produce_version else 3) if codec not in PACKED_OTHERWISE]
+
+
+def test_what_old_clients_packed_holds_the_same(pair: Pair) -> None:
+    """It is packed anew twice, when it comes and when it goes, by each broker's own library."""
+    for version in pair.versions(ProduceRequest):
+        if version >= 3:
+            continue
+        topic = new_topic(pair, "packed")
+        codecs = sorted(PACKED_OTHERWISE - ({Compression.LZ4} if version == 0 else set()))
+        for number, codec in enumerate(codecs + codecs):
+            records = for_version(batch(4, start=10 * number, compression=codec), version)
+            pair.ask(lambda side: produce(side, topic, records), version)
+        for fetch_version in range(4):
+            for offset in (0, 2, 4, 7):
+                answers = [side.ask(fetch(side, topic, offset), fetch_version) for side in pair.sides]
+                held = []
+                for answer in answers:
+                    partition = answer.responses[0].partitions[0]
+                    held.append(messages(bytes(partition.records)))
+                    partition.records = b""
+                note = f"Fetch v{fetch_version} (packed by v{version}, from {offset})"
+                pair.compare(f"{note}.records", *held)
+                plain = [
+                    side.plain(one, fetch_version) for side, one in zip(pair.sides, answers, strict=True)
+                ]
+                pair.compare(note, *plain)
 
 
 @pytest.mark.parametrize("acks", [1, 7])

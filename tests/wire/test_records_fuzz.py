@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from odradek.wire.batch_validation import BatchRules, validate_batch
 from odradek.wire.compression import Compression
+from odradek.wire.down_conversion import down_convert
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import is_legacy, to_legacy, to_v2
 from odradek.wire.records import (
@@ -51,6 +52,7 @@ def everything_that_is_done_with_bytes(data):
         lambda: verify_crc(data, 0, read_batch_header(data)),
         lambda: to_v2(data, now_ms=NOW, limit_bytes=LIMIT_BYTES) if is_legacy(data) else None,
         lambda: to_legacy(data, 1, 0, limit_bytes=LIMIT_BYTES),
+        lambda: down_convert(data, 1, 0, limit_bytes=LIMIT_BYTES),
     ]
     ways += [
         lambda rules=rules: validate_batch(data, read_batch_header(data), rules, NOW, limit_bytes=LIMIT_BYTES)

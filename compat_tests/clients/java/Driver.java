@@ -67,7 +67,8 @@ public final class Driver {
         switch (command[0]) {
             case "create": return create(command[1], Integer.parseInt(command[2]));
             case "produce": return produce(command[1], command[2], Integer.parseInt(command[3]));
-            case "read": return read(command[1], offsets(command[1], command[2]), Integer.parseInt(command[3]));
+            case "read":
+                return read(offsets(command[1], command[2]), Integer.parseInt(command[3]), command[4]);
             case "offset-at": return offsetAt(topicPartition(command), Long.parseLong(command[3]));
             case "commit": return commit(command[1], offsets(command[2], command[3]));
             case "committed": return committed(command[1], command[2], command[3]);
@@ -170,9 +171,11 @@ public final class Driver {
         return record;
     }
 
-    private List<String> read(String topic, Map<TopicPartition, Long> starts, int count) {
+    private List<String> read(Map<TopicPartition, Long> starts, int count, String fetchBytes) {
         List<String> records = new ArrayList<>();
-        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(consumerSettings(null))) {
+        Properties settings = consumerSettings(null);
+        settings.put("max.partition.fetch.bytes", fetchBytes);
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings)) {
             consumer.assign(starts.keySet());
             starts.forEach(consumer::seek);
             long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(45);

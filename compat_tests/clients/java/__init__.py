@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from compat_tests import reference
-from compat_tests.clients import POLL_SECONDS, Client, Headers, Member, Message, Record
+from compat_tests.clients import FETCH_BYTES, POLL_SECONDS, Client, Headers, Member, Message, Record
 
 SOURCE = pathlib.Path(__file__).with_name("Driver.java")
 
@@ -93,9 +93,11 @@ class JavaClient(Client):
         answers = self.ask("produce", topic, codec, len(lines), lines=lines)
         return [(int(partition), int(offset)) for partition, offset in (a.split("\t") for a in answers)]
 
-    def read(self, topic: str, starts: Mapping[int, int], count: int) -> list[Record]:
+    def read(
+        self, topic: str, starts: Mapping[int, int], count: int, *, fetch_bytes: int = FETCH_BYTES
+    ) -> list[Record]:
         places = ",".join(f"{partition}:{offset}" for partition, offset in starts.items())
-        return [_record(line) for line in self.ask("read", topic, places, count)]
+        return [_record(line) for line in self.ask("read", topic, places, count, fetch_bytes)]
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         found = self.ask("offset-at", topic, partition, timestamp_ms)

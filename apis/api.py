@@ -6,12 +6,18 @@ client expects no answer (Produce with acks=0), or a `Waiting`. It never blocks 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from odradek.apis.turn import WorkQueue
     from odradek.wire.schema import Message
+    from odradek.wire.work import Work
+
+
+logger = logging.getLogger("odradek.apis")
 
 
 class ConnectionInfo(Protocol):
@@ -60,6 +66,9 @@ class Waiting:
 
     __slots__ = ("_clean_up", "_deliver", "_response", "_settled")
 
+    holds_back = False
+    """Whether the connection serves no later request before this answer."""
+
     def __init__(self, clean_up: Callable[[], None] | None = None) -> None:
         self._clean_up = clean_up
         self._deliver: Callable[[Any], None] | None = None
@@ -103,6 +112,31 @@ class Waiting:
             clean_up()
 
 
+class WorkAnswer(Waiting):
+    """The answer of a request whose work may take many turns of the event loop.
+
+    Later requests of the connection are served after it: they may count on what it has done. When the
+    client goes, the work goes on.
+    """
+
+    __slots__ = ("_context",)
+
+    holds_back = True
+
+    def __init__(self, queue: WorkQueue, work: Work[Any], context: RequestContext) -> None:
+        super().__init__()
+        self._context = context
+        queue.run(work, self.complete, self._failed)
+
+    def _failed(self, error: Exception) -> None:
+        """Refusals have become answers: this is a bug, and ends as one in a handler does."""
+        logger.error(
+            "API key %d version %d failed", self._context.api_key, self._context.api_version, exc_info=error
+        )
+        self._context.connection.close("internal error")
+        self.complete(None)
+
+
 class ShortcutConnection(Protocol):
     """The connection, as far as a shortcut's answer knows it."""
 
@@ -117,7 +151,7 @@ A way round decoder and encoder for requests that come very often. `start` is wh
 where the bytes that have arrived end. It takes that frame, and those that follow it as far as it likes;
 None means: not for me, nothing was done. The answer has the attributes `end` (behind the last frame taken),
 `count` (of frames), `parts` (buffers of the whole frames; None until they are ready), `size_bytes` and
-`waiting` (None); when it is ready it calls `connection.answered(answer)`.
+`waiting` (None); when it is ready it calls `connection.answered(answer)`, unless it was when it was returned.
 """
 
 

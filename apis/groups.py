@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.apis import operations
 from odradek.apis.addresses import address_of
-from odradek.apis.api import Waiting
+from odradek.apis.api import Waiting, WorkAnswer
 from odradek.coordinator import commands
 from odradek.coordinator.topics import OFFSETS_TOPIC
-from odradek.wire.errors import ErrorCode, KafkaError, error_message
+from odradek.wire.errors import ErrorCode, error_message
 from odradek.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -54,6 +54,8 @@ from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.apis.topic_creation import TopicCreation
+    from odradek.apis.turn import WorkQueue
+    from odradek.wire.work import Work
 
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
@@ -107,12 +109,27 @@ class Gathering:
 class FindCoordinator:
     """The handler. The first question for a group's coordinator creates `__consumer_offsets`."""
 
-    def __init__(self, node_id: int, topics: TopicCreation, groups: Groups) -> None:
+    def __init__(self, node_id: int, topics: TopicCreation, work: WorkQueue, groups: Groups) -> None:
         self._node_id = node_id
         self._topics = topics
+        self._work = work
         self._groups = groups
 
-    def __call__(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    def __call__(
+        self, request: FindCoordinatorRequest, context: RequestContext
+    ) -> FindCoordinatorResponse | WorkAnswer:
+        if request.key_type == GROUP_KEY and self._topics.lacks([OFFSETS_TOPIC]):
+            return WorkAnswer(self._work, self._creating(request, context), context)
+        return self._response(request, context)
+
+    def _creating(
+        self, request: FindCoordinatorRequest, context: RequestContext
+    ) -> Work[FindCoordinatorResponse]:
+        # If it cannot be created, it is not there, and so is no coordinator.
+        yield from self._topics.creating_missing([OFFSETS_TOPIC])
+        return self._response(request, context)
+
+    def _response(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
         connection = context.connection
         if context.api_version < FIRST_VERSION_WITH_KEY_BATCH:
             code, (node_id, host, port) = self._find(request.key_type, request.key, connection)
@@ -137,10 +154,6 @@ class FindCoordinator:
     ) -> tuple[ErrorCode, tuple[int, str, int]]:
         if key_type != GROUP_KEY:
             return ErrorCode.INVALID_REQUEST, _NOWHERE
-        try:
-            self._topics.have_offsets_topic()
-        except KafkaError as error:
-            return error.code, _NOWHERE
         view = self._topics.view
         leader = view.brokers.get(view.leader_of(OFFSETS_TOPIC, self._groups.partition_of(key)))
         address = None if leader is None else address_of(leader, connection, self._node_id)

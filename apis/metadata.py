@@ -13,11 +13,12 @@ and DescribeTopicPartitionsRequestHandler of Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.apis import operations
 from odradek.apis.addresses import reachable_brokers
+from odradek.apis.api import WorkAnswer
 from odradek.coordinator.topics import check_name
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_cluster import (
@@ -34,6 +35,7 @@ from odradek.wire.messages.describe_topic_partitions import (
 )
 from odradek.wire.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -44,7 +46,9 @@ from odradek.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.topic_creation import TopicCreation
+    from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
+    from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_AUTO_CREATION_FLAG = 4
@@ -60,14 +64,17 @@ CONTROLLER_ENDPOINTS = 2
 class Metadata:
     """The handler. Partition entries are kept per topic for as long as the topic's view stays the same."""
 
-    def __init__(self, node_id: int, topics: TopicCreation, *, auto_creates_topics: bool) -> None:
+    def __init__(
+        self, node_id: int, topics: TopicCreation, work: WorkQueue, *, auto_creates_topics: bool
+    ) -> None:
         self._node_id = node_id
         self._topics = topics
+        self._work = work
         self._auto_creates_topics = auto_creates_topics
         self._brokers: object = None
         self._entries: dict[tuple[str, str], tuple[TopicView, list[MetadataResponsePartition]]] = {}
 
-    def __call__(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    def __call__(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse | WorkAnswer:
         version = context.api_version
         wants_all = request.topics is None or (
             version < FIRST_VERSION_WITH_NULL_FOR_ALL and not request.topics
@@ -75,6 +82,30 @@ class Metadata:
         asked = [] if wants_all or request.topics is None else request.topics
         if not _is_sound(asked, version):
             return _refusal_of_request(asked)
+        is_by_id = any(topic.topic_id != ZERO_UUID for topic in asked)
+        may_create = self._auto_creates_topics and (
+            version < FIRST_VERSION_WITH_AUTO_CREATION_FLAG or request.allow_auto_topic_creation
+        )
+        if may_create and not is_by_id and self._topics.lacks(topic.name for topic in asked):
+            return WorkAnswer(self._work, self._creating(request, asked, context), context)
+        return self._response(request, asked, wants_all, {}, context)
+
+    def _creating(
+        self, request: MetadataRequest, asked: Sequence[MetadataRequestTopic], context: RequestContext
+    ) -> Work[MetadataResponse]:
+        """The answer, once what it asks for has been created."""
+        refusals = yield from self._topics.creating_missing(dict.fromkeys(topic.name for topic in asked))
+        return self._response(request, asked, False, refusals, context)
+
+    def _response(
+        self,
+        request: MetadataRequest,
+        asked: Sequence[MetadataRequestTopic],
+        wants_all: bool,
+        refusals: Mapping[str, KafkaError],
+        context: RequestContext,
+    ) -> MetadataResponse:
+        version = context.api_version
         alive = {
             broker.node_id: (broker, host, port)
             for broker, host, port in reachable_brokers(self._topics.view, context.connection, self._node_id)
@@ -82,7 +113,7 @@ class Metadata:
         wants_operations = (
             version >= FIRST_VERSION_WITH_OPERATIONS and request.include_topic_authorized_operations
         )
-        response = MetadataResponse(topics=self._answers(request, asked, wants_all, context, alive))
+        response = MetadataResponse(topics=self._answers(asked, wants_all, refusals, context, alive))
         for topic in response.topics:
             if wants_operations and not topic.error_code:
                 topic.topic_authorized_operations = operations.ON_TOPIC
@@ -101,7 +132,12 @@ class Metadata:
         return response
 
     def _answers(
-        self, request: MetadataRequest, asked, wants_all: bool, context: RequestContext, alive
+        self,
+        asked: Sequence[MetadataRequestTopic],
+        wants_all: bool,
+        refusals: Mapping[str, KafkaError],
+        context: RequestContext,
+        alive,
     ) -> list[MetadataResponseTopic]:
         view = self._topics.view
         if wants_all:
@@ -110,13 +146,7 @@ class Metadata:
             # Names beside ids are passed over, as in Kafka.
             wanted = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
             return [self._topic_by_id(topic_id, context, alive) for topic_id in wanted]
-        may_create = self._auto_creates_topics and (
-            context.api_version < FIRST_VERSION_WITH_AUTO_CREATION_FLAG or request.allow_auto_topic_creation
-        )
         names = dict.fromkeys(topic.name for topic in asked)
-        refusals: dict[str, KafkaError] = {}
-        if may_create:
-            refusals = self._topics.create_missing(names)
         return [self._topic_by_name(name, refusals.get(name), context, alive) for name in names]
 
     def _topic_by_id(self, topic_id: bytes, context: RequestContext, alive) -> MetadataResponseTopic:

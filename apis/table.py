@@ -21,7 +21,7 @@ from odradek.wire.messages import find
 if TYPE_CHECKING:
     from odradek.apis.configs import Settings
     from odradek.apis.groups import Groups
-    from odradek.apis.turn import Timers, Turn
+    from odradek.apis.turn import Timers, Turn, WorkQueue
     from odradek.coordinator.cluster import ClusterMachine
     from odradek.storage.store import LogStore
 
@@ -72,6 +72,7 @@ def build_apis(
     groups: Groups,
     turn: Turn,
     timers: Timers,
+    work: WorkQueue,
     start_configs: Mapping[str, str],
     offsets_topic: NewTopic,
     auto_creates_topics: bool = True,
@@ -108,10 +109,10 @@ def build_apis(
         0: (13, _later("produce.Produce", leadership, turn)),
         1: (18, lambda: _fetch(leadership, timers, fetch_session_slots, fetch_max_bytes)),
         2: (11, _later("offsets_of_logs.ListOffsets", leadership)),
-        3: (13, _later("metadata.Metadata", node_id, topics, auto_creates_topics=auto_creates_topics)),
+        3: (13, _later("metadata.Metadata", node_id, topics, work, auto_creates_topics=auto_creates_topics)),
         8: (10, _later("offsets.OffsetCommit", leadership, groups)),
         9: (10, _later("offsets.OffsetFetch", leadership, groups)),
-        10: (6, _later("groups.FindCoordinator", node_id, topics, groups)),
+        10: (6, _later("groups.FindCoordinator", node_id, topics, work, groups)),
         11: (9, _later("groups.JoinGroup", groups)),
         12: (4, _later("groups.Heartbeat", groups)),
         13: (5, _later("groups.LeaveGroup", groups)),
@@ -119,13 +120,13 @@ def build_apis(
         15: (6, _later("groups.DescribeGroups", groups)),
         16: (5, _later("groups.ListGroups", groups)),
         18: (4, lambda: api_versions),
-        19: (7, lambda: _create_topics(machine, settings())),
-        20: (6, _later("topics.DeleteTopics", machine, is_enabled=deletes_topics)),
+        19: (7, lambda: _create_topics(machine, work, settings())),
+        20: (6, _later("topics.DeleteTopics", machine, work, is_enabled=deletes_topics)),
         22: (5, lambda: _init_producer_id(machine)),
         23: (4, _later("offsets_of_logs.OffsetForLeaderEpoch", leadership)),
         32: (4, lambda: _describe_configs(settings())),
         35: (5, _later("log_dirs.DescribeLogDirs", store)),
-        37: (3, _later("topics.CreatePartitions", machine)),
+        37: (3, _later("topics.CreatePartitions", machine, work)),
         42: (2, _later("groups.DeleteGroups", groups)),
         47: (0, _later("offsets.OffsetDelete", leadership, groups)),
         60: (2, _later("metadata.DescribeCluster", node_id, topics)),
@@ -146,10 +147,10 @@ def _fetch(leadership: Leadership, timers: Timers, session_slots: int, max_bytes
     return Fetch(leadership, timers, FetchSessionCache(session_slots), max_bytes)
 
 
-def _create_topics(machine: ClusterMachine, settings: Settings) -> Handler:
+def _create_topics(machine: ClusterMachine, work: WorkQueue, settings: Settings) -> Handler:
     from odradek.apis.topics import CreateTopics
 
-    return CreateTopics(machine, settings.describe_topic)
+    return CreateTopics(machine, work, settings.describe_topic)
 
 
 def _describe_configs(settings: Settings) -> Handler:

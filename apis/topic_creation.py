@@ -1,7 +1,7 @@
 """Topics that come to be because somebody needs them: auto-created ones and `__consumer_offsets`.
 
-Creation is synchronous: the machine writes to the metadata store, publishes the new view, and the server
-makes the logs before `create_topics` returns; the caller answers from the view that there is then.
+Creation is a `Work`: the machine writes to the metadata store, the server makes the logs, the new view is
+published. At its end the caller answers from the view that there is then.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster import ClusterMachine, ClusterView
+    from odradek.wire.work import Work
 
 OFFSETS_TOPIC_CONFIGS: Mapping[str, str] = {
     "cleanup.policy": "compact",
@@ -23,7 +24,7 @@ OFFSETS_TOPIC_CONFIGS: Mapping[str, str] = {
 }
 """GroupCoordinatorService.groupMetadataTopicConfigs; `segment.bytes` is `offsets.topic.segment.bytes`."""
 CREATED_AT_ONCE_MAX = 500
-"""Topics that one request brings about; each costs a directory and some files, a millisecond in all."""
+"""Topics that one request brings about: each costs a directory and some files, and the client waits."""
 _WRITTEN_BY_BROKERS = frozenset({"__transaction_state", "__share_group_state"})
 
 
@@ -39,7 +40,12 @@ class TopicCreation:
     def view(self) -> ClusterView:
         return self._machine.view
 
-    def create_missing(self, names: Iterable[str]) -> dict[str, KafkaError]:
+    def lacks(self, names: Iterable[str]) -> bool:
+        """Whether any of the topics does not exist."""
+        known = self.view.topics
+        return any(name not in known for name in names)
+
+    def creating_missing(self, names: Iterable[str]) -> Work[dict[str, KafkaError]]:
         """Creates those of the topics that do not exist, with the broker's defaults; the refusals by name."""
         known = self.view.topics
         missing = [name for name in names if name not in known]
@@ -56,19 +62,14 @@ class TopicCreation:
             if name not in refusals
         ]
         if len(wanted) > CREATED_AT_ONCE_MAX:
-            # Nobody is served meanwhile, so not too many at once; whoever waits for the rest asks again.
+            # The answer has to come while its client still waits; for the rest it asks again.
             later = [new.name for new in wanted if is_legal(new.name)][CREATED_AT_ONCE_MAX:]
             refusals.update(dict.fromkeys(later, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
             wanted = [new for new in wanted if new.name not in refusals]
         try:
-            results = self._machine.create_topics(wanted)
+            results = yield from self._machine.creating_topics(wanted)
         except KafkaError as error:
             # Nothing was created; clients ask again.
             return dict.fromkeys(missing, error)
         refusals.update({result.name: result.error for result in results if result.error is not None})
         return refusals
-
-    def have_offsets_topic(self) -> None:
-        """Makes sure that `__consumer_offsets` exists; else refuses with COORDINATOR_NOT_AVAILABLE."""
-        if OFFSETS_TOPIC not in self.view.topics and self.create_missing([OFFSETS_TOPIC]):
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

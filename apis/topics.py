@@ -1,8 +1,8 @@
 """CreateTopics (key 19, versions 0 to 7), DeleteTopics (20, 0 to 6) and CreatePartitions (37, 0 to 3).
 
 The cluster's machine judges and creates; here requests are taken apart, doubles are refused and answers
-filled in. Everything is done when the answer leaves, so that the time-outs of these requests have nothing
-to wait for.
+filled in. Everything is done when the answer leaves, however long that takes: others are served meanwhile.
+The time-outs of these requests are not looked at; a client that did not wait finds everything done later.
 
 Not done yet: policies (`create.topic.policy.class.name`) and quotas on the rate of changes.
 
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from odradek.apis.api import WorkAnswer
 from odradek.coordinator.cluster import NewPartitions, NewTopic
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.create_partitions import (
@@ -38,7 +39,9 @@ from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.coordinator.cluster import ClusterMachine, TopicResult, TopicView
+    from odradek.apis.turn import WorkQueue
+    from odradek.coordinator.cluster import ClusterMachine, TopicView
+    from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_CONFIGS = 5
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
@@ -54,12 +57,17 @@ them.
 class CreateTopics:
     """The handler."""
 
-    def __init__(self, machine: ClusterMachine, describe_configs: DescribeTopicConfigs) -> None:
+    def __init__(
+        self, machine: ClusterMachine, work: WorkQueue, describe_configs: DescribeTopicConfigs
+    ) -> None:
         self._machine = machine
+        self._work = work
         self._describe_configs = describe_configs
 
-    def __call__(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-        version = context.api_version
+    def __call__(self, request: CreateTopicsRequest, context: RequestContext) -> WorkAnswer:
+        return WorkAnswer(self._work, self._creating(request, context.api_version), context)
+
+    def _creating(self, request: CreateTopicsRequest, version: int) -> Work[CreateTopicsResponse]:
         counts = Counter(topic.name for topic in request.topics)
         refusals: dict[str, KafkaError] = {}
         wanted = []
@@ -71,31 +79,45 @@ class CreateTopics:
             else:
                 wanted.append(_new_topic(topic))
         try:
-            results = self._machine.create_topics(wanted, validate_only=request.validate_only)
+            results = yield from self._machine.creating_topics(wanted, validate_only=request.validate_only)
         except KafkaError as error:
             refusals.update((topic.name, error) for topic in wanted)
             results = []
         done = {result.name: result for result in results}
-        return CreateTopicsResponse(
-            topics=[self._result(name, done.get(name), refusals.get(name), version) for name in counts]
-        )
+        response = CreateTopicsResponse(topics=[])
+        described: dict[tuple, list[CreatableTopicConfigs]] = {}
+        for name in counts:
+            result = done.get(name)
+            error = refusals.get(name) if result is None else result.error
+            if error is not None:
+                response.topics.append(
+                    CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+                )
+                continue
+            assert result is not None, name
+            assert result.topic is not None, name
+            response.topics.append(self._created(result.topic, version, described))
+            yield None
+        return response
 
-    def _result(
-        self, name: str, result: TopicResult | None, refusal: KafkaError | None, version: int
+    def _created(
+        self, topic: TopicView, version: int, described: dict[tuple, list[CreatableTopicConfigs]]
     ) -> CreatableTopicResult:
-        topic = None if result is None else result.topic
-        error = refusal if result is None else result.error
-        if error is not None:
-            return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
-        assert topic is not None, name
+        """`described` has the settings of topics with the same overrides: most requests have few kinds."""
+        configs: list[CreatableTopicConfigs] = []
+        if version >= FIRST_VERSION_WITH_CONFIGS:
+            kind = tuple(topic.configs.items())
+            if kind not in described:
+                described[kind] = self._configs(topic)
+            configs = described[kind]
         return CreatableTopicResult(
-            name=name,
+            name=topic.name,
             topic_id=topic.topic_id,
             error_code=0,
             error_message=None,
             num_partitions=len(topic.partitions),
             replication_factor=topic.replication_factor,
-            configs=self._configs(topic) if version >= FIRST_VERSION_WITH_CONFIGS else [],
+            configs=configs,
         )
 
     def _configs(self, topic: TopicView) -> list[CreatableTopicConfigs]:
@@ -131,11 +153,15 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 class DeleteTopics:
     """The handler. `is_enabled` is `delete.topic.enable`."""
 
-    def __init__(self, machine: ClusterMachine, *, is_enabled: bool = True) -> None:
+    def __init__(self, machine: ClusterMachine, work: WorkQueue, *, is_enabled: bool = True) -> None:
         self._machine = machine
+        self._work = work
         self._is_enabled = is_enabled
 
-    def __call__(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    def __call__(self, request: DeleteTopicsRequest, context: RequestContext) -> WorkAnswer:
+        return WorkAnswer(self._work, self._deleting(request, context), context)
+
+    def _deleting(self, request: DeleteTopicsRequest, context: RequestContext) -> Work[DeleteTopicsResponse]:
         asked: list[tuple[str | None, bytes]]
         if context.api_version < FIRST_VERSION_OF_DELETION_BY_ID:
             asked = [(name, ZERO_UUID) for name in request.topic_names]
@@ -150,7 +176,7 @@ class DeleteTopics:
             )
         names, responses = self._names(asked)
         try:
-            results = self._machine.delete_topics(list(names))
+            results = yield from self._machine.deleting_topics(list(names))
         except KafkaError as error:
             responses += [_deleted(name, names[name], error.code, error.message) for name in names]
             return DeleteTopicsResponse(responses=responses)
@@ -205,10 +231,14 @@ def _deleted(
 class CreatePartitions:
     """The handler."""
 
-    def __init__(self, machine: ClusterMachine) -> None:
+    def __init__(self, machine: ClusterMachine, work: WorkQueue) -> None:
         self._machine = machine
+        self._work = work
 
-    def __call__(self, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+    def __call__(self, request: CreatePartitionsRequest, context: RequestContext) -> WorkAnswer:
+        return WorkAnswer(self._work, self._growing(request), context)
+
+    def _growing(self, request: CreatePartitionsRequest) -> Work[CreatePartitionsResponse]:
         counts = Counter(topic.name for topic in request.topics)
         growths = [
             NewPartitions(
@@ -225,7 +255,7 @@ class CreatePartitions:
             if count > 1
         ]
         try:
-            grown = self._machine.create_partitions(growths, validate_only=request.validate_only)
+            grown = yield from self._machine.creating_partitions(growths, validate_only=request.validate_only)
         except KafkaError as error:
             results += [_grown(growth.name, error) for growth in growths]
         else:

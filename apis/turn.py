@@ -7,10 +7,11 @@ that were staged stay untouched in the connection's receive buffer until then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from odradek.wire.errors import KafkaError
+    from odradek.wire.work import Work
 
 
 class Committable(Protocol):
@@ -31,6 +32,14 @@ class Timers(Protocol):
 
     def after(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle:
         """Calls `callback` once, `delay_ms` from now, from the event loop."""
+
+
+class WorkQueue(Protocol):
+    """Long work beside the serving of requests, one after the other."""
+
+    def run(self, work: Work[Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
+        """Does the work in slices, at once if nothing is before it; then calls `done(result)`, or
+        `failed(error)` with what it raised."""
 
 
 class Turn(Protocol):

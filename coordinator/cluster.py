@@ -3,16 +3,19 @@
 A `ClusterView` is what Metadata answers from and what Produce, Fetch and the coordinators ask before they
 act. It is never edited: the `ClusterMachine` validates an operation, writes rows to its `MetadataStore` in
 one transaction, builds the next view (sharing all that did not change) and hands it to the subscribers. What
-is not in the store did not happen. Topics, configuration overrides, producer ids and feature levels live
-here.
+is not in the store did not happen. A change of topics may be large, so it is a `Work`: new partitions are
+made before anybody hears of them, deleted ones removed after everybody has. Topics, configuration overrides,
+producer ids and feature levels live here.
 
 Not here yet: electing leaders, ISR changes, reassignment (they come with replication), ACLs and quotas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -28,6 +31,7 @@ from odradek.coordinator.topics import (
     replicas_of_new_topic,
 )
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.work import Work, finish
 
 __all__ = [
     "Broker",
@@ -47,6 +51,7 @@ __all__ = [
 
 NO_LEADER = -1
 PRODUCER_ID_BLOCK_SIZE = 1000
+PARTITIONS_PER_STEP = 256
 _EMPTY: Mapping = MappingProxyType({})
 
 
@@ -167,8 +172,11 @@ class MetadataStore(Protocol):
     def rows(self) -> Iterable[Row]:
         """Every row that there is, in any order."""
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Iterable[Row]) -> None:
         """Put or delete the rows in one transaction, durable on return; on a KafkaError nothing changed."""
+
+    def writing(self, rows: Iterable[Row]) -> Work[None]:
+        """`write` in steps. Nothing else may be written until its end; closed before, nothing has changed."""
 
 
 # --- Machine ---
@@ -191,6 +199,18 @@ class TopicResult:
     error: KafkaError | None = None
 
 
+MakePartitions = Callable[[Sequence[tuple[TopicView, PartitionView]]], Work[None]]
+"""Makes what partitions are made of on this node, before they are published. Does not raise."""
+
+RemovePartitions = Callable[[Sequence[TopicView]], Work[None]]
+"""Removes it, after the topics have left the view. Does not raise."""
+
+
+def _leave_partitions(partitions: Sequence[object]) -> Work[None]:
+    """For those who have no logs."""
+    yield from ()
+
+
 ConfigCheck = Callable[[str, Mapping[str, str]], None]
 """Takes a topic's name or a broker's id as text and all overrides that it would have; may refuse."""
 
@@ -211,6 +231,8 @@ class ClusterMachine:
         defaults: TopicDefaults = TopicDefaults(),
         check_topic_configs: ConfigCheck = _accept_configs,
         check_broker_configs: ConfigCheck = _accept_configs,
+        make_partitions: MakePartitions = _leave_partitions,
+        remove_partitions: RemovePartitions = _leave_partitions,
     ) -> None:
         self.view = ClusterView(cluster_id=cluster_id)
         self._store = store
@@ -218,6 +240,10 @@ class ClusterMachine:
         self._defaults = defaults
         self._check_topic_configs = check_topic_configs
         self._check_broker_configs = check_broker_configs
+        self._make_partitions = make_partitions
+        self._remove_partitions = remove_partitions
+        self._is_changing = False
+        self._is_writing = False
         self._next_producer_id = 0
         self.deletions: dict[bytes, str] = {}
         """Name by id of topics that are deleted, but whose directories may still be there."""
@@ -255,42 +281,60 @@ class ClusterMachine:
         controller_id = broker.node_id if is_controller else self.view.controller_id
         self._publish(replace(self.view, brokers=brokers, controller_id=controller_id), ClusterChange())
 
-    # Topics
+    # Topics. One change at a time: each judges by the view that the one before it has left.
+
+    def creating_topics(
+        self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> Work[list[TopicResult]]:
+        """Create each topic that can be created, all of them in one transaction; one result each, in order.
+
+        The caller has refused names that the request has twice (INVALID_REQUEST in Kafka's ControllerApis).
+        Raises KafkaError when the store does not answer: nothing was created.
+        """
+        with self._alone():
+            draft = self._draft()
+            results = []
+            for new_topic in new_topics:
+                try:
+                    topic = yield from self._new_topic(new_topic, draft)
+                except KafkaError as error:
+                    results.append(TopicResult(new_topic.name, error=error))
+                else:
+                    draft.add(topic)
+                    results.append(TopicResult(new_topic.name, topic))
+                yield None
+            if not validate_only:
+                yield from self._commit(draft)
+            return results
 
     def create_topics(
         self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[TopicResult]:
-        """Create each topic that can be created, all of them in one transaction; one result each, in order.
+        """`creating_topics` here and now."""
+        return finish(self.creating_topics(new_topics, validate_only=validate_only))
 
-        The caller has refused names that the request has twice (INVALID_REQUEST in Kafka's ControllerApis).
+    def deleting_topics(self, names: Sequence[str]) -> Work[list[TopicResult]]:
+        """Delete each topic that exists, in one transaction; UNKNOWN_TOPIC_OR_PARTITION for the others.
+
+        Raises KafkaError when the store does not answer: nothing was deleted.
         """
-        draft = self._draft()
-        results = []
-        for new_topic in new_topics:
-            try:
-                topic = self._new_topic(new_topic, draft)
-            except KafkaError as error:
-                results.append(TopicResult(new_topic.name, error=error))
-            else:
-                draft.add(topic)
-                results.append(TopicResult(new_topic.name, topic))
-        if not validate_only:
-            self._commit(draft)
-        return results
+        with self._alone():
+            draft = self._draft()
+            results = []
+            for name in names:
+                topic = draft.topics.get(name)
+                if topic is None:
+                    results.append(TopicResult(name, error=_unknown_topic(name)))
+                else:
+                    draft.remove(topic)
+                    results.append(TopicResult(name, topic))
+                yield None
+            yield from self._commit(draft)
+            return results
 
     def delete_topics(self, names: Sequence[str]) -> list[TopicResult]:
-        """Delete each topic that exists, in one transaction; UNKNOWN_TOPIC_OR_PARTITION for the others."""
-        draft = self._draft()
-        results = []
-        for name in names:
-            topic = draft.topics.get(name)
-            if topic is None:
-                results.append(TopicResult(name, error=_unknown_topic(name)))
-            else:
-                draft.remove(topic)
-                results.append(TopicResult(name, topic))
-        self._commit(draft)
-        return results
+        """`deleting_topics` here and now."""
+        return finish(self.deleting_topics(names))
 
     def finish_deletion(self, topic_id: bytes) -> None:
         """The directories of a deleted topic are out of sight. Written with the next change: until then a
@@ -298,23 +342,31 @@ class ClusterMachine:
         if self.deletions.pop(topic_id, None) is not None:
             self._finished_deletions.append(topic_id)
 
+    def creating_partitions(
+        self, growths: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> Work[list[TopicResult]]:
+        """Grow each topic that can be grown, in one transaction."""
+        with self._alone():
+            draft = self._draft()
+            results = []
+            for growth in growths:
+                try:
+                    topic = yield from self._grown_topic(growth, draft)
+                except KafkaError as error:
+                    results.append(TopicResult(growth.name, error=error))
+                else:
+                    draft.grow(topic)
+                    results.append(TopicResult(growth.name, topic))
+                yield None
+            if not validate_only:
+                yield from self._commit(draft)
+            return results
+
     def create_partitions(
         self, growths: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[TopicResult]:
-        """Grow each topic that can be grown, in one transaction."""
-        draft = self._draft()
-        results = []
-        for growth in growths:
-            try:
-                topic = self._grown_topic(growth, draft)
-            except KafkaError as error:
-                results.append(TopicResult(growth.name, error=error))
-            else:
-                draft.grow(topic)
-                results.append(TopicResult(growth.name, topic))
-        if not validate_only:
-            self._commit(draft)
-        return results
+        """`creating_partitions` here and now."""
+        return finish(self.creating_partitions(growths, validate_only=validate_only))
 
     # Configuration
 
@@ -322,23 +374,24 @@ class ClusterMachine:
         self, overrides: Mapping[str, Mapping[str, str]], *, validate_only: bool = False
     ) -> list[TopicResult]:
         """Replace all overrides of each topic; the caller has merged what was asked with what there was."""
-        draft = self._draft()
-        results = []
-        for name, configs in overrides.items():
-            try:
-                topic = draft.topics.get(name)
-                if topic is None:
-                    raise _unknown_topic(name)
-                self._check_topic_configs(name, configs)
-            except KafkaError as error:
-                results.append(TopicResult(name, error=error))
-            else:
-                configured = replace(topic, configs=dict(configs))
-                draft.configure(topic, configured)
-                results.append(TopicResult(name, configured))
-        if not validate_only:
-            self._commit(draft)
-        return results
+        with self._alone():
+            draft = self._draft()
+            results = []
+            for name, configs in overrides.items():
+                try:
+                    topic = draft.topics.get(name)
+                    if topic is None:
+                        raise _unknown_topic(name)
+                    self._check_topic_configs(name, configs)
+                except KafkaError as error:
+                    results.append(TopicResult(name, error=error))
+                else:
+                    configured = replace(topic, configs=dict(configs))
+                    draft.configure(topic, configured)
+                    results.append(TopicResult(name, configured))
+            if not validate_only:
+                finish(self._commit(draft))
+            return results
 
     def set_broker_configs(
         self, node_id: int | None, configs: Mapping[str, str], *, validate_only: bool = False
@@ -349,7 +402,7 @@ class ClusterMachine:
         before = self.view.broker_configs.get(node_id, _EMPTY)
         if validate_only or before == configs:
             return
-        self._store.write(_config_rows(BROKER_CONFIG, owner, before, configs))
+        self._write(_config_rows(BROKER_CONFIG, owner, before, configs))
         everyone = {**self.view.broker_configs, node_id: dict(configs)}
         if not configs:
             del everyone[node_id]
@@ -360,10 +413,14 @@ class ClusterMachine:
     # Producer ids and features
 
     def allocate_producer_ids(self) -> range:
-        """A block of producer ids that nobody got before, nor will get, whatever crashes in between."""
+        """A block of producer ids that nobody got before, nor will get, whatever crashes in between.
+
+        While a large change is being written it is refused with COORDINATOR_LOAD_IN_PROGRESS, as in Kafka
+        while the next block is on its way; producers ask again.
+        """
         first = self._next_producer_id
         following = first + PRODUCER_ID_BLOCK_SIZE
-        self._store.write([Row(CLUSTER, "next_producer_id", str(following))])
+        self._write([Row(CLUSTER, "next_producer_id", str(following))])
         self._next_producer_id = following
         return range(first, following)
 
@@ -372,20 +429,39 @@ class ClusterMachine:
         features = {name: level for name, level in {**self.view.features, **levels}.items() if level > 0}
         epoch = self.view.features_epoch + 1
         rows = [Row(FEATURE, name, str(level) if level > 0 else None) for name, level in levels.items()]
-        self._store.write([*rows, Row(CLUSTER, "features_epoch", str(epoch))])
+        self._write([*rows, Row(CLUSTER, "features_epoch", str(epoch))])
         self._publish(replace(self.view, features=features, features_epoch=epoch), ClusterChange())
 
     # Inside
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        assert not self._is_changing, "one change of topics at a time"
+        self._is_changing = True
+        try:
+            yield
+        finally:
+            self._is_changing = False
+
+    def _write(self, rows: Sequence[Row]) -> None:
+        if self._is_writing:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The metadata is being written.")
+        self._store.write(rows)
+
     def _draft(self) -> _Draft:
         return _Draft(dict(self.view.topics), dict(self.view.topic_names))
 
-    def _commit(self, draft: _Draft) -> None:
+    def _commit(self, draft: _Draft) -> Work[None]:
         if not draft.rows:
             return
         finished = [Row(DELETION, topic_id.hex(), None) for topic_id in self._finished_deletions]
-        self._store.write([*finished, *draft.rows])
-        self._finished_deletions.clear()
+        self._is_writing = True
+        try:
+            yield from self._store.writing(chain(finished, *draft.rows))
+        finally:
+            self._is_writing = False
+        del self._finished_deletions[: len(finished)]
+        yield from self._make_partitions(draft.created)
         for topic in draft.deleted:
             self.deletions[topic.topic_id] = topic.name
             self._forget_collision_key(topic.name)
@@ -395,6 +471,7 @@ class ClusterMachine:
             replace(self.view, topics=draft.topics, topic_names=draft.topic_names),
             ClusterChange(draft.created, draft.deleted, draft.configured),
         )
+        yield from self._remove_partitions(draft.deleted)
 
     def _forget_collision_key(self, name: str) -> None:
         key = collision_key(name)
@@ -408,7 +485,7 @@ class ClusterMachine:
         for subscriber in self._subscribers:
             subscriber(view, change)
 
-    def _new_topic(self, new_topic: NewTopic, draft: _Draft) -> TopicView:
+    def _new_topic(self, new_topic: NewTopic, draft: _Draft) -> Work[TopicView]:
         name = new_topic.name
         if name in draft.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"There is a topic {name!r} already.")
@@ -430,12 +507,12 @@ class ClusterMachine:
         return TopicView(
             name,
             self._new_topic_id(),
-            tuple(_new_partition(index, replicas) for index, replicas in enumerate(placed)),
+            (yield from _new_partitions(placed, 0)),
             name in INTERNAL_TOPICS,
             configs,
         )
 
-    def _grown_topic(self, growth: NewPartitions, draft: _Draft) -> TopicView:
+    def _grown_topic(self, growth: NewPartitions, draft: _Draft) -> Work[TopicView]:
         topic = draft.topics.get(growth.name)
         if topic is None:
             raise _unknown_topic(growth.name)
@@ -458,7 +535,7 @@ class ClusterMachine:
             )
         else:
             placed = [check_manual_replicas(replicas, brokers, factor) for replicas in growth.assignments]
-        new = tuple(_new_partition(index, replicas) for index, replicas in enumerate(placed, count))
+        new = yield from _new_partitions(placed, count)
         return replace(topic, partitions=topic.partitions + new)
 
 
@@ -478,7 +555,8 @@ class _Draft:
 
     topics: dict[str, TopicView]
     topic_names: dict[bytes, str]
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Iterable[Row]] = field(default_factory=list)
+    """In pieces, which may be made only when they are written."""
     created: list[tuple[TopicView, PartitionView]] = field(default_factory=list)
     deleted: list[TopicView] = field(default_factory=list)
     configured: list[TopicView] = field(default_factory=list)
@@ -487,31 +565,35 @@ class _Draft:
         self.topics[topic.name] = topic
         self.topic_names[topic.topic_id] = topic.name
         self.created += [(topic, partition) for partition in topic.partitions]
-        self.rows.append(Row(TOPIC, topic.name, topic.topic_id.hex()))
-        self.rows += [_partition_row(topic.name, partition) for partition in topic.partitions]
-        self.rows += _config_rows(TOPIC_CONFIG, topic.name, _EMPTY, topic.configs)
+        self.rows += (
+            [Row(TOPIC, topic.name, topic.topic_id.hex())],
+            _partition_rows(topic.name, topic.partitions),
+            _config_rows(TOPIC_CONFIG, topic.name, _EMPTY, topic.configs),
+        )
 
     def remove(self, topic: TopicView) -> None:
         name = topic.name
         del self.topics[name], self.topic_names[topic.topic_id]
         self.deleted.append(topic)
-        self.rows += _config_rows(TOPIC_CONFIG, name, topic.configs, _EMPTY)
-        self.rows += [Row(PARTITION, f"{name}/{partition.index}", None) for partition in topic.partitions]
-        self.rows.append(Row(TOPIC, name, None))
-        # In the same transaction: a restart has to tell an interrupted deletion from somebody's directory.
-        self.rows.append(Row(DELETION, topic.topic_id.hex(), name))
+        self.rows += (
+            _config_rows(TOPIC_CONFIG, name, topic.configs, _EMPTY),
+            (Row(PARTITION, f"{name}/{partition.index}", None) for partition in topic.partitions),
+            # In the same transaction: a restart has to tell an interrupted deletion from somebody's
+            # directory.
+            [Row(TOPIC, name, None), Row(DELETION, topic.topic_id.hex(), name)],
+        )
 
     def grow(self, topic: TopicView) -> None:
         new = topic.partitions[len(self.topics[topic.name].partitions) :]
         self.topics[topic.name] = topic
         self.created += [(topic, partition) for partition in new]
-        self.rows += [_partition_row(topic.name, partition) for partition in new]
+        self.rows.append(_partition_rows(topic.name, new))
 
     def configure(self, before: TopicView, after: TopicView) -> None:
         if rows := _config_rows(TOPIC_CONFIG, after.name, before.configs, after.configs):
             self.topics[after.name] = after
             self.configured.append(after)
-            self.rows += rows
+            self.rows.append(rows)
 
 
 @dataclass(slots=True)
@@ -565,6 +647,10 @@ def _partition_row(name: str, partition: PartitionView) -> Row:
     return Row(PARTITION, f"{name}/{partition.index}", value)
 
 
+def _partition_rows(name: str, partitions: Sequence[PartitionView]) -> Iterator[Row]:
+    return (_partition_row(name, partition) for partition in partitions)
+
+
 def _partition_from_row(index: int, value: str) -> PartitionView:
     leader, leader_epoch, replicas, isr = value.split(" ")
     return PartitionView(index, int(leader), int(leader_epoch), _broker_ids(replicas), _broker_ids(isr))
@@ -579,8 +665,15 @@ def _config_rows(table: str, owner: str, before: Mapping[str, str], after: Mappi
     return rows + [Row(table, f"{owner}/{key}", None) for key in before if key not in after]
 
 
-def _new_partition(index: int, replicas: tuple[int, ...]) -> PartitionView:
-    return PartitionView(index, leader=replicas[0], leader_epoch=0, replicas=replicas, isr=replicas)
+def _new_partitions(placed: Sequence[tuple[int, ...]], first: int) -> Work[tuple[PartitionView, ...]]:
+    partitions = []
+    for index, replicas in enumerate(placed, first):
+        partitions.append(
+            PartitionView(index, leader=replicas[0], leader_epoch=0, replicas=replicas, isr=replicas)
+        )
+        if index % PARTITIONS_PER_STEP == 0:
+            yield None
+    return tuple(partitions)
 
 
 def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:

@@ -14,20 +14,29 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.server.connection import Routes
 from odradek.server.connections import ConnectionLimits, Connections
+from odradek.server.lingering import Lingering
 from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
 from odradek.server.timers import Timers, steady_clock_ms, wall_clock_ms
 from odradek.server.turn import LoopTurn
+from odradek.server.work import WorkQueue
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.work import finish
 
 if TYPE_CHECKING:
     from odradek.apis.api import Api
-    from odradek.coordinator.cluster import ClusterChange, ClusterMachine, ClusterView, TopicView
+    from odradek.coordinator.cluster import (
+        ClusterChange,
+        ClusterMachine,
+        ClusterView,
+        PartitionView,
+        TopicView,
+    )
     from odradek.coordinator.commands import Command, ListGroupsReply
     from odradek.coordinator.driver import GroupCoordinator
     from odradek.coordinator.settings import GroupSettings
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
     from odradek.storage.config import LogConfig
     from odradek.storage.file_system import FileSystem
     from odradek.storage.store import LogStore
+    from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.broker")
 
@@ -48,6 +58,8 @@ CLEANING_STEP_BYTES = 65_536
 CLEANING_PAUSE = 2
 """Compaction pauses this many times as long as it worked."""
 OPEN_SEGMENTS_MAX = 1024
+PARTITIONS_PER_LOAD = 256
+"""So many new partitions are as much to keep as a slice of groups."""
 FLUSH_WAIT_S = 1.0
 GOODBYE_WAIT_S = 0.5
 
@@ -91,9 +103,12 @@ class BrokerServer:
         *,
         now_ms: Callable[[], int] = wall_clock_ms,
         after_loading: Callable[[], object] | None = None,
+        lingers: bool = False,
     ) -> None:
-        """`after_loading` is called after each slice of loading groups; only who owns the process can know
-        what is good then."""
+        """`after_loading` is called after each slice of loading groups, and now and then while very many
+        partitions are made; only who owns the process can know what is good then. `lingers` is for the owner,
+        too: other threads of a process have better use for the moment in which `server.lingering` looks for
+        the next request."""
         self.config = config
         self.node_id = config.node_id
         self.cluster_id = ""
@@ -102,6 +117,7 @@ class BrokerServer:
         """With their real ports after `start`."""
         self._now_ms = now_ms
         self._after_loading = after_loading
+        self._lingers = lingers
         self._bound: list[tuple[Listener, list[socket.socket]]] = []
         self._servers: list[asyncio.Server] = []
         self._background: list[Callable[[], None]] = []
@@ -115,6 +131,8 @@ class BrokerServer:
         self._turn: LoopTurn | None = None
         self._file_system: FileSystem | None = None
         self._timers: Timers | None = None
+        self._changes: WorkQueue | None = None
+        self._chores: WorkQueue | None = None
 
     @property
     def port(self) -> int:
@@ -136,8 +154,10 @@ class BrokerServer:
         """Returns when every listener answers. Raises ConfigError with one sentence for people; `stop` cleans
         up after a failed start, too."""
         loop = asyncio.get_running_loop()
-        self._turn = LoopTurn(loop)
+        turn = self._turn = LoopTurn(loop)
         self._timers = Timers(loop)
+        self._changes = WorkQueue(loop)
+        self._chores = WorkQueue(loop)
         for asked in self.config.listeners:
             advertised = self.config.advertised.get(asked.name)
             listener = Listener(
@@ -154,6 +174,11 @@ class BrokerServer:
         self._connections = Connections(
             Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config)
         )
+        if self._lingers:
+            changes, chores = self._changes, self._chores
+            self._connections.linger = Lingering(
+                loop, lambda: turn.is_idle and not len(changes) and not len(chores)
+            )
         while self._bound:
             listener, sockets = self._bound[0]
             self._servers += await accept(listener, sockets, self._connections)
@@ -191,6 +216,8 @@ class BrokerServer:
             defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
             check_topic_configs=lambda _, configs: self._check_topic_configs(configs),
             check_broker_configs=_check_broker_configs,
+            make_partitions=self._make_partitions,
+            remove_partitions=self._remove_partitions,
         )
         self._machine.load()
         self._register()
@@ -262,6 +289,7 @@ class BrokerServer:
         assert self._groups is not None
         assert self._turn is not None
         assert self._timers is not None
+        assert self._changes is not None
         offsets_topic = NewTopic(
             OFFSETS_TOPIC,
             partition_count=config.offsets_topic_num_partitions,
@@ -275,6 +303,7 @@ class BrokerServer:
             groups=self._groups,
             turn=self._turn,
             timers=self._timers,
+            work=self._changes,
             start_configs=config.layers.start,
             offsets_topic=offsets_topic,
             auto_creates_topics=config.auto_create_topics_enable,
@@ -308,14 +337,9 @@ class BrokerServer:
     # What the machine decides is done to the logs
 
     def _apply(self, view: ClusterView, change: ClusterChange) -> None:
-        """Follows a new view: partitions are there before anybody can be told of them."""
+        """Follows a new view."""
         store, groups = self._store, self._groups
         assert store is not None
-        for topic, partition in change.created:
-            if self.node_id in partition.replicas:
-                self._create_partition(topic, partition.index, partition.leader_epoch)
-        for topic in change.deleted:
-            self._delete_partitions(topic.topic_id, [(topic.name, one.index) for one in topic.partitions])
         for topic in change.configured:
             for partition in topic.partitions:
                 log = store.get(topic.name, partition.index)
@@ -326,6 +350,50 @@ class BrokerServer:
             groups.made().view_changed(view)
             if change.deleted:
                 groups.made().remove_topics([topic.name for topic in change.deleted])
+
+    def _make_partitions(self, created: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
+        """Partitions are there before anybody can be told of them. What is missing after a kill on the way is
+        made at the next start."""
+        for number, (topic, partition) in enumerate(created, 1):
+            if self.node_id in partition.replicas:
+                self._create_partition(topic, partition.index, partition.leader_epoch)
+                yield None
+            if number % PARTITIONS_PER_LOAD == 0 and self._after_loading is not None:
+                self._after_loading()
+
+    def _remove_partitions(self, deleted: Sequence[TopicView]) -> Work[None]:
+        """Nobody finds them any more. What is still there after a kill on the way goes at the next start."""
+        return self._removing(
+            {topic.topic_id: [(topic.name, one.index) for one in topic.partitions] for topic in deleted}
+        )
+
+    def _removing(self, partitions_of: Mapping[bytes, Collection[tuple[str, int]]]) -> Work[None]:
+        """Deletes partitions, given by the ids of their topics. What cannot be deleted is tried again at the
+        next start."""
+        store, machine = self._store, self._machine
+        assert store is not None
+        assert machine is not None
+        gone = []
+        for topic_id, partitions in partitions_of.items():
+            is_done = True
+            for name, index in partitions:
+                try:
+                    store.delete(name, index, sync=False)
+                except KafkaError as error:
+                    is_done = False
+                    logger.error("%s-%d stays on the disk: %s", name, index, error)
+                yield None
+            if is_done:
+                gone.append(topic_id)
+        if not gone:
+            return
+        try:
+            yield store.sync_directories
+        except OSError as error:
+            logger.error("what was deleted may come back after a loss of power: %s", error)
+            return
+        for topic_id in gone:
+            machine.finish_deletion(topic_id)
 
     def _create_partition(self, topic: TopicView, index: int, leader_epoch: int) -> None:
         """A partition that cannot be made is one that answers KAFKA_STORAGE_ERROR."""
@@ -356,20 +424,6 @@ class BrokerServer:
             path = self._store.set_aside(name, index)
             logger.warning("%s-%d belonged to another topic of that name: kept as %s", name, index, path)
 
-    def _delete_partitions(self, topic_id: bytes, partitions: Collection[tuple[str, int]]) -> None:
-        """Those that cannot be deleted are tried again at the next start."""
-        assert self._store is not None
-        assert self._machine is not None
-        is_done = True
-        for name, index in partitions:
-            try:
-                self._store.delete(name, index)
-            except KafkaError as error:
-                is_done = False
-                logger.error("%s-%d stays on the disk: %s", name, index, error)
-        if is_done:
-            self._machine.finish_deletion(topic_id)
-
     def _finish_deletions(self, view: ClusterView) -> None:
         """After a kill between the decision to delete a topic and its directories: deletes them now, and
         takes out of the way what another topic of the same name left behind."""
@@ -392,8 +446,7 @@ class BrokerServer:
                     self._clear_place(name, index)
                 except KafkaError as error:
                     logger.error("%s-%d is another topic's and is in the way: %s", name, index, error)
-        for topic_id, partitions in doomed.items():
-            self._delete_partitions(topic_id, partitions)
+        finish(self._removing(doomed))
         if strays:
             logger.warning("left alone, since no topic has them: %s", ", ".join(sorted(strays)[:20]))
 
@@ -432,7 +485,9 @@ class BrokerServer:
 
     def _maintain(self) -> None:
         assert self._store is not None
-        self._store.maintain(self._now_ms())
+        assert self._chores is not None
+        if len(self._chores) == 0:
+            self._chores.run(self._store.maintaining(self._now_ms()), _ignore, _log_failed_maintenance)
 
     def _start_cleaning(self, timers: Timers, backoff_ms: int) -> Callable[[], None]:
         """Compacts in small steps between the requests; the returned function ends it.
@@ -492,6 +547,9 @@ class BrokerServer:
             end()
         self._servers, self._bound, self._background = [], [], []
         await self._say_goodbye()
+        for queue in (self._changes, self._chores):
+            if queue is not None:
+                queue.close()
         if self._timers is not None:
             self._timers.close()
         if self._turn is not None:
@@ -535,6 +593,14 @@ def _open_files_max() -> int:
     if allowed == resource.RLIM_INFINITY:
         return OPEN_SEGMENTS_MAX
     return max(min(allowed // 2, OPEN_SEGMENTS_MAX), 16)
+
+
+def _ignore(result: object) -> None:
+    pass
+
+
+def _log_failed_maintenance(error: Exception) -> None:
+    logger.error("maintenance failed", exc_info=error)
 
 
 async def _until(condition: Callable[[], bool], patience_s: float) -> None:

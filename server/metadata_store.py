@@ -7,17 +7,21 @@ told at start instead of being served. A file of a newer schema is refused, neve
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from odradek.coordinator.cluster import Row
 from odradek.server.config import ConfigError
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.work import Work, finish
 
 __all__ = ["FILE_NAME", "SqliteMetadataStore"]
 
 FILE_NAME = "odradek-metadata.db"
 _APPLICATION_ID = 0x0D7AD0EC
 _SCHEMA_VERSION = 1
+_ROWS_PER_STEP = 64
+"""Half a millisecond."""
 
 
 class SqliteMetadataStore:
@@ -85,28 +89,42 @@ class SqliteMetadataStore:
         except sqlite3.Error as error:
             raise ConfigError(f"{self.path} is damaged ({error}): restore the file from a backup.") from None
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Iterable[Row]) -> None:
         """Put or delete (value None) the rows in one transaction, durable on return.
 
         KafkaError(KAFKA_STORAGE_ERROR): nothing changed.
         """
+        finish(self.writing(rows))
+
+    def writing(self, rows: Iterable[Row]) -> Work[None]:
+        """`write` in steps, the last of which waits for the disk. Nothing else may be written meanwhile."""
         connection = self._connection
+        left = iter(rows)
         try:
             connection.execute("BEGIN IMMEDIATE")
-            for kind, key, value in rows:
-                if value is None:
-                    connection.execute("DELETE FROM facts WHERE kind = ? AND key = ?", (kind, key))
-                else:
-                    connection.execute(
-                        "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?)",
-                        (kind, key, value, _checksum(kind, key, value)),
-                    )
-            connection.execute("COMMIT")
+            while step := list(islice(left, _ROWS_PER_STEP)):
+                self._put(step)
+                yield None
+            yield lambda: connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The cluster's metadata could not be written: {error}."
             ) from None
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _put(self, rows: Iterable[Row]) -> None:
+        execute = self._connection.execute
+        for kind, key, value in rows:
+            if value is None:
+                execute("DELETE FROM facts WHERE kind = ? AND key = ?", (kind, key))
+            else:
+                execute(
+                    "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?)",
+                    (kind, key, value, _checksum(kind, key, value)),
+                )
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and close it."""

@@ -29,7 +29,7 @@ from odradek.storage.segment import (
     file_name,
     segment_holding,
 )
-from odradek.storage.slices import EMPTY, Slice
+from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.staging import LogStaging, StagedSegment
 from odradek.wire.checksums import crc32c
 
@@ -66,6 +66,9 @@ class Log(LogStaging):
         self.producers = producers
         self.leader_epochs = leader_epochs
         self.recovery_point = recovery_point
+        # The indexes of all segments that end before it are safe. What is appended to the last one from here
+        # on is not, however much of its log a flush has vouched for.
+        self._indexes_end = min(recovery_point, segments[-1].base_offset)
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
         # The name of an empty file may not have reached the disk: nothing that was flushed vouches for it.
@@ -361,19 +364,25 @@ class Log(LogStaging):
         """
         end_offset = self.log_end_offset
         recovery_point = self.recovery_point
-        if end_offset <= recovery_point and self._directory_is_synced and not self.leader_epochs.dirty:
-            return recovery_point
         active = self.active
-        for segment in self._segments_after(recovery_point):
+        if (
+            end_offset <= recovery_point
+            and self._directory_is_synced
+            and not self.leader_epochs.dirty
+            and not self.has_unsafe_indexes
+        ):
+            return recovery_point
+        for segment in self._segments_after(min(recovery_point, self._indexes_end)):
             try:
                 with segment.pinned() as file:
                     file.sync()
                 if segment.base_offset < active.base_offset:
                     # Nothing will rebuild the indexes of a sealed segment that the recovery point has passed.
-                    segment.save_indexes(sync=True)
+                    segment.sync_indexes()
             except FileNotFoundError:
                 if not segment.deleted:
                     raise
+        self._indexes_end = max(self._indexes_end, active.base_offset)
         if self.leader_epochs.dirty:
             self.save_leader_epochs()
         if not self._directory_is_synced:
@@ -397,11 +406,25 @@ class Log(LogStaging):
         if self.leader_epochs.dirty or not self._directory_is_synced:
             return None
         # With sealed segments there is more to do: their indexes.
-        return end_offset if self.recovery_point >= self.segments[-1].base_offset else None
+        return None if self.has_unsafe_indexes else end_offset
 
     def take_flushed(self, end_offset: int) -> None:
         """Everything before `end_offset` is on the disk."""
         self.recovery_point = max(self.recovery_point, end_offset)
+
+    @property
+    def has_unsafe_indexes(self) -> bool:
+        """Whether there are sealed segments whose indexes no flush has made safe."""
+        return self._indexes_end < self.segments[-1].base_offset
+
+    @property
+    def recovery_checkpoint(self) -> int:
+        """From where a start after a crash has to look: `recovery_point`, or a little before it, in the
+        segment whose indexes are not safe. A recovery point at that segment's end would pass over it once
+        it is sealed.
+        """
+        point = self.recovery_point
+        return point if point <= self._indexes_end else point - 1
 
     def unflushed_for_ms(self, now_ms: int) -> int:
         """For how long something has waited for a flush; found out by asking, so it begins with the first
@@ -503,6 +526,7 @@ class Log(LogStaging):
             self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
         if self.leader_epochs.dirty:
             self.save_leader_epochs()
+        self._indexes_end = self.log_end_offset
         self.release_files()
 
     def release_files(self) -> None:
@@ -519,42 +543,51 @@ class Log(LogStaging):
 
     # Reading
 
-    def locate(self, offset: int) -> tuple[Segment, int] | None:
-        """The segment and position of the first batch that ends at or after `offset`; None when there is
+    def locate(self, offset: int) -> tuple[Segment, int, int] | None:
+        """Segment, position and size of the first batch that ends at or after `offset`; None when there is
         none.
+
+        The size is 0 where nothing had to be read to find the batch.
         """
         hint = self._hints.get(offset) or self._older_hints.get(offset)
         if hint is not None:
-            return hint
+            return *hint, 0
         place = max(segment_holding(self.bases, offset), 0)
         for segment in self.segments[place:]:
-            position = segment.find(offset)
-            if position >= 0:
-                return segment, position
+            found = segment.find(offset)
+            if found is not None:
+                return segment, *found
         return None
 
-    def read(self, offset: int, end_offset: int, max_bytes: int, minimum_one_batch: bool) -> Slice:
-        """Whole batches of one segment from the one that holds `offset`, ending at or before `end_offset`."""
+    def read(
+        self, offset: int, end_offset: int, max_bytes: int, minimum_one_batch: bool, cut_first_batch: bool
+    ) -> Slice:
+        """`max_bytes` of one segment from the batch that holds `offset`, ending before `end_offset`.
+
+        As `LogSegment.read`: the end is where the limit is, be it within a batch. The first batch alone is
+        not cut, unless `cut_first_batch` says so: one that is too large comes whole or not at all.
+        """
         if offset >= end_offset:
             return EMPTY
         found = self.locate(offset)
         if found is None:
             return EMPTY
-        segment, position = found
+        segment, position, first_bytes = found
         end = segment.size_bytes
         if end_offset < self.log_end_offset:
             end = min(end, self._position_of(segment, end_offset))
         if position >= end:
             return EMPTY
         if position + max_bytes < end:
-            end, next_offset = segment.boundary(position, position + max_bytes)
-            if end == position:
-                if not minimum_one_batch:
-                    return EMPTY
-                first = next(segment.batches(position, window_bytes=HEADER_BYTES))
-                end, next_offset = first.end_position, first.last_offset + 1
-            if next_offset >= 0 and end < segment.size_bytes:
-                self._remember(next_offset, segment, end)
+            if max_bytes == 0 and not minimum_one_batch:
+                return EMPTY
+            first_bytes = first_bytes or segment.batch_bytes(position)
+            if max_bytes >= first_bytes or cut_first_batch:
+                end = position + max_bytes
+            elif minimum_one_batch:
+                end = position + first_bytes
+            else:
+                return FIRST_TOO_LARGE
         return Slice(segment, position, end - position)
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> tuple[Segment, StoredBatch] | None:
@@ -580,8 +613,8 @@ class Log(LogStaging):
         self._older_hints.clear()
 
     def _position_of(self, segment: Segment, end_offset: int) -> int:
-        position = segment.find(end_offset)
-        return segment.size_bytes if position < 0 else position
+        found = segment.find(end_offset)
+        return segment.size_bytes if found is None else found[0]
 
 
 def first_timestamp(segment: Segment) -> int:

@@ -31,7 +31,7 @@ from odradek.storage.log import Log
 from odradek.storage.producer_state import EXPIRATION_MS
 from odradek.storage.retention import segments_to_delete
 from odradek.storage.segment import Segment
-from odradek.storage.slices import EMPTY, Slice
+from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.staging import Appended, PartitionStaging
 from odradek.storage.validation import (
     MAGIC_POSITION,
@@ -78,7 +78,7 @@ class Origin(Enum):
 @dataclass(slots=True)
 class ReadResult:
     """`aborted` is for READ_COMMITTED: (producer id, first offset) of each aborted transaction in the
-    range.
+    range; None where the first batch was over the limit, as Kafka says null there.
     """
 
     records: Slice
@@ -373,7 +373,8 @@ class Partition(PartitionStaging):
         ) from error
 
     def flush(self) -> None:
-        """Return when everything committed so far will survive a loss of power. May run in a worker thread.
+        """Return when everything committed so far will survive a loss of power. May run in a worker thread,
+        but in one thread at a time.
 
         After a failed flush nobody knows what the disk has: the partition answers KAFKA_STORAGE_ERROR
         from then on, until the next start has looked.
@@ -478,6 +479,8 @@ class Partition(PartitionStaging):
     def wants_flush(self, now_ms: int) -> bool:
         """Whether sealed segments are not on the disk yet, or records have waited for `flush.ms`."""
         log = self.log
+        if log.has_unsafe_indexes:
+            return True
         if log.recovery_point >= log.log_end_offset:
             return False
         return (
@@ -518,12 +521,15 @@ class Partition(PartitionStaging):
         max_bytes: int,
         isolation: int = READ_UNCOMMITTED,
         minimum_one_batch: bool = True,
+        cut_first_batch: bool = False,
     ) -> ReadResult:
-        """Whole batches, beginning with the one that holds `offset`, of `max_bytes` at most.
+        """`max_bytes` of a segment, beginning with the batch that holds `offset`; fewer where it ends.
 
-        With `minimum_one_batch` the first one comes even when it alone is larger (KIP-74). At the end the
-        records are `EMPTY`. Refuses with OFFSET_OUT_OF_RANGE what is before the log's start or after its
-        end.
+        As in Kafka the last batch is cut off where the limit is: `wire.records.iter_whole_batches` is for
+        who cannot use that. The first one comes whole or not at all: with `minimum_one_batch` even when it
+        alone is larger than the limit (KIP-74). `cut_first_batch` cuts that one, too: before Fetch 3 the
+        limit was hard. At the end the records are `EMPTY`. Refuses with OFFSET_OUT_OF_RANGE what is before
+        the log's start or after its end, and a limit below zero with UNKNOWN_SERVER_ERROR, as Kafka does.
         """
         log = self.log
         if offset < self.log_start_offset or offset > log.log_end_offset:
@@ -535,9 +541,11 @@ class Partition(PartitionStaging):
         end_offset = self.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
         if offset >= end_offset:
             records = EMPTY
+        elif max_bytes < 0:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{max_bytes} bytes cannot be read.")
         else:
             try:
-                records = log.read(offset, end_offset, max_bytes, minimum_one_batch)
+                records = log.read(offset, end_offset, max_bytes, minimum_one_batch, cut_first_batch)
             except OSError as error:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"Reading {log.directory} failed: {error}"
@@ -547,7 +555,7 @@ class Partition(PartitionStaging):
             self.high_watermark,
             self.last_stable_offset,
             self.log_start_offset,
-            None if isolation == READ_UNCOMMITTED else [],
+            None if isolation == READ_UNCOMMITTED or records is FIRST_TOO_LARGE else [],
         )
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -583,6 +591,14 @@ class Partition(PartitionStaging):
         with self._reading():
             latest = max((segment.latest_timestamp()[0] for segment in self.log.segments), default=-1)
             return self.find_timestamp(latest) if latest >= 0 else None
+
+    def segments_written(self) -> list[tuple[int, int]]:
+        """(base offset, when its file was last written in ms) of every segment.
+
+        Refuses with KAFKA_STORAGE_ERROR when the disk does not answer.
+        """
+        with self._reading():
+            return [(segment.base_offset, segment.modified_ms()) for segment in self.log.segments]
 
     def _records_of(self, segment: Segment, batch: StoredBatch) -> Iterator[Record]:
         return iter_records(memoryview(segment.read(batch.position, batch.size_bytes)))

@@ -9,6 +9,7 @@ Each data directory holds `.lock`, three checkpoint files and `.kafka_cleanshutd
 thread owns a store; only `Partition.flush` may run elsewhere.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import urandom
@@ -22,6 +23,7 @@ from odradek.storage.producer_state import EXPIRATION_MS
 from odradek.storage.recovery import base_offset_of, begin_log, needs_recovery, open_log
 from odradek.storage.segment import LOG, FilePool, Segment
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
     from odradek.storage.cleaner import Cleaning
@@ -100,8 +102,10 @@ class LogStore:
         self._last_checkpoint_ms = 0
         # (due, path of a directory, its partition) and (due, segment): removed once nobody can be reading
         # them.
-        self._doomed_directories: list[tuple[int, str, Partition | None]] = []
-        self._doomed_segments: list[tuple[int, Segment]] = []
+        self._doomed_directories: deque[tuple[int, str, Partition | None]] = deque()
+        self._doomed_segments: deque[tuple[int, Segment]] = deque()
+        # How many partitions each directory has.
+        self._counts = dict.fromkeys(self.directories, 0)
         self._turn: Iterator[Key] = iter(())
 
     # Opening and closing
@@ -137,7 +141,7 @@ class LogStore:
         self._first_dirty |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.FIRST_DIRTY}")
         for name in disk.list(directory):
             if name.endswith(DELETE_SUFFIX):
-                self._remove_directory(f"{directory}/{name}")
+                finish(self._removing_directory(f"{directory}/{name}"))
                 continue
             key = key_of(name)
             if key is None:
@@ -147,14 +151,15 @@ class LogStore:
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"{name} is in two data directories: {self._places[key].directory} and {directory}.",
                 )
-            place = self._places[key] = _Place(directory, name)
+            place = _Place(directory, name)
+            self._enter(key, place)
             if clean:
                 continue
             try:
                 cut = self._load(key, place, clean=False) if needs_recovery(disk, place.path) else 0
             except NotADirectoryError:
                 # Somebody's file, with a name like that of a partition.
-                del self._places[key]
+                self._leave(key)
                 continue
             if cut:
                 cut_bytes[key] = cut
@@ -203,7 +208,7 @@ class LogStore:
                 partition.close()
             except (KafkaError, OSError):
                 clean = False
-        self._remove_doomed(None)
+        finish(self._removing_doomed(None))
         try:
             self._write_checkpoints()
             if clean:
@@ -281,7 +286,7 @@ class LogStore:
                 now_ms=self._now_ms,
             ).log
         place.partition = Partition(topic, index, topic_id, config, log)
-        self._places[key] = place
+        self._enter(key, place)
         return place.partition
 
     def _adopt(self, partition: Partition, topic_id: bytes) -> None:
@@ -298,11 +303,14 @@ class LogStore:
         return self._recovery_points, self._log_starts, self._high_watermarks, self._first_dirty
 
     def _emptiest_directory(self) -> str:
-        counts = dict.fromkeys(self.directories, 0)
-        if len(counts) > 1:
-            for place in self._places.values():
-                counts[place.directory] += 1
-        return min(self.directories, key=lambda directory: counts[directory])
+        return min(self.directories, key=lambda directory: self._counts[directory])
+
+    def _enter(self, key: Key, place: _Place) -> None:
+        self._places[key] = place
+        self._counts[place.directory] += 1
+
+    def _leave(self, key: Key) -> None:
+        self._counts[self._places.pop(key).directory] -= 1
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, loaded if need be; None when there is none. KAFKA_STORAGE_ERROR when it cannot
@@ -341,28 +349,39 @@ class LogStore:
             if partition is not None:
                 yield partition
 
-    def sizes(self) -> Iterator[tuple[str, str, int, int]]:
-        """(data directory, topic, index, bytes of its segments) of every partition, without loading any."""
+    def sizes(self) -> Iterator[tuple[str, str, int, int | None]]:
+        """(data directory, topic, index, bytes of its segments) of every partition, without loading any.
+
+        None instead of the bytes where the disk does not answer.
+        """
         for (topic, index), place in list(self._places.items()):
+            size_bytes: int | None
             if place.partition is not None:
                 size_bytes = place.partition.size_bytes
             else:
-                size_bytes = sum(
-                    self.disk.size(f"{place.path}/{name}")
-                    for name in self.disk.list(place.path)
-                    if base_offset_of(name, LOG) is not None
-                )
+                try:
+                    size_bytes = self._bytes_on_disk(place.path)
+                except OSError:
+                    size_bytes = None
             yield place.directory, topic, index, size_bytes
 
-    def delete(self, topic: str, index: int) -> None:
+    def _bytes_on_disk(self, path: str) -> int:
+        """Of the segments of a partition's directory."""
+        return sum(
+            self.disk.size(f"{path}/{name}")
+            for name in self.disk.list(path)
+            if base_offset_of(name, LOG) is not None
+        )
+
+    def delete(self, topic: str, index: int, *, sync: bool = True) -> None:
         """Delete a partition: out of sight at once, off the disk after `file.delete.delay.ms`. No error
-        if unknown.
+        if unknown. Without `sync` a loss of power may undo it, until `sync_directories`.
         """
         key = (topic, index)
         place = self._places.get(key)
         if place is None:
             return
-        doomed = self._move_away(key, place, DELETE_SUFFIX)
+        doomed = self._move_away(key, place, DELETE_SUFFIX, sync=sync)
         delay_ms = 0 if place.partition is None else place.partition.config.file_delete_delay_ms
         self._doomed_directories.append((self._now_ms + delay_ms, doomed, place.partition))
 
@@ -373,18 +392,24 @@ class LogStore:
         key = (topic, index)
         return self._move_away(key, self._places[key], STRAY_SUFFIX)
 
-    def _move_away(self, key: Key, place: _Place, suffix: str) -> str:
+    def sync_directories(self) -> None:
+        """Make what was deleted stay so. May run in a worker thread. Raises `OSError`."""
+        for directory in self.directories:
+            self.disk.sync_directory(directory)
+
+    def _move_away(self, key: Key, place: _Place, suffix: str, *, sync: bool = True) -> str:
         """Rename a partition's directory as Kafka does (`topic-0.<id>-delete`), and forget the partition."""
         ending = f".{self._new_id()}{suffix}"
         path = f"{place.directory}/{place.name[: FILE_NAME_BYTES_MAX - len(ending)]}{ending}"
         try:
             self.disk.rename(place.path, path)
-            self.disk.sync_directory(place.directory)
+            if sync:
+                self.disk.sync_directory(place.directory)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"Renaming {place.path} failed: {error}"
             ) from error
-        del self._places[key]
+        self._leave(key)
         if place.partition is not None:
             place.partition.moved_to_deletion(path)
         for offsets in self._offsets():
@@ -406,18 +431,23 @@ class LogStore:
         except OSError:
             return None
 
-    def _remove_directory(self, path: str) -> None:
+    def _removing_directory(self, path: str) -> Work[None]:
         for name in self.disk.list(path):
             self.disk.remove(f"{path}/{name}")
+            yield None
         self.disk.remove_directory(path)
 
     # Background work
 
     def maintain(self, now_ms: int) -> None:
+        """`maintaining` here and now."""
+        finish(self.maintaining(now_ms))
+
+    def maintaining(self, now_ms: int) -> Work[None]:
         """Retention, rolling by time, expiry of producers, checkpoints, removing what was deleted.
 
         Of very many partitions each call takes some; those that nobody has asked for are loaded for it,
-        fewer still.
+        fewer still. Anything may happen to the store between the steps; one such work at a time.
         """
         self._now_ms = now_ms
         effort = 0
@@ -426,7 +456,8 @@ class LogStore:
             self._maintain_one(key, now_ms)
             if effort >= EFFORT_PER_MAINTENANCE:
                 break
-        self._remove_doomed(now_ms)
+            yield None
+        yield from self._removing_doomed(now_ms)
         if now_ms - self._last_checkpoint_ms >= self._checkpoint_interval_ms:
             self._last_checkpoint_ms = now_ms
             try:
@@ -480,7 +511,11 @@ class LogStore:
         return True
 
     def next_cleaning(self, now_ms: int) -> "Cleaning | None":
-        """Begin a round over the partition that needs it most; None when none does. One round at a time."""
+        """Begin a round over the partition that needs it most; None when none does. One round at a time.
+
+        What has not been flushed yet (`flush_due` names it) is left for a later call: a flush here would
+        block this thread, and might meet that of a worker.
+        """
         from odradek.storage.cleaner import Cleaning  # not needed to start
 
         assert self._cleaning is None
@@ -493,23 +528,25 @@ class LogStore:
                 plans.append((plan.dirty_ratio, key, partition, plan))
         for _, key, partition, plan in sorted(plans, key=lambda one: one[0], reverse=True):
             try:
-                self._vouch_for(key, partition, plan.end_offset)
-            except (OSError, KafkaError):
+                if not self._vouches_for(key, partition, plan.end_offset):
+                    continue
+            except OSError:
                 continue
             cleaning = Cleaning(partition.log, plan, now_ms=now_ms)
             self._cleaning = (key, cleaning)
             return cleaning
         return None
 
-    def _vouch_for(self, key: Key, partition: Partition, end_offset: int) -> None:
-        """Recovery takes gaps after the recovery point for losses: move it behind what is going to have
-        some.
+    def _vouches_for(self, key: Key, partition: Partition, end_offset: int) -> bool:
+        """Whether the recovery point is behind what is going to have gaps: recovery takes gaps after it for
+        losses. It has to be so on the disk.
         """
-        if partition.log.recovery_point < end_offset:
-            partition.flush()
+        if partition.log.recovery_checkpoint < end_offset:
+            return False
         path = f"{self._places[key].directory}/{checkpoints.RECOVERY_POINTS}"
         if self._written.get(path, {}).get(key, 0) < end_offset:
             self._write_checkpoints()
+        return True
 
     def finish_cleaning(self, now_ms: int) -> None:
         """Put in place what the current round has cleaned, in the thread that owns the store."""
@@ -540,36 +577,38 @@ class LogStore:
             if partition.is_available and partition.wants_flush(now_ms)
         ]
 
-    def _remove_doomed(self, now_ms: int | None) -> None:
+    def _removing_doomed(self, now_ms: int | None) -> Work[None]:
         """Remove what was deleted and whose time has come; all of it when `now_ms` is None."""
-        segments, self._doomed_segments = self._doomed_segments, []
-        for due_ms, segment in segments:
+        # Each looked at once: what is not due yet goes to the back.
+        for _ in range(len(self._doomed_segments)):
+            due_ms, segment = self._doomed_segments.popleft()
             if now_ms is not None and due_ms > now_ms:
                 self._doomed_segments.append((due_ms, segment))
-            else:
-                try:
-                    segment.remove()
-                except OSError:
-                    pass
-        directories, self._doomed_directories = self._doomed_directories, []
-        for due_ms, path, partition in directories:
+                continue
+            try:
+                segment.remove()
+            except OSError:
+                pass
+            yield None
+        for _ in range(len(self._doomed_directories)):
+            due_ms, path, partition = self._doomed_directories.popleft()
             if now_ms is not None and due_ms > now_ms:
                 self._doomed_directories.append((due_ms, path, partition))
-            else:
-                if partition is not None:
-                    # An open file keeps its room on the disk.
-                    partition.log.release_files()
-                try:
-                    self._remove_directory(path)
-                except OSError:
-                    pass
+                continue
+            if partition is not None:
+                # An open file keeps its room on the disk.
+                partition.log.release_files()
+            try:
+                yield from self._removing_directory(path)
+            except OSError:
+                pass
 
     def _write_checkpoints(self) -> None:
         for key, place in self._places.items():
             partition = place.partition
             if partition is None:
                 continue
-            self._recovery_points[key] = partition.log.recovery_point
+            self._recovery_points[key] = partition.log.recovery_checkpoint
             self._high_watermarks[key] = partition.high_watermark
             if partition.log_start_offset > partition.log.segments[0].base_offset:
                 self._log_starts[key] = partition.log_start_offset

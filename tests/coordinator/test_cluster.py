@@ -15,6 +15,7 @@ from odradek.coordinator.cluster import (
 )
 from odradek.coordinator.topics import place_replicas
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.work import finish
 
 
 class MemoryStore:
@@ -28,6 +29,10 @@ class MemoryStore:
         return [Row(table, key, value) for (table, key), value in self.held.items()]
 
     def write(self, rows) -> None:
+        finish(self.writing(rows))
+
+    def writing(self, rows):
+        yield None
         if self.fails:
             self.fails = False
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from odradek.server import work
 from odradek.server.broker import BrokerServer
 from odradek.server.config import ConfigError, load
 from odradek.wire.frames import read_response, request_frame
@@ -336,7 +337,7 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path)
         await produced_and_stopped(tmp_path)
         async with running(tmp_path) as server:
             client = await Client.connect(server.port)
-            server._store.delete = lambda name, index: None  # as far as the kill lets it come
+            server._store.delete = lambda name, index, sync: None  # as far as the kill lets it come
             server._machine.finish_deletion = lambda topic_id: None
             await client.ask(
                 delete_topics.DeleteTopicsRequest(topic_names=["events"], timeout_ms=1000), version=3
@@ -349,6 +350,81 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path)
         assert directories(tmp_path) == ["other-0"]
         async with running(tmp_path) as server:
             assert not server._machine.deletions
+
+    asyncio.run(act())
+
+
+def many_topics(count):
+    return create_topics.CreateTopicsRequest(
+        topics=[
+            create_topics.CreatableTopic(name=f"many-{number}", num_partitions=1, replication_factor=1)
+            for number in range(count)
+        ],
+        timeout_ms=1000,
+    )
+
+
+@pytest.mark.parametrize("kind", ["create", "create by asking", "delete"])
+def test_a_large_change_of_topics_lets_others_be_served_and_its_own_connection_wait(
+    tmp_path, monkeypatch, kind
+):
+    """Each step takes a turn of the loop: whoever is served in between is served before the end."""
+    monkeypatch.setattr(work, "SLICE_S", 0)
+    names = [f"many-{number}" for number in range(100)]
+    asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=name) for name in names])
+    large, version = many_topics(100), 7
+    if kind == "create by asking":
+        large, version = asked, 9
+    elif kind == "delete":
+        large, version = delete_topics.DeleteTopicsRequest(topic_names=names, timeout_ms=1000), 5
+
+    async def act():
+        async with running(tmp_path) as server:
+            client, other = await Client.connect(server.port), await Client.connect(server.port)
+            if kind == "delete":
+                assert len((await client.ask(many_topics(100), 7)).topics) == 100
+            later = metadata.MetadataRequest(topics=None)
+            client.writer.write(request_frame(large, version, 1, "tests"))
+            client.writer.write(request_frame(later, 9, 2, "tests"))
+            served = 0
+            while not len(server._changes):
+                await asyncio.sleep(0)
+            while len(server._changes):
+                await other.ask(describe_cluster.DescribeClusterRequest(), 0)
+                served += 1
+            assert served > 5
+            frames = []
+            for _ in range(2):
+                size = int.from_bytes(await client.reader.readexactly(4), "big")
+                frames.append(await client.reader.readexactly(size))
+            assert [frame[:4] for frame in frames] == [b"\0\0\0\1", b"\0\0\0\2"]
+            topics = read_response(frames[1], metadata.MetadataRequest, 9)[1].topics
+            assert len(topics) == (0 if kind == "delete" else 100)
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize("turns", [0, 20, 50, 120, 150])
+def test_a_creation_that_the_end_interrupts_is_whole_or_not_there_at_the_next_start(
+    tmp_path, monkeypatch, turns
+):
+    monkeypatch.setattr(work, "SLICE_S", 0)
+
+    async def act():
+        async with running(tmp_path) as server:
+            client = await Client.connect(server.port)
+            client.writer.write(request_frame(many_topics(50), 7, 1, "tests"))
+            while not len(server._changes):
+                await asyncio.sleep(0)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        async with running(tmp_path) as server:
+            count = len(server._machine.view.topics)
+            assert count in (0, 50)
+            assert sorted(directories(tmp_path)) == sorted(f"many-{number}-0" for number in range(count))
+            client = await Client.connect(server.port)
+            answer = await client.ask(many_topics(50), 7)
+            assert {topic.error_code for topic in answer.topics} == {36 if count else 0}
 
     asyncio.run(act())
 

@@ -162,3 +162,21 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path):
     (tmp_path / FILE_NAME).write_text("version=1")
     with pytest.raises(ConfigError, match="is damaged"):
         claim_directories([str(tmp_path)], node_id=1)
+
+
+def test_a_write_in_steps_is_all_or_nothing(path):
+    store = SqliteMetadataStore(path)
+    store.write([Row("topic", "a", "1")])
+    rows = [Row("topic", str(number), "2") for number in range(1000)]
+    interrupted = store.writing([Row("topic", "a", None), *rows])
+    assert next(interrupted) is None
+    interrupted.close()
+    store.write([Row("topic", "b", "3")])
+    steps = 0
+    for step in store.writing([Row("topic", "c", "4"), *rows]):
+        steps += 1
+        if step is not None:
+            step()
+    store.close()
+    assert steps > 10
+    assert set(rows_of(path)) == {("topic", "a", "1"), ("topic", "b", "3"), ("topic", "c", "4"), *rows}

@@ -10,7 +10,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.partition import Partition
 from odradek.storage.store import LogStore
 from odradek.wire.compression import Compression
-from odradek.wire.records import BatchHeader, Record, build_batch, iter_batches, iter_records
+from odradek.wire.records import BatchHeader, Record, build_batch, iter_records, iter_whole_batches
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -47,6 +47,7 @@ def append(partition: Partition, *pairs: tuple[bytes, bytes | None], **kwargs) -
 def seal(partition: Partition) -> None:
     """Let what is there be compacted."""
     partition.log.roll(NOW_MS)
+    partition.flush()
 
 
 def clean(store: LogStore, now_ms: int = NOW_MS) -> None:
@@ -61,7 +62,7 @@ def batches_of(partition: Partition) -> list[tuple[BatchHeader, list[Record]]]:
         data = memoryview(partition.read(offset, max_bytes=300).records.tobytes())
         if not data:
             break
-        for position, header in iter_batches(data):
+        for position, header in iter_whole_batches(data):
             found.append((header, list(iter_records(data[position:]))))
             offset = header.last_offset + 1
     return found
@@ -245,3 +246,27 @@ def test_a_power_loss_at_every_operation_of_compaction_leaves_every_key_its_late
         assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
         assert all(sent[offset] == (key, value) for offset, key, value in found)
         assert {key: value for _, key, value in found} == dict(sent[:end_offset])
+
+
+def test_the_cleaner_leaves_to_others_what_is_not_flushed_yet():
+    """Its own flush would block its thread, and two flushes at once write leader-epoch-checkpoint at once."""
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, bytes(16), COMPACTED)
+    for _ in range(40):
+        append(partition, (b"key", b"value"))
+    during: list[bool] = []
+
+    def meanwhile(operation: str, path: str) -> None:
+        if operation == "sync" and path.endswith("leader-epoch-checkpoint.tmp"):
+            # A worker is in the middle of its flush.
+            disk.fail = lambda operation, path: during.append(False) if operation == "sync" else None
+            during.append(store.clean(NOW_MS))
+
+    disk.fail = meanwhile
+    partition.flush()
+    disk.fail = lambda operation, path: None
+    assert during[0] is False, "the cleaner began before the flush had ended"
+    assert partition.is_available
+    clean(store)
+    assert len(records_of(partition)) < 40

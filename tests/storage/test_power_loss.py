@@ -13,7 +13,7 @@ from odradek.storage.partition import Partition
 from odradek.storage.producer_state import ProducerState
 from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import KafkaError
-from odradek.wire.records import Record, build_batch, iter_batches, iter_records
+from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 
 TOPIC_ID = bytes(16)
 SMALL = LogConfig(segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=400)
@@ -97,7 +97,7 @@ def records_of(partition: Partition) -> dict[int, bytes]:
     while offset < partition.high_watermark:
         data = memoryview(partition.read(offset, max_bytes=500).records.tobytes())
         assert data, f"nothing to read at {offset} of {partition}"
-        for position, header in iter_batches(data):
+        for position, header in iter_whole_batches(data):
             for record in iter_records(data[position:]):
                 assert record.offset not in found or record.offset < offset
                 if record.offset >= partition.log_start_offset:
@@ -239,3 +239,55 @@ def test_a_failed_commit_leaves_no_trace_and_the_next_one_works(seed):
     before = records_of(partition)
     history.store.close(history.now_ms)
     assert records_of(history.start()) == before
+
+
+TIMED = LogConfig(segment_bytes=400, index_interval_bytes=50)
+
+
+def timed(partition: Partition, first: int, count: int) -> None:
+    """One record a batch, a second apart."""
+    for number in range(first, first + count):
+        partition.append(build_batch([Record(0, number * 1000, b"k", b"v" * 20)]), now_ms=number * 1000)
+        partition.commit()
+
+
+def check_look_ups(disk: MemoryDisk, count: int) -> None:
+    store = LogStore(disk, ["data"], config_for=lambda topic: TIMED)
+    store.open(count * 1000)
+    partition = store.get("t", 0)
+    assert partition is not None
+    assert partition.log_end_offset >= count
+    for number in range(count):
+        assert partition.find_timestamp(number * 1000) == (number * 1000, number, 0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_an_index_that_the_pool_has_dropped_before_the_flush_is_safe_after_it(seed):
+    disk = MemoryDisk()
+    store = LogStore(disk, ["data"], open_files_max=1)
+    store.open(0)
+    partition = store.create("t", 0, TOPIC_ID, TIMED)
+    timed(partition, 0, 23)
+    for segment in partition.log.segments:
+        segment.release()
+    assert len(partition.log.segments) > 3
+    partition.flush()
+    store.maintain(CHECKPOINT_INTERVAL_MS)
+    check_look_ups(disk.lose_power(seed), 23)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_segment_that_was_flushed_to_its_end_before_it_was_sealed_has_sound_indexes(seed):
+    disk = MemoryDisk()
+    store = LogStore(disk, ["data"])
+    store.open(0)
+    partition = store.create("t", 0, TOPIC_ID, TIMED)
+    number = 0
+    while len(partition.log.segments) < 4:
+        # The recovery point is the end of each segment when it is sealed.
+        timed(partition, number, 1)
+        number += 1
+        if seed % 2 or len(partition.log.segments) < 4:
+            partition.flush()
+            store.maintain(CHECKPOINT_INTERVAL_MS * number)
+    check_look_ups(disk.lose_power(seed), number if seed % 2 else number - 1)

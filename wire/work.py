@@ -1,0 +1,34 @@
+"""Work that takes its time, in steps, so that whoever runs it can serve others in between.
+
+A `Work` is a generator. Where it yields None the others may have a turn. Where it yields a function, that one
+may block (a sync of the disk) or compute for long (decompression): it is called where nobody has to wait for
+it, and what it returns or raises is what the `yield` gives. What the work itself returns is its result. A
+work that is closed before its end leaves things as a crash at that point would.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+__all__ = ["Work", "finish"]
+
+T = TypeVar("T")
+
+Work = Generator[Callable[[], Any] | None, Any, T]
+
+
+def finish(work: Work[T]) -> T:
+    """All of it, here and now; raises what it raises."""
+    try:
+        step = next(work)
+        while True:
+            if step is None:
+                step = next(work)
+                continue
+            try:
+                result = step()
+            except Exception as error:
+                step = work.throw(error)
+            else:
+                step = work.send(result)
+    except StopIteration as end:
+        return end.value

@@ -259,6 +259,29 @@ def go_programs(module: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+def rust_programs(package: pathlib.Path) -> pathlib.Path:
+    """A folder with the built programs of a Rust package, each under its name; librdkafka is compiled too."""
+    _need("cargo", "Rust 1.85 or later", "cargo")
+    for program, what in (("make", "make"), ("g++", "a C++ compiler")):
+        _need(program, what, program)
+    sources = sorted([*package.glob("Cargo.*"), *package.glob("src/**/*.rs")])
+    folder = cache() / f"rust-{_digest(*(path.read_bytes() for path in sources))}"
+    if not folder.exists():
+        _say("building the programs in Rust")
+        made = _fresh(folder)
+        # The dependencies stay compiled in a folder of their own, so that a changed program costs seconds.
+        target = (
+            cache()
+            / f"rust-target-{_digest(*(path.read_bytes() for path in sorted(package.glob('Cargo.*'))))}"
+        )
+        command = ["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)]
+        subprocess.run(command, cwd=package, check=True, stdout=sys.stderr)
+        for source in package.glob("src/bin/*.rs"):
+            shutil.copy(target / "debug" / source.stem, made)
+        _settle(made, folder)
+    return folder
+
+
 def node_modules(project: pathlib.Path) -> pathlib.Path:
     """A folder with the Node packages that the lock file of a project names."""
     _need("node", "Node", "nodejs")

@@ -1,4 +1,4 @@
-"""Clients of Go and Node as they are published: each program tells its stories to the broker under test."""
+"""Clients of Go, Rust and Node as they are published: each program tells its stories to the broker."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ def tell(command: list[str], stories: list[str], **variables: str) -> None:
 )
 def test_a_client_of_go_works(bootstrap: str, client: str, stories: list[str]) -> None:
     program = environment.go_programs(HERE / "go") / client
+    tell([str(program), bootstrap], stories)
+
+
+@pytest.mark.timeout(1200)  # the first run compiles librdkafka
+@pytest.mark.parametrize(
+    ("client", "stories"),
+    [
+        ("rdkafka", ["codecs", "seeking", "groups", "refusals"]),
+        ("rskafka", ["codecs", "seeking", "waiting", "refusals"]),
+    ],
+)
+def test_a_client_of_rust_works(bootstrap: str, client: str, stories: list[str]) -> None:
+    program = environment.rust_programs(HERE / "rust") / client
     tell([str(program), bootstrap], stories)
 
 

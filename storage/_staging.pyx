@@ -231,6 +231,7 @@ cdef class LogStaging:
     cdef public dict _hints
     cdef public dict _older_hints
     cdef public list _pending_epochs
+    cdef public int64_t durable_offset
     cdef public int64_t log_end_offset
     cdef public int64_t _index_interval_bytes
     cdef public int64_t _latest_staged_epoch
@@ -238,7 +239,6 @@ cdef class LogStaging:
     cdef public StagedSegment _stage
     cdef public int64_t next_offset
     cdef public ProducerTable producers
-    cdef public int64_t recovery_point
 
     cdef bint _commit(self) except -1:
         """Write what is staged for the active segment; False, and nothing done, if there is more to do."""
@@ -392,7 +392,7 @@ cdef class PartitionStaging:
         appended.last_offset = last_offset
         appended.log_append_time_ms = -1
         appended.log_start_offset = self.log_start_offset
-        appended.must_flush = last_offset - log.recovery_point >= self._flush_messages - 1
+        appended.must_flush = last_offset - log.durable_offset >= self._flush_messages - 1
         return appended
 
 

@@ -188,6 +188,7 @@ class LogStaging:
     _hints: dict[int, tuple[Any, int]]
     _older_hints: dict[int, tuple[Any, int]]
     _pending_epochs: list[tuple[int, int]]
+    durable_offset: int
     log_end_offset: int
     _index_interval_bytes: int
     _latest_staged_epoch: int
@@ -195,7 +196,6 @@ class LogStaging:
     _stage: StagedSegment
     next_offset: int
     producers: Any
-    recovery_point: int
 
 
 class PartitionStaging:
@@ -303,5 +303,5 @@ class PartitionStaging:
             -1,
             self.log_start_offset,
             False,
-            last_offset - log.recovery_point >= self._flush_messages - 1,
+            last_offset - log.durable_offset >= self._flush_messages - 1,
         )

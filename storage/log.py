@@ -10,9 +10,10 @@ it.
 """
 
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
-from odradek.storage.checkpoints import LEADER_EPOCHS, write_leader_epochs
+from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk, write_all
+from odradek.storage.group_log import Tail
 from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.producer_state import ProducerState, encode_snapshot
@@ -65,7 +66,11 @@ class Log(LogStaging):
         self.next_offset = log_end_offset
         self.producers = producers
         self.leader_epochs = leader_epochs
+        # What the files are flushed up to, and what they or the group log are.
         self.recovery_point = recovery_point
+        self.durable_offset = recovery_point
+        # The active segment and how much of it is on the disk, here or in the group log; set by a flush.
+        self._vouched: tuple[Segment, int] | None = None
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
         # The name of an empty file may not have reached the disk: nothing that was flushed vouches for it.
@@ -364,6 +369,7 @@ class Log(LogStaging):
         if end_offset <= recovery_point and self._directory_is_synced and not self.leader_epochs.dirty:
             return recovery_point
         active = self.active
+        vouched = (active, active.size_bytes)
         for segment in self._segments_after(recovery_point):
             try:
                 with segment.pinned() as file:
@@ -387,29 +393,64 @@ class Log(LogStaging):
             except OSError:
                 self._directory_is_synced = False
                 raise
+        if self._vouched is None:
+            self._sync_identity()
+        self._vouched = vouched
         self.recovery_point = max(self.recovery_point, end_offset)
+        self.durable_offset = max(self.durable_offset, end_offset)
         return self.recovery_point
 
-    def end_if_one_sync_flushes(self) -> int | None:
-        """`log_end_offset` when all that a `flush` had to do is to sync the active segment's file."""
-        # First: a roll meanwhile then shows in what follows.
-        end_offset = self.log_end_offset
-        if self.leader_epochs.dirty or not self._directory_is_synced:
-            return None
-        # With sealed segments there is more to do: their indexes.
-        return end_offset if self.recovery_point >= self.segments[-1].base_offset else None
+    def _sync_identity(self) -> None:
+        """The group log goes by the topic's id, and `partition.metadata` was written without a sync."""
+        path = f"{self.directory}/{PARTITION_METADATA}"
+        if self.disk.exists(path):
+            file = self.disk.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
 
-    def take_flushed(self, end_offset: int) -> None:
-        """Everything before `end_offset` is on the disk."""
-        self.recovery_point = max(self.recovery_point, end_offset)
+    def tail(self, size_bytes_max: int) -> Tail | None:
+        """What is committed and on no disk; None when it is more than that, or not in one known place.
+
+        To write this down elsewhere is as good as a flush as long as recovery finds it: all before it is in
+        the partition's files, under names that survive.
+        """
+        segment = self.segments[-1]
+        if self._vouched is None or self._vouched[0] is not segment:
+            return None
+        position = self._vouched[1]
+        end_position = segment.size_bytes
+        size_bytes = end_position - position
+        if size_bytes > size_bytes_max:
+            return None
+        try:
+            content = segment.file().read(position, size_bytes)
+        except OSError:
+            return None  # the flush will say it better
+        if len(content) != size_bytes:
+            return None
+        return Tail(segment.base_offset, position, end_position, self.log_end_offset, content)
+
+    def take_logged(self, tail: Tail) -> None:
+        """Recovery will find that tail, whatever becomes of the files."""
+        self.durable_offset = max(self.durable_offset, tail.end_offset)
+        if self._vouched is not None:
+            segment, position = self._vouched
+            if segment.base_offset == tail.base_offset and position < tail.end_position:
+                self._vouched = (segment, tail.end_position)
+
+    def forget_vouched(self) -> None:
+        """The next flush has to be of the files, and of the directory's identity too."""
+        self._vouched = None
 
     def unflushed_for_ms(self, now_ms: int) -> int:
         """For how long something has waited for a flush; found out by asking, so it begins with the first
         question.
         """
-        if self._waiting_since_ms is None or self._waiting_from != self.recovery_point:
+        if self._waiting_since_ms is None or self._waiting_from != self.durable_offset:
             self._waiting_since_ms = now_ms
-            self._waiting_from = self.recovery_point
+            self._waiting_from = self.durable_offset
         return now_ms - self._waiting_since_ms
 
     def _segments_after(self, offset: int) -> list[Segment]:

@@ -27,6 +27,7 @@ from odradek.storage.batches import (
 )
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer
+from odradek.storage.group_log import Tail
 from odradek.storage.log import Log
 from odradek.storage.producer_state import EXPIRATION_MS
 from odradek.storage.retention import segments_to_delete
@@ -229,7 +230,7 @@ class Partition(PartitionStaging):
             now_ms if self._log_append_time else -1,
             self.log_start_offset,
             False,
-            last_offset - log.recovery_point >= self._flush_messages - 1,
+            last_offset - log.durable_offset >= self._flush_messages - 1,
         )
 
     def _duplicate(self, known: tuple[int, int, int, int, int]) -> Appended:
@@ -241,8 +242,8 @@ class Partition(PartitionStaging):
             timestamp,  # Kafka tells it here, whatever the topic's timestamp type
             self.log_start_offset,
             True,
-            last_offset >= log.recovery_point
-            and log.next_offset - log.recovery_point >= self._flush_messages,
+            last_offset >= log.durable_offset
+            and log.next_offset - log.durable_offset >= self._flush_messages,
         )
 
     def _append_many(self, records: memoryview, now_ms: int, origin: Origin, magic_limit: int) -> Appended:
@@ -335,7 +336,7 @@ class Partition(PartitionStaging):
             now_ms if stamps else -1,
             self.log_start_offset,
             False,
-            log.next_offset - log.recovery_point >= self.config.flush_messages,
+            log.next_offset - log.durable_offset >= self.config.flush_messages,
         )
 
     def _check_replicated_offsets(self, batches: list[tuple[memoryview, BatchHeader]]) -> None:
@@ -391,15 +392,22 @@ class Partition(PartitionStaging):
     def directory(self) -> str:
         return self.log.directory
 
-    def end_if_one_sync_flushes(self) -> int | None:
-        """Up to where a sync of the whole file system, begun after this, stands for a `flush`; None when it
-        does not. May run in a worker thread, as `take_flushed` may, under the rules of `flush`.
-        """
-        return None if self._failure is not None else self.log.end_if_one_sync_flushes()
+    def tail(self, size_bytes_max: int) -> Tail | None:
+        """What of the log's end the disk has not; the group log may write it down instead of a `flush`.
 
-    def take_flushed(self, end_offset: int) -> None:
-        """That sync went well."""
-        self.log.take_flushed(end_offset)
+        None when only a `flush` will do: it is too much, a segment is new, or the partition is out of order.
+        """
+        if self._failure is not None or self.topic_id == ZERO_UUID:
+            return None
+        return self.log.tail(size_bytes_max)
+
+    def take_logged(self, tail: Tail) -> None:
+        """The group log has it."""
+        self.log.take_logged(tail)
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.log.active.deleted
 
     # Life of the log
 
@@ -480,9 +488,10 @@ class Partition(PartitionStaging):
         log = self.log
         if log.recovery_point >= log.log_end_offset:
             return False
+        if log.recovery_point < log.active.base_offset:
+            return True
         return (
-            log.recovery_point < log.active.base_offset
-            or log.unflushed_for_ms(now_ms) >= self.config.flush_ms
+            log.durable_offset < log.log_end_offset and log.unflushed_for_ms(now_ms) >= self.config.flush_ms
         )
 
     def close(self) -> None:

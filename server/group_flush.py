@@ -1,6 +1,8 @@
 """Flushes for whoever waits for the disk: many at once, and never in the event loop.
 
-What gathers while a flush runs is the next one, so any number of waiting produces costs one sync. Where a
+What gathers while a flush runs is the next one, so any number of waiting produces costs one sync. It begins
+when nobody else comes for a turn or two, a millisecond later at the most: a flush costs the processor as much
+as several requests, so many small ones would keep a busy broker from its work. Where a
 partition's end can go to the group log of its data directory (`storage/group_log.py`), that is one write and
 one sync for all partitions together, in a thread of its own. Other partitions are flushed by a few workers
 that each take several. The first time that somebody waits the group log is made, which takes a moment; until
@@ -15,6 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.turn import Committable
@@ -32,6 +35,10 @@ FLUSH_THREADS_MAX = 8
 RETIRING_AT_ONCE = 8
 """Partitions flushed one after the other before those who wait for them by name get a chance."""
 WRITER_WAIT_S = 1.0
+GATHER_S_MAX = 0.001
+"""For so long at most a flush waits for those that keep coming."""
+QUIET_LOOKS = 2
+"""Turns of the loop without any: what one turn reads is committed at the end of the next, at the latest."""
 
 Done = Callable[[KafkaError | None], None]
 
@@ -40,14 +47,19 @@ class Flushes:
     """See the module. One event loop owns it; `add` what was committed, then `start`."""
 
     __slots__ = (
+        "_added",
         "_executor",
         "_flushing",
         "_gathering",
+        "_is_looking",
         "_is_retiring",
         "_logs",
+        "_look_until_s",
         "_loop",
         "_preparing",
+        "_quiet_looks",
         "_retiring",
+        "_seen",
         "_thread",
         "_unretired",
         "_writer",
@@ -69,6 +81,10 @@ class Flushes:
         self._retiring: dict[Any, GroupLog] = {}
         self._unretired: dict[GroupLog, list[Any]] = {}
         self._is_retiring = False
+        # Whether a flush is about to begin, and what it has seen of those that are added.
+        self._is_looking = False
+        self._look_until_s = 0.0
+        self._added = self._seen = self._quiet_looks = 0
 
     def use(self, logs: Sequence[GroupLog]) -> None:
         """The group logs of the data directories."""
@@ -76,6 +92,7 @@ class Flushes:
 
     def add(self, partition: Committable, done: Done) -> None:
         """`done` is called after the next flush that begins."""
+        self._added += 1
         waiting = self._gathering.get(partition)
         if waiting is None:
             self._gathering[partition] = [done]
@@ -106,11 +123,28 @@ class Flushes:
             self._executor = None
 
     def start(self) -> None:
-        """Hands what has gathered to the threads, save for what they are at already."""
-        if self._gathering and self._written is None:
-            if self._logs:
-                self._start_group()
-            self._start_each()
+        """Lets a flush of what has gathered begin as soon as there is nothing to add to it."""
+        if self._gathering and self._written is None and not self._is_looking:
+            self._is_looking = True
+            self._seen, self._quiet_looks = self._added, 0
+            self._look_until_s = perf_counter() + GATHER_S_MAX
+            self._loop.call_soon(self._look)
+        if self._retiring:
+            self._retire()
+
+    def _look(self) -> None:
+        """A flush costs as much as several requests: while those keep coming, it waits a moment for them."""
+        if self._added != self._seen:
+            self._seen, self._quiet_looks = self._added, 0
+        else:
+            self._quiet_looks += 1
+        if self._quiet_looks < QUIET_LOOKS and perf_counter() < self._look_until_s:
+            self._loop.call_soon(self._look)
+            return
+        self._is_looking = False
+        if self._logs:
+            self._start_group()
+        self._start_each()
         if self._retiring:
             self._retire()
 
@@ -205,10 +239,9 @@ class Flushes:
                 for partition, _ in block.tails:
                     # Its own file may have it yet, or say that it has not.
                     self._gathering[partition] = waiting.pop(partition) + self._gathering.get(partition, [])
-        # First the disk gets its next work, then people get their answers.
-        self.start()
         for callbacks in waiting.values():
             _tell(callbacks, None)
+        self.start()
 
     def _prepare(self, log: GroupLog) -> None:
         if self._preparing is not None or log.has_failed:
@@ -274,10 +307,9 @@ class Flushes:
 
     def _flushed(self, partitions: list[Committable], errors: list[KafkaError | None]) -> None:
         waiting = [self._flushing.pop(partition) for partition in partitions]
-        # First the disk gets its next work, then people get their answers.
-        self.start()
         for callbacks, error in zip(waiting, errors, strict=True):
             _tell(callbacks, error)
+        self.start()
 
     def _workers(self) -> ThreadPoolExecutor:
         if self._executor is None:

@@ -32,6 +32,7 @@ from odradek.storage.batches import scan
 from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metadata
 from odradek.storage.disk import Disk, File, read_file, write_all
 from odradek.storage.segment import LOG, file_name
+from odradek.storage.staging import Tail
 from odradek.wire.checksums import crc32c
 
 NAMES = ("group-log.0", "group-log.1")
@@ -46,27 +47,17 @@ _ZEROS_BYTES = 1024 * 1024
 _CHECKSUM = Struct(">I")
 _HEAD = Struct(">IIQQI")
 """Checksum of what follows, length of the whole block, generation, number in it, count of entries."""
-_ENTRY = Struct(">16sqqqIH")
-"""Topic id, base offset of the segment, position, offset after it, length of the bytes and of the name."""
-
-
-class Tail(NamedTuple):
-    """The end of a partition's active segment that no disk is known to have."""
-
-    base_offset: int
-    position: int
-    end_position: int
-    end_offset: int
-    content: bytes
+_IDENTITY = Struct(">16sH")
+"""Topic id and length of the name, which follows."""
+_ENTRY = Struct(">qqqI")
+"""Base offset of the segment, position, offset after the bytes, length of the bytes, which follow."""
 
 
 class Loggable(Protocol):
     """The part of a partition that the group log uses."""
 
-    topic_id: bytes
-
     @property
-    def name(self) -> str: ...
+    def identity(self) -> bytes: ...
 
     @property
     def is_deleted(self) -> bool: ...
@@ -167,23 +158,18 @@ class GroupLog:
         tails: list[tuple[Loggable, Tail]] = []
         size_bytes = _HEAD.size
         for partition in partitions:
+            identity = partition.identity
             tail = partition.tail(ENTRY_BYTES_MAX)
-            if tail is None:
+            if tail is None or not identity:
                 continue
-            name = partition.name.encode()
             content = tail.content
             length = len(content)
-            size_bytes += _ENTRY.size + len(name) + length
+            size_bytes += len(identity) + _ENTRY.size + length
             if size_bytes > BLOCK_BYTES_MAX:
                 break
             tails.append((partition, tail))
-            parts.append(
-                _ENTRY.pack(
-                    partition.topic_id, tail.base_offset, tail.position, tail.end_offset, length, len(name)
-                )
-            )
-            parts.append(name)
-            parts.append(content)
+            entry = _ENTRY.pack(tail.base_offset, tail.position, tail.end_offset, length)
+            parts += (identity, entry, content)
         if not tails:
             return None
         return self._block(parts, tails)
@@ -248,6 +234,12 @@ class GroupLog:
         for file in self._files:
             file.close()
         self._files.clear()
+
+
+def identity_of(topic_id: bytes, name: str) -> bytes:
+    """How an entry begins: whose it is."""
+    encoded = name.encode()
+    return _IDENTITY.pack(topic_id, len(encoded)) + encoded
 
 
 def remove_files(disk: Disk, directory: str) -> None:
@@ -357,9 +349,11 @@ def _entries_of(block: memoryview) -> Iterator[Entry]:
     _, _, _, _, count = _HEAD.unpack_from(block)
     position = _HEAD.size
     for _ in range(count):
-        topic_id, base_offset, at, end_offset, length, name_bytes = _ENTRY.unpack_from(block, position)
-        position += _ENTRY.size
+        topic_id, name_bytes = _IDENTITY.unpack_from(block, position)
+        position += _IDENTITY.size
         name = bytes(block[position : position + name_bytes]).decode()
         position += name_bytes
+        base_offset, at, end_offset, length = _ENTRY.unpack_from(block, position)
+        position += _ENTRY.size
         yield Entry(topic_id, base_offset, at, end_offset, name, bytes(block[position : position + length]))
         position += length

@@ -13,7 +13,6 @@ from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk, write_all
-from odradek.storage.group_log import Tail
 from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.producer_state import ProducerState, encode_snapshot
@@ -69,8 +68,7 @@ class Log(LogStaging):
         # What the files are flushed up to, and what they or the group log are.
         self.recovery_point = recovery_point
         self.durable_offset = recovery_point
-        # The active segment and how much of it is on the disk, here or in the group log; set by a flush.
-        self._vouched: tuple[Segment, int] | None = None
+        self._vouched = None
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
         # The name of an empty file may not have reached the disk: nothing that was flushed vouches for it.
@@ -409,36 +407,6 @@ class Log(LogStaging):
                 file.sync()
             finally:
                 file.close()
-
-    def tail(self, size_bytes_max: int) -> Tail | None:
-        """What is committed and on no disk; None when it is more than that, or not in one known place.
-
-        To write this down elsewhere is as good as a flush as long as recovery finds it: all before it is in
-        the partition's files, under names that survive.
-        """
-        segment = self.segments[-1]
-        if self._vouched is None or self._vouched[0] is not segment:
-            return None
-        position = self._vouched[1]
-        end_position = segment.size_bytes
-        size_bytes = end_position - position
-        if size_bytes > size_bytes_max:
-            return None
-        try:
-            content = segment.file().read(position, size_bytes)
-        except OSError:
-            return None  # the flush will say it better
-        if len(content) != size_bytes:
-            return None
-        return Tail(segment.base_offset, position, end_position, self.log_end_offset, content)
-
-    def take_logged(self, tail: Tail) -> None:
-        """Recovery will find that tail, whatever becomes of the files."""
-        self.durable_offset = max(self.durable_offset, tail.end_offset)
-        if self._vouched is not None:
-            segment, position = self._vouched
-            if segment.base_offset == tail.base_offset and position < tail.end_position:
-                self._vouched = (segment, tail.end_position)
 
     def forget_vouched(self) -> None:
         """The next flush has to be of the files, and of the directory's identity too."""

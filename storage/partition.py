@@ -27,7 +27,7 @@ from odradek.storage.batches import (
 )
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer
-from odradek.storage.group_log import Tail
+from odradek.storage.group_log import identity_of
 from odradek.storage.log import Log
 from odradek.storage.producer_state import EXPIRATION_MS
 from odradek.storage.retention import segments_to_delete
@@ -94,6 +94,7 @@ class Partition(PartitionStaging):
 
     __slots__ = (
         "_dropped_staged",
+        "_identity",
         "_last_expiry_ms",
         "_rules",
         "config",
@@ -116,6 +117,7 @@ class Partition(PartitionStaging):
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
+        self._identity: bytes | None = None
         self.log = log
         self.leader_epoch = leader_epoch
         self.log_start_offset = log_start_offset
@@ -392,18 +394,18 @@ class Partition(PartitionStaging):
     def directory(self) -> str:
         return self.log.directory
 
-    def tail(self, size_bytes_max: int) -> Tail | None:
-        """What of the log's end the disk has not; the group log may write it down instead of a `flush`.
+    @property
+    def identity(self) -> bytes:
+        """How the group log names it; empty when nothing on the disk says whose partition it is."""
+        if self._identity is None:
+            self._identity = b"" if self.topic_id == ZERO_UUID else identity_of(self.topic_id, self.name)
+        return self._identity
 
-        None when only a `flush` will do: it is too much, a segment is new, or the partition is out of order.
-        """
-        if self._failure is not None or self.topic_id == ZERO_UUID:
-            return None
-        return self.log.tail(size_bytes_max)
-
-    def take_logged(self, tail: Tail) -> None:
-        """The group log has it."""
-        self.log.take_logged(tail)
+    def adopt(self, topic_id: bytes) -> None:
+        """It belongs to that topic; `partition.metadata` says so."""
+        self.topic_id = topic_id
+        self._identity = None
+        self.log.forget_vouched()
 
     @property
     def is_deleted(self) -> bool:

@@ -309,8 +309,7 @@ class LogStore:
             )
         path = f"{partition.log.directory}/{checkpoints.PARTITION_METADATA}"
         checkpoints.write_partition_metadata(self.disk, path, topic_id)
-        partition.topic_id = topic_id
-        partition.log.forget_vouched()
+        partition.adopt(topic_id)
 
     def _offsets(self) -> tuple[dict[Key, int], ...]:
         return self._recovery_points, self._log_starts, self._high_watermarks, self._first_dirty

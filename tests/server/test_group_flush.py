@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from odradek.server import group_flush
 from odradek.server.turn import LoopTurn
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
@@ -124,7 +125,9 @@ def test_a_turn_of_many_partitions_is_one_sync_and_what_gathers_meanwhile_the_ne
     async def story(turn):
         for partition in bench.partitions[:4]:
             bench.produce(turn, partition, "first")
-        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            while bench.disk.syncs == 0:
+                await asyncio.sleep(0.001)
         for index in (0, 5, 1, 0):
             bench.produce(turn, bench.partitions[index], "next")
             await asyncio.sleep(0)
@@ -137,6 +140,31 @@ def test_a_turn_of_many_partitions_is_one_sync_and_what_gathers_meanwhile_the_ne
         ("next", index, None) for index in (0, 0, 5, 1)
     ]
     assert [p.log.durable_offset for p in bench.partitions] == [p.log_end_offset for p in bench.partitions]
+
+
+def test_a_flush_waits_for_those_that_keep_coming_but_not_long(tmp_path, monkeypatch):
+    bench = Bench(tmp_path)
+    now_s = [0.0]
+    monkeypatch.setattr(group_flush, "perf_counter", lambda: now_s[0])
+
+    async def story(turn):
+        for index in (0, 1, 2):
+            bench.produce(turn, bench.partitions[index], "one")
+            await asyncio.sleep(0)
+        await quiet(turn)
+        assert bench.disk.syncs == 1
+        for _ in range(100):
+            bench.produce(turn, bench.partitions[3], "endless")
+            await asyncio.sleep(0)
+        assert bench.disk.syncs == 1
+        now_s[0] += group_flush.GATHER_S_MAX
+        for _ in range(3):
+            bench.produce(turn, bench.partitions[3], "endless")
+            await asyncio.sleep(0)
+        assert turn.flushes._written is not None
+
+    bench.run(story)
+    assert len(bench.told) == 106
 
 
 def test_what_the_group_log_cannot_take_is_flushed_by_itself(tmp_path):

@@ -242,7 +242,17 @@ def test_only_the_end_of_a_segment_that_a_flush_has_seen_can_be_logged(store):
     assert partition.tail(10_000) is None
     partition.flush()
     assert partition.tail(10_000).content == b""
-    assert store.create("nameless", 0, bytes(16), LogConfig()).tail(10_000) is None
+
+
+def test_a_partition_that_nothing_names_is_not_logged(store, log):
+    nameless = made(store, "nameless", topic_id=bytes(16))
+    append(nameless, b"second")
+    assert write_together(log, [nameless]) == []
+    nameless = store.create("nameless", 0, TOPIC_ID, LogConfig())
+    assert write_together(log, [nameless]) == []  # what names it now may not survive
+    nameless.flush()
+    append(nameless, b"third")
+    assert write_together(log, [nameless]) == [nameless]
 
 
 def test_a_file_is_used_again_only_when_what_it_holds_is_flushed(store, log):
@@ -300,7 +310,7 @@ def test_after_a_failed_write_nothing_is_logged_and_the_blocks_before_still_coun
     append(partition, b"third")
     disk.fail = lambda operation, path: errno.EIO if NAMES[1] in path and operation == "sync" else None
     block = log.begin([partition])
-    with pytest.raises(OSError) as failed:
+    with pytest.raises(OSError, match="error") as failed:
         block.write()
     log.finish(block, failed.value)
     assert partition.log.durable_offset == 2

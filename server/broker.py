@@ -180,6 +180,7 @@ class BrokerServer:
             open_files_max=_open_files_max(),
         )
         self._store = store
+        assert self._turn is not None
         self._turn.flushes.use(store.group_logs)
         self._metadata = SqliteMetadataStore(os.path.join(config.data_directories[0], FILE_NAME))
         self._machine = ClusterMachine(

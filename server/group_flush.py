@@ -70,10 +70,10 @@ class Flushes:
         self._loop = loop
         self._executor: ThreadPoolExecutor | None = None
         self._logs: dict[str, GroupLog] = {}
-        self._gathering: dict[Committable, list[Done]] = {}
-        self._flushing: dict[Committable, list[Done]] = {}
+        self._gathering: dict[Any, list[Done]] = {}
+        self._flushing: dict[Any, list[Done]] = {}
         # Of the blocks that are being written; None while none is.
-        self._written: dict[Committable, list[Done]] | None = None
+        self._written: dict[Any, list[Done]] | None = None
         self._writer: SimpleQueue[list[tuple[GroupLog, Block]] | None] | None = None
         self._preparing: Future[None] | None = None
         self._thread: threading.Thread | None = None

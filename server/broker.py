@@ -201,6 +201,8 @@ class BrokerServer:
             raise ConfigError(f"log.dirs: the data directories cannot be used: {error}") from error
         for (topic, index), size_bytes in cut_bytes.items():
             logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)
+        if store.restored_bytes:
+            logger.info("put back %d bytes that only the group log had", store.restored_bytes)
         self._finish_deletions(self._machine.view)
         self._make_missing(self._machine.view)
         self._machine.subscribe(self._apply)

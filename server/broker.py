@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from odradek.server.config import BrokerConfig
     from odradek.server.metadata_store import SqliteMetadataStore
     from odradek.storage.config import LogConfig
-    from odradek.storage.file_system import FileSystem
     from odradek.storage.store import LogStore
     from odradek.wire.work import Work
 
@@ -129,7 +128,6 @@ class BrokerServer:
         self._group_settings: GroupSettings | None = None
         self._connections: Connections | None = None
         self._turn: LoopTurn | None = None
-        self._file_system: FileSystem | None = None
         self._timers: Timers | None = None
         self._changes: WorkQueue | None = None
         self._chores: WorkQueue | None = None
@@ -211,7 +209,8 @@ class BrokerServer:
             open_files_max=_open_files_max(),
         )
         self._store = store
-        self._flush_together()
+        assert self._turn is not None
+        self._turn.flushes.use(store.group_logs)
         self._metadata = SqliteMetadataStore(os.path.join(config.data_directories[0], FILE_NAME))
         self._machine = ClusterMachine(
             self._metadata,
@@ -233,6 +232,8 @@ class BrokerServer:
             raise ConfigError(f"log.dirs: the data directories cannot be used: {error}") from error
         for (topic, index), size_bytes in cut_bytes.items():
             logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)
+        if store.restored_bytes:
+            logger.info("put back %d bytes that only the group log had", store.restored_bytes)
         self._finish_deletions(self._machine.view)
         self._make_missing(self._machine.view)
         self._machine.subscribe(self._apply)
@@ -527,17 +528,6 @@ class BrokerServer:
         timers.after(backoff_ms, step)
         return end
 
-    def _flush_together(self) -> None:
-        """With all data on one file system that can be synced as a whole, many flushes are one."""
-        from odradek.server.group_flush import GroupFlush
-        from odradek.storage.file_system import open_file_system
-
-        assert self._turn is not None
-        directories = self.config.data_directories
-        self._file_system = open_file_system(directories[0]) if len(directories) == 1 else None
-        if self._file_system is not None:
-            self._turn.flush_together = GroupFlush(self._file_system)
-
     def _flush_due(self) -> None:
         assert self._store is not None
         assert self._turn is not None
@@ -567,9 +557,6 @@ class BrokerServer:
         store, self._store = self._store, None
         if store is not None:
             store.close(self._now_ms())
-        file_system, self._file_system = self._file_system, None
-        if file_system is not None:
-            file_system.close()
         metadata, self._metadata = self._metadata, None
         if metadata is not None:
             metadata.close()

@@ -1,102 +1,323 @@
-"""Many partitions made durable by one sync of the file system that they share.
+"""Flushes for whoever waits for the disk: many at once, and never in the event loop.
 
-A flush of fifty partitions is fifty commits of the file system's journal, one after the other; a sync of all
-of it is one. But it also writes what others have left dirty there: after a slow one the partitions are
-flushed one by one for a while. After a failed one they are for ever, since its error says nothing about whose
-bytes are lost, and is told only once; `partition.flush` says it of each.
+What gathers while a flush runs is the next one, so any number of waiting produces costs one sync. It begins
+when nobody else comes for a turn or two, a millisecond later at the most: a flush costs the processor as much
+as several requests, so many small ones would keep a busy broker from its work. Where a
+partition's end can go to the group log of its data directory (`storage/group_log.py`), that is one write and
+one sync for all partitions together, in a thread of its own. Other partitions are flushed by a few workers
+that each take several. The first time that somebody waits the group log is made, which takes a moment; until
+it is there, and after it has failed, every partition is flushed by itself.
 """
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
-import time
+import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from itertools import islice
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from odradek.apis.turn import Committable
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from odradek.storage.file_system import FileSystem
+    from concurrent.futures import Future, ThreadPoolExecutor
+    from queue import SimpleQueue
+
+    from odradek.storage.group_log import Block, GroupLog
 
 logger = logging.getLogger("odradek.flush")
 
-SLOW_S = 0.1
-PAUSES_PER_SLOW = 10
-"""A slow sync is followed by a pause so many times as long: what others write costs us a tenth at most."""
-PLACES_MAX = 10_000
-"""Directories of which we remember that they are on the file system."""
+FLUSH_THREADS_MAX = 8
+RETIRING_AT_ONCE = 8
+"""Partitions flushed one after the other before those who wait for them by name get a chance."""
+WRITER_WAIT_S = 1.0
+GATHER_S_MAX = 0.001
+"""For so long at most a flush waits for those that keep coming."""
+QUIET_LOOKS = 2
+"""Turns of the loop without any: what one turn reads is committed at the end of the next, at the latest."""
+
+Done = Callable[[KafkaError | None], None]
 
 
-class Flushable(Committable, Protocol):
-    """The part of a storage partition that a group flush uses, beside `flush`."""
+class Flushes:
+    """See the module. One event loop owns it; `add` what was committed, then `start`."""
+
+    __slots__ = (
+        "_added",
+        "_executor",
+        "_flushing",
+        "_gathering",
+        "_is_looking",
+        "_is_retiring",
+        "_logs",
+        "_look_until_s",
+        "_loop",
+        "_preparing",
+        "_quiet_looks",
+        "_retiring",
+        "_seen",
+        "_thread",
+        "_unretired",
+        "_writer",
+        "_written",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._executor: ThreadPoolExecutor | None = None
+        self._logs: dict[str, GroupLog] = {}
+        self._gathering: dict[Any, list[Done]] = {}
+        self._flushing: dict[Any, list[Done]] = {}
+        # Of the blocks that are being written; None while none is.
+        self._written: dict[Any, list[Done]] | None = None
+        self._writer: SimpleQueue[list[tuple[GroupLog, Block]] | None] | None = None
+        self._preparing: Future[None] | None = None
+        self._thread: threading.Thread | None = None
+        # Whose records are in a file that is to be used again, and which of them could not be flushed.
+        self._retiring: dict[Any, GroupLog] = {}
+        self._unretired: dict[GroupLog, list[Any]] = {}
+        self._is_retiring = False
+        # Whether a flush is about to begin, and what it has seen of those that are added.
+        self._is_looking = False
+        self._look_until_s = 0.0
+        self._added = self._seen = self._quiet_looks = 0
+
+    def use(self, logs: Sequence[GroupLog]) -> None:
+        """The group logs of the data directories."""
+        self._logs = {log.directory: log for log in logs}
+
+    def add(self, partition: Committable, done: Done) -> None:
+        """`done` is called after the next flush that begins."""
+        self._added += 1
+        waiting = self._gathering.get(partition)
+        if waiting is None:
+            self._gathering[partition] = [done]
+        else:
+            waiting.append(done)
+
+    def add_background(self, partition: Committable) -> None:
+        """Flushes with nobody waiting for it; joins a flush that is to come anyway."""
+        self._gathering.setdefault(partition, [])
+        self.start()
 
     @property
-    def directory(self) -> str: ...
+    def is_busy(self) -> bool:
+        """True while answers wait for the disk."""
+        return bool(self._flushing or self._gathering or self._written is not None)
 
-    def end_if_one_sync_flushes(self) -> int | None: ...
+    def close(self) -> None:
+        """Ends the threads, once they are done; call it when nothing waits any more, before the group logs are
+        closed."""
+        if self._writer is not None and self._thread is not None:
+            self._writer.put(None)
+            self._writer = None
+            self._thread.join(WRITER_WAIT_S)
+        if self._executor is not None:
+            for log in self._logs.values():
+                log.cancel()
+            # Flushes that nobody waits for may still run, and what makes a group log, which stops soon.
+            self._executor.shutdown(wait=True)
+            self._executor = None
 
-    def take_flushed(self, end_offset: int) -> None: ...
+    def start(self) -> None:
+        """Lets a flush of what has gathered begin as soon as there is nothing to add to it."""
+        if self._gathering and self._written is None and not self._is_looking:
+            self._is_looking = True
+            self._seen, self._quiet_looks = self._added, 0
+            self._look_until_s = perf_counter() + GATHER_S_MAX
+            self._loop.call_soon(self._look)
+        if self._retiring:
+            self._retire()
 
+    def _look(self) -> None:
+        """A flush costs as much as several requests: while those keep coming, it waits a moment for them."""
+        if self._added != self._seen:
+            self._seen, self._quiet_looks = self._added, 0
+        else:
+            self._quiet_looks += 1
+        if self._quiet_looks < QUIET_LOOKS and perf_counter() < self._look_until_s:
+            self._loop.call_soon(self._look)
+            return
+        self._is_looking = False
+        if self._logs:
+            self._start_group()
+        self._start_each()
+        if self._retiring:
+            self._retire()
 
-class GroupFlush:
-    """See the module. Called from one worker thread at a time; `is_worthwhile` may be asked from any."""
+    def _start_each(self) -> None:
+        gathering, flushing = self._gathering, self._flushing
+        ready = [partition for partition in gathering if partition not in flushing]
+        if not ready:
+            return
+        for partition in ready:
+            flushing[partition] = gathering.pop(partition)
+        # To wake the event loop costs more than all else, so each worker does it once.
+        share = -(-len(ready) // FLUSH_THREADS_MAX)
+        for start in range(0, len(ready), share):
+            self._submit(ready[start : start + share], self._flushed)
 
-    __slots__ = ("_file_system", "_monotonic_s", "_not_before_s", "_places")
+    # By the group log
 
-    def __init__(self, file_system: FileSystem, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        self._file_system = file_system
-        self._monotonic_s = monotonic_s
-        self._not_before_s = float("-inf")
-        self._places: set[str] = set()
+    def _start_group(self) -> None:
+        """Takes out of what has gathered whatever the group logs can take."""
+        gathering, flushing = self._gathering, self._flushing
+        # Who waits for a flush by name keeps its turn; a flush that nobody waits for may go on beside.
+        ready: list[Any] = [one for one in gathering if not flushing.get(one)]
+        blocks: list[tuple[GroupLog, Block]] = []
+        for log, partitions in self._by_log(ready):
+            if not log.is_usable:
+                if any(gathering[partition] for partition in partitions):
+                    self._prepare(log)
+                continue
+            block = log.begin(partitions)
+            if retired := log.take_retired():
+                self._retiring |= dict.fromkeys(retired, log)
+            if block is not None:
+                blocks.append((log, block))
+        if not blocks:
+            return
+        self._written = {
+            partition: gathering.pop(partition) for _, block in blocks for partition, _ in block.tails
+        }
+        if self._writer is None:
+            self._start_writer()
+        assert self._writer is not None
+        self._writer.put(blocks)
 
-    @property
-    def is_worthwhile(self) -> bool:
-        return self._monotonic_s() >= self._not_before_s
+    def _by_log(self, partitions: list[Any]) -> list[tuple[GroupLog, list[Any]]]:
+        if len(self._logs) == 1:
+            return [(log, partitions) for log in self._logs.values()]
+        shared: dict[str, list[Any]] = {directory: [] for directory in self._logs}
+        for partition in partitions:
+            of_directory = shared.get(partition.directory.rpartition("/")[0])
+            if of_directory is not None:
+                of_directory.append(partition)
+        return [(self._logs[directory], some) for directory, some in shared.items() if some]
 
-    def __call__(self, partitions: Sequence[Flushable]) -> list[KafkaError | None]:
-        """Flushes them all; what `flush` of each would have raised."""
-        # What is committed while the sync runs may be on the disk after it or not: the ends are from before.
-        ends = [self._end_if_shared(partition) for partition in partitions]
-        if not any(end is not None for end in ends) or not self._sync():
-            return [flush_one(partition) for partition in partitions]
-        errors: list[KafkaError | None] = []
-        for partition, end in zip(partitions, ends, strict=True):
-            if end is None:
-                errors.append(flush_one(partition))
-            else:
-                partition.take_flushed(end)
-                errors.append(None)
-        return errors
+    def _start_writer(self) -> None:
+        from queue import SimpleQueue
 
-    def _end_if_shared(self, partition: Flushable) -> int | None:
-        """As `end_if_one_sync_flushes`, and None for a directory that is a link to somewhere else."""
-        directory = partition.directory
-        if directory not in self._places:
+        self._writer = SimpleQueue()
+        self._thread = threading.Thread(
+            target=self._write, args=(self._writer,), name="odradek-group-log", daemon=True
+        )
+        self._thread.start()
+
+    def _write(self, blocks_to_come: SimpleQueue[list[tuple[GroupLog, Block]] | None]) -> None:
+        """The writing thread."""
+        while (blocks := blocks_to_come.get()) is not None:
+            errors: list[OSError | None] = []
+            for _, block in blocks:
+                try:
+                    block.write()
+                    errors.append(None)
+                except OSError as error:
+                    errors.append(error)
+                except Exception as error:
+                    logger.exception("writing the group log of %s failed", block)
+                    errors.append(OSError(errno.EIO, str(error)))
             try:
-                if not self._file_system.holds(directory):
-                    return None
-            except OSError:
-                return None  # deleted, most likely; `flush` knows
-            if len(self._places) >= PLACES_MAX:
-                self._places.clear()
-            self._places.add(directory)
-        return partition.end_if_one_sync_flushes()
+                self._loop.call_soon_threadsafe(self._blocks_written, blocks, errors)
+            except RuntimeError:
+                logger.warning("the event loop closed while the group log was written")
 
-    def _sync(self) -> bool:
-        start_s = self._monotonic_s()
-        try:
-            self._file_system.sync()
-        except OSError as error:
-            logger.warning(
-                "syncing the whole file system failed, flushing file by file from now on: %s", error
-            )
-            self._not_before_s = float("inf")
-            return False
-        end_s = self._monotonic_s()
-        if end_s - start_s > SLOW_S:
-            self._not_before_s = end_s + PAUSES_PER_SLOW * (end_s - start_s)
-        return True
+    def _blocks_written(self, blocks: list[tuple[GroupLog, Block]], errors: list[OSError | None]) -> None:
+        waiting, self._written = self._written, None
+        assert waiting is not None
+        for (log, block), error in zip(blocks, errors, strict=True):
+            log.finish(block, error)
+            if error is not None:
+                logger.error(
+                    "writing the group log of %s failed, flushing file by file until a restart: %s",
+                    log.directory,
+                    error,
+                )
+                for partition, _ in block.tails:
+                    # Its own file may have it yet, or say that it has not.
+                    self._gathering[partition] = waiting.pop(partition) + self._gathering.get(partition, [])
+        for callbacks in waiting.values():
+            _tell(callbacks, None)
+        self.start()
+
+    def _prepare(self, log: GroupLog) -> None:
+        if self._preparing is not None or log.has_failed:
+            return
+
+        def prepare() -> None:
+            try:
+                log.prepare()
+            except OSError as error:
+                logger.warning("no group log in %s, flushing file by file: %s", log.directory, error)
+            try:
+                self._loop.call_soon_threadsafe(prepared)
+            except RuntimeError:
+                pass
+
+        def prepared() -> None:
+            self._preparing = None
+
+        self._preparing = self._workers().submit(prepare)
+
+    def _retire(self) -> None:
+        """Flushes the next few of those whose records are in a file that is to be used again."""
+        if self._is_retiring:
+            return
+        # A flush that is running may have begun before what the group log holds.
+        idle = (partition for partition in self._retiring if partition not in self._flushing)
+        now = list(islice(idle, RETIRING_AT_ONCE))
+        if not now:
+            return
+        self._is_retiring = True
+        for partition in now:
+            self._flushing[partition] = []
+        self._submit(now, self._retired)
+
+    def _retired(self, partitions: list[Any], errors: list[KafkaError | None]) -> None:
+        self._is_retiring = False
+        logs: dict[GroupLog, None] = {}
+        for partition, error in zip(partitions, errors, strict=True):
+            del self._flushing[partition]
+            log = self._retiring.pop(partition)
+            logs[log] = None
+            if error is not None:
+                self._unretired.setdefault(log, []).append(partition)
+        still = set(self._retiring.values())
+        for log in logs:
+            if log not in still:
+                log.retired_is_flushed(self._unretired.pop(log, []))
+        self.start()
+
+    # By themselves
+
+    def _submit(
+        self, partitions: list[Committable], then: Callable[[list[Any], list[KafkaError | None]], None]
+    ) -> None:
+        def flush() -> None:
+            errors = [flush_one(partition) for partition in partitions]
+            try:
+                self._loop.call_soon_threadsafe(then, partitions, errors)
+            except RuntimeError:
+                logger.warning("the event loop closed during a flush of %s", partitions)
+
+        self._workers().submit(flush)
+
+    def _flushed(self, partitions: list[Committable], errors: list[KafkaError | None]) -> None:
+        waiting = [self._flushing.pop(partition) for partition in partitions]
+        for callbacks, error in zip(waiting, errors, strict=True):
+            _tell(callbacks, error)
+        self.start()
+
+    def _workers(self) -> ThreadPoolExecutor:
+        if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._executor = ThreadPoolExecutor(FLUSH_THREADS_MAX, "odradek-flush")
+        return self._executor
 
 
 def flush_one(partition: Committable) -> KafkaError | None:
@@ -109,3 +330,11 @@ def flush_one(partition: Committable) -> KafkaError | None:
         logger.exception("flush of %s failed", partition)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     return None
+
+
+def _tell(callbacks: list[Done], error: KafkaError | None) -> None:
+    for done in callbacks:
+        try:
+            done(error)
+        except Exception:
+            logger.exception("a callback after a flush failed")

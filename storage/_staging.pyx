@@ -62,6 +62,23 @@ cdef class Appended:
         self.must_flush = must_flush
 
 
+cdef class Tail:
+    """See `_staging_python.Tail`."""
+
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t position
+    cdef readonly int64_t end_position
+    cdef readonly int64_t end_offset
+    cdef readonly bytes content
+
+    def __init__(self, base_offset, position, end_position, end_offset, content):
+        self.base_offset = base_offset
+        self.position = position
+        self.end_position = end_position
+        self.end_offset = end_offset
+        self.content = content
+
+
 cdef class ProducerEntry:
     """See `_staging_python.ProducerEntry`. Five numbers for each batch, the oldest first."""
 
@@ -231,14 +248,15 @@ cdef class LogStaging:
     cdef public dict _hints
     cdef public dict _older_hints
     cdef public list _pending_epochs
+    cdef public int64_t durable_offset
     cdef public int64_t log_end_offset
     cdef public int64_t _index_interval_bytes
     cdef public int64_t _latest_staged_epoch
     cdef public int64_t _segment_bytes
     cdef public StagedSegment _stage
+    cdef public tuple _vouched
     cdef public int64_t next_offset
     cdef public ProducerTable producers
-    cdef public int64_t recovery_point
 
     cdef bint _commit(self) except -1:
         """Write what is staged for the active segment; False, and nothing done, if there is more to do."""
@@ -320,6 +338,41 @@ cdef class PartitionStaging:
         if self._watchers:
             self._wake()
 
+    def tail(self, int64_t size_bytes_max):
+        """See `_staging_python.PartitionStaging.tail`."""
+        cdef LogStaging log = self.log
+        cdef tuple vouched = log._vouched
+        cdef SegmentExtent segment = log._stage.segment
+        cdef int64_t size_bytes
+        cdef Tail tail
+        if vouched is None or vouched[0] is not segment or self._failure is not None:
+            return None
+        tail = Tail.__new__(Tail)
+        tail.base_offset = segment.base_offset
+        tail.position = vouched[1]
+        tail.end_position = segment.size_bytes
+        tail.end_offset = log.log_end_offset
+        size_bytes = tail.end_position - tail.position
+        if size_bytes > size_bytes_max:
+            return None
+        try:
+            tail.content = segment.file().read(tail.position, size_bytes)
+        except OSError:
+            return None  # the flush will say it better
+        return tail if len(tail.content) == size_bytes else None
+
+    def take_logged(self, Tail tail not None):
+        """See `_staging_python.PartitionStaging.take_logged`."""
+        cdef LogStaging log = self.log
+        cdef tuple vouched = log._vouched
+        cdef SegmentExtent segment
+        if tail.end_offset > log.durable_offset:
+            log.durable_offset = tail.end_offset
+        if vouched is not None:
+            segment = vouched[0]
+            if segment.base_offset == tail.base_offset and vouched[1] < tail.end_position:
+                log._vouched = (segment, tail.end_position)
+
     def append_ordinary(self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms):
         """See `_staging_python.PartitionStaging.append_ordinary`."""
         cdef Py_buffer view
@@ -399,7 +452,7 @@ cdef class PartitionStaging:
         appended.last_offset = last_offset
         appended.log_append_time_ms = -1
         appended.log_start_offset = self.log_start_offset
-        appended.must_flush = last_offset - log.recovery_point >= self._flush_messages - 1
+        appended.must_flush = last_offset - log.durable_offset >= self._flush_messages - 1
         return appended
 
 

@@ -60,6 +60,21 @@ class Appended:
         self.must_flush = must_flush
 
 
+class Tail:
+    """The end of a partition's active segment that no disk is known to have."""
+
+    __slots__ = ("base_offset", "content", "end_offset", "end_position", "position")
+
+    def __init__(
+        self, base_offset: int, position: int, end_position: int, end_offset: int, content: bytes
+    ) -> None:
+        self.base_offset = base_offset
+        self.position = position
+        self.end_position = end_position
+        self.end_offset = end_offset
+        self.content = content
+
+
 class ProducerEntry:
     """One producer; `batches` is oldest first, at most five, all of the current epoch."""
 
@@ -188,14 +203,16 @@ class LogStaging:
     _hints: dict[int, tuple[Any, int]]
     _older_hints: dict[int, tuple[Any, int]]
     _pending_epochs: list[tuple[int, int]]
+    durable_offset: int
     log_end_offset: int
     _index_interval_bytes: int
     _latest_staged_epoch: int
     _segment_bytes: int
     _stage: StagedSegment
+    # The active segment and how much of it is on the disk, here or in the group log; None before a flush.
+    _vouched: tuple[Any, int] | None
     next_offset: int
     producers: Any
-    recovery_point: int
 
 
 class PartitionStaging:
@@ -237,6 +254,42 @@ class PartitionStaging:
 
     def _commit_whole(self) -> None:
         raise NotImplementedError
+
+    def tail(self, size_bytes_max: int) -> Tail | None:
+        """What is committed and on no disk; the group log may write it down instead of a `flush`.
+
+        That is as good as long as recovery finds it: all before it is in the partition's files, under names
+        that survive. None when only a `flush` will do: a segment is new, it is more than `size_bytes_max`,
+        or the partition is out of order.
+        """
+        log = self.log
+        vouched = log._vouched
+        segment = log._stage.segment
+        if vouched is None or vouched[0] is not segment or self._failure is not None:
+            return None
+        position = vouched[1]
+        end_position = segment.size_bytes
+        size_bytes = end_position - position
+        if size_bytes > size_bytes_max:
+            return None
+        try:
+            content = segment.file().read(position, size_bytes)
+        except OSError:
+            return None  # the flush will say it better
+        if len(content) != size_bytes:
+            return None
+        return Tail(segment.base_offset, position, end_position, log.log_end_offset, content)
+
+    def take_logged(self, tail: Tail) -> None:
+        """The group log has it: recovery will find it, whatever becomes of the files."""
+        log = self.log
+        if tail.end_offset > log.durable_offset:
+            log.durable_offset = tail.end_offset
+        vouched = log._vouched
+        if vouched is not None:
+            segment, position = vouched
+            if segment.base_offset == tail.base_offset and position < tail.end_position:
+                log._vouched = (segment, tail.end_position)
 
     def append_ordinary(self, buffer: memoryview, start: int, end: int, now_ms: int) -> Appended | None:
         """Stage the batch that is `buffer[start:end]`; None, and nothing done, if it is not ordinary.
@@ -305,5 +358,5 @@ class PartitionStaging:
             -1,
             self.log_start_offset,
             False,
-            last_offset - log.recovery_point >= self._flush_messages - 1,
+            last_offset - log.durable_offset >= self._flush_messages - 1,
         )

@@ -10,7 +10,7 @@ it.
 """
 
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
-from odradek.storage.checkpoints import LEADER_EPOCHS, write_leader_epochs
+from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Buffer, Disk, write_all
 from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
@@ -66,10 +66,13 @@ class Log(LogStaging):
         self.next_offset = log_end_offset
         self.producers = producers
         self.leader_epochs = leader_epochs
+        # What the files are flushed up to, and what they or the group log are.
         self.recovery_point = recovery_point
         # The indexes of all segments that end before it are safe. What is appended to the last one from here
         # on is not, however much of its log a flush has vouched for.
         self._indexes_end = min(recovery_point, segments[-1].base_offset)
+        self.durable_offset = recovery_point
+        self._vouched = None
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
         # The name of an empty file may not have reached the disk: nothing that was flushed vouches for it.
@@ -373,6 +376,7 @@ class Log(LogStaging):
             and not self.has_unsafe_indexes
         ):
             return recovery_point
+        vouched = (active, active.size_bytes)
         for segment in self._segments_after(min(recovery_point, self._indexes_end)):
             try:
                 with segment.pinned() as file:
@@ -397,21 +401,26 @@ class Log(LogStaging):
             except OSError:
                 self._directory_is_synced = False
                 raise
+        if self._vouched is None:
+            self._sync_identity()
+        self._vouched = vouched
         self.recovery_point = max(self.recovery_point, end_offset)
+        self.durable_offset = max(self.durable_offset, end_offset)
         return self.recovery_point
 
-    def end_if_one_sync_flushes(self) -> int | None:
-        """`log_end_offset` when all that a `flush` had to do is to sync the active segment's file."""
-        # First: a roll meanwhile then shows in what follows.
-        end_offset = self.log_end_offset
-        if self.leader_epochs.dirty or not self._directory_is_synced:
-            return None
-        # With sealed segments there is more to do: their indexes.
-        return None if self.has_unsafe_indexes else end_offset
+    def _sync_identity(self) -> None:
+        """The group log goes by the topic's id, and `partition.metadata` was written without a sync."""
+        path = f"{self.directory}/{PARTITION_METADATA}"
+        if self.disk.exists(path):
+            file = self.disk.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
 
-    def take_flushed(self, end_offset: int) -> None:
-        """Everything before `end_offset` is on the disk."""
-        self.recovery_point = max(self.recovery_point, end_offset)
+    def forget_vouched(self) -> None:
+        """The next flush has to be of the files, and of the directory's identity too."""
+        self._vouched = None
 
     @property
     def has_unsafe_indexes(self) -> bool:
@@ -431,9 +440,9 @@ class Log(LogStaging):
         """For how long something has waited for a flush; found out by asking, so it begins with the first
         question.
         """
-        if self._waiting_since_ms is None or self._waiting_from != self.recovery_point:
+        if self._waiting_since_ms is None or self._waiting_from != self.durable_offset:
             self._waiting_since_ms = now_ms
-            self._waiting_from = self.recovery_point
+            self._waiting_from = self.durable_offset
         return now_ms - self._waiting_since_ms
 
     def _segments_after(self, offset: int) -> list[Segment]:

@@ -28,6 +28,7 @@ from odradek.storage.batches import (
 )
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer
+from odradek.storage.group_log import identity_of
 from odradek.storage.log import Log
 from odradek.storage.producer_state import EXPIRATION_MS
 from odradek.storage.retention import segments_to_delete
@@ -98,6 +99,7 @@ class Partition(PartitionStaging):
 
     __slots__ = (
         "_dropped_staged",
+        "_identity",
         "_last_expiry_ms",
         "_rules",
         "config",
@@ -120,6 +122,7 @@ class Partition(PartitionStaging):
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
+        self._identity: bytes | None = None
         self.log = log
         self.leader_epoch = leader_epoch
         self.log_start_offset = log_start_offset
@@ -234,7 +237,7 @@ class Partition(PartitionStaging):
             now_ms if self._log_append_time else -1,
             self.log_start_offset,
             False,
-            last_offset - log.recovery_point >= self._flush_messages - 1,
+            last_offset - log.durable_offset >= self._flush_messages - 1,
         )
 
     def _duplicate(self, known: tuple[int, int, int, int, int]) -> Appended:
@@ -246,8 +249,8 @@ class Partition(PartitionStaging):
             timestamp,  # Kafka tells it here, whatever the topic's timestamp type
             self.log_start_offset,
             True,
-            last_offset >= log.recovery_point
-            and log.next_offset - log.recovery_point >= self._flush_messages,
+            last_offset >= log.durable_offset
+            and log.next_offset - log.durable_offset >= self._flush_messages,
         )
 
     def _append_many(self, records: memoryview, now_ms: int, origin: Origin, magic_limit: int) -> Appended:
@@ -340,7 +343,7 @@ class Partition(PartitionStaging):
             now_ms if stamps else -1,
             self.log_start_offset,
             False,
-            log.next_offset - log.recovery_point >= self.config.flush_messages,
+            log.next_offset - log.durable_offset >= self.config.flush_messages,
         )
 
     def _check_replicated_offsets(self, batches: list[tuple[memoryview, BatchHeader]]) -> None:
@@ -397,15 +400,22 @@ class Partition(PartitionStaging):
     def directory(self) -> str:
         return self.log.directory
 
-    def end_if_one_sync_flushes(self) -> int | None:
-        """Up to where a sync of the whole file system, begun after this, stands for a `flush`; None when it
-        does not. May run in a worker thread, as `take_flushed` may, under the rules of `flush`.
-        """
-        return None if self._failure is not None else self.log.end_if_one_sync_flushes()
+    @property
+    def identity(self) -> bytes:
+        """How the group log names it; empty when nothing on the disk says whose partition it is."""
+        if self._identity is None:
+            self._identity = b"" if self.topic_id == ZERO_UUID else identity_of(self.topic_id, self.name)
+        return self._identity
 
-    def take_flushed(self, end_offset: int) -> None:
-        """That sync went well."""
-        self.log.take_flushed(end_offset)
+    def adopt(self, topic_id: bytes) -> None:
+        """It belongs to that topic; `partition.metadata` says so."""
+        self.topic_id = topic_id
+        self._identity = None
+        self.log.forget_vouched()
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.log.active.deleted
 
     # Life of the log
 
@@ -488,9 +498,10 @@ class Partition(PartitionStaging):
             return True
         if log.recovery_point >= log.log_end_offset:
             return False
+        if log.recovery_point < log.active.base_offset:
+            return True
         return (
-            log.recovery_point < log.active.base_offset
-            or log.unflushed_for_ms(now_ms) >= self.config.flush_ms
+            log.durable_offset < log.log_end_offset and log.unflushed_for_ms(now_ms) >= self.config.flush_ms
         )
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ __all__ = [
     "ProducerTable",
     "SegmentExtent",
     "StagedSegment",
+    "Tail",
 ]
 
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # the twins are alike; the plain one says its types
         ProducerTable,
         SegmentExtent,
         StagedSegment,
+        Tail,
     )
 
     COMPILED: bool
@@ -38,6 +40,7 @@ else:
             ProducerTable,
             SegmentExtent,
             StagedSegment,
+            Tail,
         )
 
         COMPILED = True
@@ -50,6 +53,7 @@ else:
             ProducerTable,
             SegmentExtent,
             StagedSegment,
+            Tail,
         )
 
         COMPILED = False

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from odradek.storage import checkpoints
 from odradek.storage.config import CLEANING_STEP_BYTES, LogConfig
 from odradek.storage.disk import Disk, Lock
+from odradek.storage.group_log import GroupLog, remove_files, replay
 from odradek.storage.partition import ZERO_UUID, Partition
 from odradek.storage.producer_state import EXPIRATION_MS
 from odradek.storage.recovery import base_offset_of, begin_log, needs_recovery, open_log
@@ -100,7 +101,9 @@ class LogStore:
         self.disk = disk
         self.directories = [directory.rstrip("/") for directory in directories]
         self.pool = FilePool(disk, open_files_max)
+        self.group_logs = [GroupLog(disk, directory) for directory in self.directories]
         self.was_clean = True
+        self.restored_bytes = 0
         self._config_for = config_for
         self._topic_id_for = topic_id_for
         self._on_stray = on_stray
@@ -156,6 +159,11 @@ class LogStore:
         self._log_starts |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.LOG_STARTS}")
         self._high_watermarks |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.HIGH_WATERMARKS}")
         self._first_dirty |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.FIRST_DIRTY}")
+        if clean:
+            # Not ours, else it were gone: another broker has had the directory since.
+            remove_files(disk, directory)
+        else:
+            self.restored_bytes += replay(disk, directory, self._recovery_point_of)
         for name in disk.list(directory):
             if name.endswith(DELETE_SUFFIX):
                 finish(self._removing_directory(f"{directory}/{name}"))
@@ -180,6 +188,10 @@ class LogStore:
                 continue
             if cut:
                 cut_bytes[key] = cut
+
+    def _recovery_point_of(self, name: str) -> int:
+        key = key_of(name)
+        return 0 if key is None else self._recovery_points.get(key, 0)
 
     def _load(self, key: Key, place: _Place, *, clean: bool) -> int:
         topic, index = key
@@ -228,6 +240,11 @@ class LogStore:
         finish(self._removing_doomed(None))
         try:
             self._write_checkpoints()
+            for group_log in self.group_logs:
+                if clean:
+                    group_log.discard()
+                else:
+                    group_log.close()
             if clean:
                 for directory in self.directories:
                     checkpoints.write_clean_shutdown(self.disk, directory)
@@ -314,7 +331,7 @@ class LogStore:
             )
         path = f"{partition.log.directory}/{checkpoints.PARTITION_METADATA}"
         checkpoints.write_partition_metadata(self.disk, path, topic_id)
-        partition.topic_id = topic_id
+        partition.adopt(topic_id)
 
     def _offsets(self) -> tuple[dict[Key, int], ...]:
         return self._recovery_points, self._log_starts, self._high_watermarks, self._first_dirty

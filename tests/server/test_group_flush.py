@@ -1,46 +1,30 @@
-"""One sync of the file system for many partitions: when it is used, what it vouches for, how it fails."""
+"""Group flushes: one write for many partitions, what gathers meanwhile, and how each of it fails."""
 
 import asyncio
 import errno
-import os
 import threading
 
 import pytest
 
-from odradek.server.group_flush import PAUSES_PER_SLOW, SLOW_S, GroupFlush
-from odradek.server.turn import TOGETHER_MIN, LoopTurn
-from odradek.storage import file_system
-from odradek.storage.file_system import open_file_system
+from odradek.server import group_flush
+from odradek.server.turn import LoopTurn
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import OsDisk
+from odradek.storage.group_log import PAGE_BYTES, GroupLog
+from odradek.storage.store import LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import Record, build_batch
 
-
-class FileSystem:
-    """Counts syncs; `during` is called inside each."""
-
-    def __init__(self):
-        self.syncs = 0
-        self.error = None
-        self.elsewhere = set()
-        self.during = lambda: None
-
-    def holds(self, path):
-        return path not in self.elsewhere
-
-    def sync(self):
-        self.syncs += 1
-        self.during()
-        if self.error:
-            raise self.error
+NOW_MS = 1_700_000_000_000
 
 
 class Partition:
+    """Knows only how to be flushed by itself."""
+
     def __init__(self, name):
         self.directory = name
-        self.end = 5
-        self.flushed_to = None
         self.flushes = 0
         self.flush_error = None
-        self.is_ordinary = True
 
     def commit(self):
         pass
@@ -50,105 +34,256 @@ class Partition:
         if self.flush_error:
             raise self.flush_error
 
-    def end_if_one_sync_flushes(self):
-        return self.end if self.is_ordinary else None
 
-    def take_flushed(self, end_offset):
-        self.flushed_to = end_offset
+class GatedDisk(OsDisk):
+    """A sync of the group log waits for `gate` and fails with `error`."""
 
+    def __init__(self):
+        self.gate = threading.Event()
+        self.gate.set()
+        self.error = None
+        self.syncs = 0
+        self.file_syncs = 0
 
-@pytest.fixture
-def disk():
-    return FileSystem()
-
-
-@pytest.fixture
-def partitions():
-    return [Partition(f"data/t-{i}") for i in range(4)]
-
-
-def test_one_sync_vouches_for_what_was_there_before_it_began(disk, partitions):
-    def appended_meanwhile():
-        for partition in partitions:
-            partition.end += 10
-
-    disk.during = appended_meanwhile
-    assert GroupFlush(disk)(partitions) == [None] * 4
-    assert disk.syncs == 1
-    assert [(p.flushed_to, p.flushes) for p in partitions] == [(5, 0)] * 4
+    def open(self, path, *, create=False):
+        file = super().open(path, create=create)
+        return GatedFile(file, self, "group-log" in path)
 
 
-def test_a_partition_with_more_to_do_or_on_another_disk_is_flushed_by_itself(disk, partitions):
-    partitions[1].is_ordinary = False
-    partitions[2].directory = "elsewhere"
-    disk.elsewhere.add("elsewhere")
-    assert GroupFlush(disk)(partitions) == [None] * 4
-    assert [p.flushes for p in partitions] == [0, 1, 1, 0]
-    assert [p.flushed_to for p in partitions] == [5, None, None, 5]
+class GatedFile:
+    def __init__(self, file, disk, is_group_log):
+        self._file = file
+        self._disk = disk
+        self._is_group_log = is_group_log
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def sync(self):
+        if self._is_group_log:
+            self._disk.syncs += 1
+            assert self._disk.gate.wait(10)
+            if self._disk.error:
+                raise self._disk.error
+        else:
+            self._disk.file_syncs += 1
+        self._file.sync()
 
 
-def test_after_a_failed_sync_each_file_is_asked_then_and_for_ever(disk, partitions):
-    group = GroupFlush(disk)
-    disk.error = OSError(errno.EIO, "lost")
-    partitions[2].flush_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-    errors = group(partitions)
-    assert errors == [None, None, partitions[2].flush_error, None]
-    assert [p.flushes for p in partitions] == [1] * 4
-    assert {p.flushed_to for p in partitions} == {None}
-    assert not group.is_worthwhile
+class Bench:
+    """A store of a few partitions with a small group log, and the turn of a running loop."""
+
+    def __init__(self, path, *, prepared=True):
+        self.disk = GatedDisk()
+        self.store = LogStore(self.disk, [str(path / "data")])
+        self.store.group_logs = [GroupLog(self.disk, str(path / "data"), file_bytes=4 * PAGE_BYTES)]
+        self.store.open(NOW_MS)
+        (self.log,) = self.store.group_logs
+        config = LogConfig.from_mapping({"flush.messages": 1})
+        self.partitions = [self.store.create("t", index, b"t" * 16, config) for index in range(6)]
+        for partition in self.partitions:
+            self.stage(partition)
+            partition.commit()
+            partition.flush()
+        if prepared:
+            self.log.prepare()
+        self.disk.syncs = self.disk.file_syncs = 0
+        self.told = []
+
+    def stage(self, partition, size_bytes=10):
+        batch = build_batch([Record(0, NOW_MS, b"k", bytes(size_bytes))])
+        return partition.append(bytes(batch), now_ms=NOW_MS).must_flush
+
+    def produce(self, turn, partition, label, size_bytes=10):
+        must_flush = self.stage(partition, size_bytes)
+        turn.add(partition, lambda error: self.told.append((label, partition.index, error)), must_flush)
+
+    def run(self, story):
+        async def whole():
+            turn = LoopTurn(asyncio.get_running_loop())
+            turn.flushes.use(self.store.group_logs)
+            try:
+                await story(turn)
+                await quiet(turn)
+            finally:
+                turn.close()
+
+        asyncio.run(whole())
 
 
-def test_after_a_slow_sync_partitions_are_flushed_one_by_one_for_a_while(disk, partitions):
-    now_s = [100.0]
-
-    def take_long():
-        now_s[0] += SLOW_S * 2
-
-    disk.during = take_long
-    group = GroupFlush(disk, lambda: now_s[0])
-    assert group(partitions) == [None] * 4
-    assert not group.is_worthwhile
-    now_s[0] += SLOW_S * PAUSES_PER_SLOW
-    assert not group.is_worthwhile
-    now_s[0] += SLOW_S * PAUSES_PER_SLOW * 1.01
-    assert group.is_worthwhile
+async def quiet(turn):
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        while turn.is_flushing:
+            await asyncio.sleep(0.001)
 
 
-def test_a_turn_of_many_partitions_is_one_sync_and_what_gathers_meanwhile_the_next(disk, partitions):
-    gate = threading.Event()
-    disk.during = lambda: gate.wait(10)
-    told = []
+def test_a_turn_of_many_partitions_is_one_sync_and_what_gathers_meanwhile_the_next(tmp_path):
+    bench = Bench(tmp_path)
+    bench.disk.gate.clear()
 
-    async def story():
-        turn = LoopTurn(asyncio.get_running_loop())
-        turn.flush_together = GroupFlush(disk)
-        try:
-            for partition in partitions:
-                turn.add(
-                    partition, lambda error, p=partition: told.append(("first", p.directory, error)), True
-                )
+    async def story(turn):
+        for partition in bench.partitions[:4]:
+            bench.produce(turn, partition, "first")
+        async with asyncio.timeout(10):
+            while bench.disk.syncs == 0:
+                await asyncio.sleep(0.001)
+        for index in (0, 5, 1, 0):
+            bench.produce(turn, bench.partitions[index], "next")
             await asyncio.sleep(0)
-            late = Partition("data/late")
-            for partition in (partitions[0], late, partitions[1]):
-                turn.add(
-                    partition, lambda error, p=partition: told.append(("next", p.directory, error)), True
-                )
-            await asyncio.sleep(0)
-            assert told == []
-            assert late.flushes == 0
-            gate.set()
-            async with asyncio.timeout(10):
-                while turn.is_flushing:
-                    await asyncio.sleep(0.001)
-        finally:
-            turn.close()
+        assert bench.told == []
+        bench.disk.gate.set()
 
-    asyncio.run(story())
-    assert len(partitions) >= TOGETHER_MIN
-    assert disk.syncs == 2
-    assert told == [("first", f"data/t-{i}", None) for i in range(4)] + [
-        ("next", name, None) for name in ("data/t-0", "data/late", "data/t-1")
+    bench.run(story)
+    assert (bench.disk.syncs, bench.disk.file_syncs) == (2, 0)
+    assert bench.told == [("first", index, None) for index in range(4)] + [
+        ("next", index, None) for index in (0, 0, 5, 1)
     ]
+    assert [p.log.durable_offset for p in bench.partitions] == [p.log_end_offset for p in bench.partitions]
+
+
+def test_a_flush_waits_for_those_that_keep_coming_but_not_long(tmp_path, monkeypatch):
+    bench = Bench(tmp_path)
+    now_s = [0.0]
+    monkeypatch.setattr(group_flush, "perf_counter", lambda: now_s[0])
+
+    async def story(turn):
+        for index in (0, 1, 2):
+            bench.produce(turn, bench.partitions[index], "one")
+            await asyncio.sleep(0)
+        await quiet(turn)
+        assert bench.disk.syncs == 1
+        for _ in range(100):
+            bench.produce(turn, bench.partitions[3], "endless")
+            await asyncio.sleep(0)
+        assert bench.disk.syncs == 1
+        now_s[0] += group_flush.GATHER_S_MAX
+        for _ in range(3):
+            bench.produce(turn, bench.partitions[3], "endless")
+            await asyncio.sleep(0)
+        assert turn.flushes._written is not None
+
+    bench.run(story)
+    assert len(bench.told) == 106
+
+
+def test_what_the_group_log_cannot_take_is_flushed_by_itself(tmp_path):
+    bench = Bench(tmp_path)
+    new = bench.store.create("new", 0, b"n" * 16, bench.partitions[0].config)
+
+    async def story(turn):
+        for partition in (*bench.partitions[:3], new):
+            bench.produce(turn, partition, partition.topic)
+        bench.produce(turn, bench.partitions[5], "large", 100_000)
+
+    bench.run(story)
+    assert bench.disk.syncs == 1
+    assert new.log.recovery_point == 1
+    assert bench.partitions[5].log.recovery_point == 2
+    assert [p.log.recovery_point for p in bench.partitions[:3]] == [1] * 3
+    assert sorted(label for label, _, error in bench.told if error is None) == ["large", "new", "t", "t", "t"]
+
+
+def test_after_a_failed_write_each_file_is_asked_then_and_for_ever(tmp_path):
+    bench = Bench(tmp_path)
+    bench.disk.error = OSError(errno.EIO, "lost")
+
+    async def story(turn):
+        for partition in bench.partitions[:3]:
+            bench.produce(turn, partition, "first")
+        await quiet(turn)
+        bench.disk.error = None
+        bench.produce(turn, bench.partitions[0], "next")
+
+    bench.run(story)
+    assert sorted(bench.told) == [("first", index, None) for index in range(3)] + [("next", 0, None)]
+    assert bench.disk.syncs == 1
+    assert bench.disk.file_syncs == 4
+    assert bench.log.has_failed
+
+
+def test_a_partition_that_cannot_be_flushed_either_tells_its_own_and_takes_no_more(tmp_path, monkeypatch):
+    bench = Bench(tmp_path)
+    bench.disk.error = OSError(errno.EIO, "lost")
+    bad = bench.partitions[1]
+
+    def lost():
+        raise OSError(errno.EIO, "lost too")
+
+    monkeypatch.setattr(bad.log, "flush", lost)
+
+    async def story(turn):
+        for partition in bench.partitions[:3]:
+            bench.produce(turn, partition, "first")
+        await quiet(turn)
+        with pytest.raises(KafkaError):
+            bench.stage(bad)
+
+    bench.run(story)
+    errors = {index: error for _, index, error in bench.told}
+    assert (errors[0], errors[2]) == (None, None)
+    assert errors[1].code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert bad.log.durable_offset == 1
+
+
+def test_the_group_log_is_made_when_somebody_waits_for_the_disk_and_not_before(tmp_path):
+    bench = Bench(tmp_path, prepared=False)
+
+    async def story(turn):
+        turn.flush_in_background(bench.partitions[0])
+        await quiet(turn)
+        assert not bench.log.is_ready
+        bench.produce(turn, bench.partitions[1], "by itself")
+        await quiet(turn)
+        async with asyncio.timeout(10):
+            while not bench.log.is_ready:
+                await asyncio.sleep(0.001)
+        bench.disk.file_syncs = 0
+        bench.produce(turn, bench.partitions[1], "by the log")
+
+    bench.run(story)
+    assert [label for label, _, _ in bench.told] == ["by itself", "by the log"]
+    assert bench.disk.file_syncs == 0
+
+
+def test_a_full_file_is_used_again_after_its_partitions_were_flushed_while_others_go_on(tmp_path):
+    bench = Bench(tmp_path)
+
+    async def story(turn):
+        for number in range(40):
+            for partition in bench.partitions[number % 3 :: 3]:
+                bench.produce(turn, partition, number)
+            await asyncio.sleep(0)
+            await quiet(turn)
+
+    bench.run(story)
+    assert len(bench.told) == 80
+    assert all(error is None for _, _, error in bench.told)
+    assert bench.log._generation >= 8
+    assert all(partition.log.recovery_point > 1 for partition in bench.partitions)
+
+
+def test_two_data_directories_have_a_group_log_each(tmp_path):
+    bench = Bench(tmp_path)
+    other = LogStore(bench.disk, [str(tmp_path / "other")])
+    other.group_logs = [GroupLog(bench.disk, str(tmp_path / "other"), file_bytes=4 * PAGE_BYTES)]
+    other.open(NOW_MS)
+    far = other.create("far", 0, b"f" * 16, bench.partitions[0].config)
+    bench.stage(far)
+    far.commit()
+    far.flush()
+    other.group_logs[0].prepare()
+    bench.store.group_logs += other.group_logs
+    bench.disk.syncs = 0
+
+    async def story(turn):
+        bench.produce(turn, far, "far")
+        bench.produce(turn, bench.partitions[0], "near")
+
+    bench.run(story)
+    assert sorted(bench.told) == [("far", 0, None), ("near", 0, None)]
+    assert bench.disk.syncs == 2
+    other.close(NOW_MS)
 
 
 def test_without_it_many_partitions_are_flushed_by_few_workers_and_told_of_their_own_errors():
@@ -172,35 +307,24 @@ def test_without_it_many_partitions_are_flushed_by_few_workers_and_told_of_their
     assert [name for name, error in told.items() if error is not None] == ["data/t-17"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "release", "is_used"),
-    [
-        ("ext4", "6.1.0-17-amd64", True),
-        ("xfs", "5.17.1", True),
-        ("ext4", "5.15.0", False),
-        ("fuse", "6.1.0", False),
-        ("overlay", "6.1.0", False),
-    ],
-)
-def test_only_file_systems_and_kernels_that_promise_enough_are_synced_whole(
-    tmp_path, monkeypatch, kind, release, is_used
-):
-    device = os.stat(tmp_path).st_dev
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(
-        "1 0 0:99 / /proc rw - proc proc rw\n"
-        f"2 0 {os.major(device)}:{os.minor(device)} / /a\\040b rw,relatime shared:1 - {kind} /dev/x rw\n"
-    )
-    monkeypatch.setattr(file_system, "MOUNTS", str(mounts))
-    system = os.uname()
-    named = os.uname_result(("Linux", system.nodename, release, system.version, system.machine))
-    monkeypatch.setattr(os, "uname", lambda: named)
-    found = open_file_system(str(tmp_path))
-    assert (found is not None) == is_used
-    if found is not None:
-        assert found.holds(str(tmp_path))
-        assert not found.holds("/proc")
-        if system.sysname == "Linux":
-            found.sync()
-        found.close()
-        found.close()
+def test_a_clean_stop_leaves_no_group_log_and_a_killed_broker_needs_it(tmp_path):
+    bench = Bench(tmp_path)
+
+    async def story(turn):
+        for partition in bench.partitions:
+            bench.produce(turn, partition, "answered")
+
+    bench.run(story)
+    # As after a loss of power: what was only in the page cache is gone.
+    for partition in bench.partitions:
+        path = tmp_path / "data" / partition.name / f"{0:020d}.log"
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size // 2)
+    for lock in bench.store._locks:
+        lock.release()
+    again = LogStore(OsDisk(), [str(tmp_path / "data")])
+    again.open(NOW_MS)
+    assert again.restored_bytes
+    assert [again.get("t", index).log_end_offset for index in range(6)] == [2] * 6
+    again.close(NOW_MS)
+    assert not list((tmp_path / "data").glob("group-log*"))

@@ -172,29 +172,6 @@ def test_everything_is_there_after_a_clean_stop(tmp_path):
     again.close(NOW_MS)
 
 
-def test_one_sync_of_the_file_system_stands_for_a_flush_where_a_file_is_all_there_is_to_flush(store):
-    partition = store.create("orders", 0, TOPIC_ID, LogConfig(segment_bytes=1300))
-
-    def append():
-        partition.append(batch_of(b"a" * 300), now_ms=NOW_MS)
-        partition.commit()
-
-    append()
-    assert partition.end_if_one_sync_flushes() is None  # the directory is new
-    partition.flush()
-    append()
-    assert partition.end_if_one_sync_flushes() == 2
-    append()
-    partition.take_flushed(2)
-    assert partition.log.recovery_point == 2
-    assert partition.end_if_one_sync_flushes() == 3
-    append()
-    assert len(partition.log.segments) == 2
-    assert partition.end_if_one_sync_flushes() is None  # the sealed segment's indexes come first
-    partition.flush()
-    assert partition.end_if_one_sync_flushes() == 4
-
-
 def test_the_first_batch_of_a_producer_is_ordinary_and_forgotten_when_it_could_not_be_written(partition):
     def batch(sequence):
         return batch_of(b"v", producer_id=7, producer_epoch=3, base_sequence=sequence)

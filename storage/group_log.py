@@ -1,0 +1,359 @@
+"""The group log: one file that makes what was appended to many partitions survive, with one sync.
+
+Fifty partitions that were appended to at once are fifty files to sync, each with a commit of the file
+system's journal because it has grown. Instead the bytes that those files have gained are written down here a
+second time, in one block, to a file that had its length and its blocks before: that is one write and one sync
+of data alone. The partitions' own files are written as ever, but synced later, when a file of the group log
+is full. There are two: while what is in the one is flushed, the other goes on.
+
+After a crash `replay` puts the bytes back where they belong, before anything is recovered:
+- A block counts when its checksum is right, its number follows and its generation is the file's. Only one
+  block is ever on its way, so what was answered for is before the first that does not count.
+- An entry says topic id, partition, segment, position and the offset after it. It is passed over when the
+  segment is gone, the topic is another, a checkpoint vouches for the offset, or sound records of another
+  origin stand there (another broker had the directory since). Else its bytes are written, even when they are
+  there: a page whose writing failed counts as clean, and the disk may not have it.
+- Entries hold whole batches and begin where a flush or the entry before ended, so doing it twice is harmless.
+The files go when a start has replayed them, and at a clean stop.
+
+A failed write or sync ends the use of the log until the next start, since nobody knows what the disk has of
+that block; its partitions are then flushed one by one. What earlier blocks hold stays for a replay.
+
+Kafka does not know these files: after a loss of power start Odradek once before Kafka gets the directory.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple, Protocol
+
+from odradek.storage.batches import scan
+from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metadata
+from odradek.storage.disk import Disk, File, read_file, write_all
+from odradek.storage.segment import LOG, file_name
+from odradek.storage.staging import Tail
+from odradek.wire.checksums import crc32c
+
+NAMES = ("group-log.0", "group-log.1")
+FILE_BYTES = 32 * 1024 * 1024
+PAGE_BYTES = 4096
+"""Blocks begin at multiples of it: no page that has been vouched for is written again."""
+ENTRY_BYTES_MAX = 65_536
+"""More than this of one partition is better written once, with a sync of its own file."""
+BLOCK_BYTES_MAX = 1024 * 1024
+_ZEROS_BYTES = 1024 * 1024
+
+_CHECKSUM = Struct(">I")
+_HEAD = Struct(">IIQQI")
+"""Checksum of what follows, length of the whole block, generation, number in it, count of entries."""
+_IDENTITY = Struct(">16sH")
+"""Topic id and length of the name, which follows."""
+_ENTRY = Struct(">qqqI")
+"""Base offset of the segment, position, offset after the bytes, length of the bytes, which follow."""
+
+
+class Loggable(Protocol):
+    """The part of a partition that the group log uses."""
+
+    @property
+    def identity(self) -> bytes: ...
+
+    @property
+    def is_deleted(self) -> bool: ...
+
+    def tail(self, size_bytes_max: int) -> Tail | None: ...
+
+    def take_logged(self, tail: Tail) -> None: ...
+
+
+class Entry(NamedTuple):
+    """What `replay` reads of one partition in one block."""
+
+    topic_id: bytes
+    base_offset: int
+    position: int
+    end_offset: int
+    name: str
+    content: bytes
+
+
+class Block:
+    """On its way to the disk: what it says, where it goes, whose tails it holds."""
+
+    __slots__ = ("content", "file", "position", "tails")
+
+    def __init__(self, file: File, position: int, content: bytes, tails: list[tuple[Loggable, Tail]]) -> None:
+        self.file = file
+        self.position = position
+        self.content = content
+        self.tails = tails
+
+    def write(self) -> None:
+        """Return when the disk has it. Raises `OSError`. May run in a worker thread."""
+        write_all(self.file, self.position, (self.content,), len(self.content))
+        self.file.sync()
+
+
+class GroupLog:
+    """See the module. One thread owns it; `prepare` and `Block.write` may run in another, one at a time.
+
+    First `prepare`. Then, again and again, `begin` a block, `write` it, say how that went with `finish`. What
+    `take_retired` gives has to be flushed, and told with `retired_is_flushed`, before a file is used again.
+    """
+
+    def __init__(self, disk: Disk, directory: str, *, file_bytes: int = FILE_BYTES) -> None:
+        assert file_bytes % PAGE_BYTES == 0
+        self.directory = directory
+        self.is_ready = False
+        self.has_failed = False
+        self._disk = disk
+        self._file_bytes = file_bytes
+        self._files: list[File] = []
+        self._generation = 0
+        self._number = 0
+        self._position = 0
+        # Whose tails the current file holds; whose the other one held until they are flushed.
+        self._holds: dict[Loggable, None] = {}
+        self._retired: dict[Loggable, None] | None = None
+        self._is_retired_taken = False
+        self._is_cancelled = False
+
+    def prepare(self) -> None:
+        """Make the files, with every block in its place. Raises `OSError`; then there are none."""
+        try:
+            for name in NAMES:
+                file = self._disk.open(f"{self.directory}/{name}", create=True)
+                self._files.append(file)
+                # Zeros, not only room: the first write to a block that has none is a change of the journal.
+                for position in range(0, self._file_bytes, _ZEROS_BYTES):
+                    if self._is_cancelled:
+                        raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
+                    size_bytes = min(_ZEROS_BYTES, self._file_bytes - position)
+                    write_all(file, position, (bytes(size_bytes),), size_bytes)
+                file.sync()
+            self._disk.sync_directory(self.directory)
+        except OSError:
+            self.has_failed = True
+            self.discard()
+            raise
+        self.is_ready = True
+
+    def cancel(self) -> None:
+        """Let a `prepare` that runs in another thread fail soon."""
+        self._is_cancelled = True
+
+    @property
+    def is_usable(self) -> bool:
+        return self.is_ready and not self.has_failed
+
+    def begin(self, partitions: Sequence[Loggable]) -> Block | None:
+        """A block of what these have not on the disk, to be written; None when there is none to write now.
+
+        Whoever is not in the block's `tails` has to be flushed.
+        """
+        if not self.is_usable:
+            return None
+        parts = [b""]
+        tails: list[tuple[Loggable, Tail]] = []
+        size_bytes = _HEAD.size
+        for partition in partitions:
+            identity = partition.identity
+            tail = partition.tail(ENTRY_BYTES_MAX)
+            if tail is None or not identity:
+                continue
+            content = tail.content
+            length = len(content)
+            size_bytes += len(identity) + _ENTRY.size + length
+            if size_bytes > BLOCK_BYTES_MAX:
+                break
+            tails.append((partition, tail))
+            entry = _ENTRY.pack(tail.base_offset, tail.position, tail.end_offset, length)
+            parts += (identity, entry, content)
+        if not tails:
+            return None
+        return self._block(parts, tails)
+
+    def _block(self, parts: list[bytes], tails: list[tuple[Loggable, Tail]]) -> Block | None:
+        size_bytes = _HEAD.size + sum(map(len, parts))
+        padding = -size_bytes % PAGE_BYTES
+        if (
+            self._generation == 0 or self._position + size_bytes + padding > self._file_bytes
+        ) and not self._switch():
+            return None
+        head = _HEAD.pack(0, size_bytes, self._generation, self._number, len(tails))[_CHECKSUM.size :]
+        parts[0] = head
+        body = b"".join(parts)
+        content = b"".join((_CHECKSUM.pack(crc32c(body)), body, bytes(padding)))
+        block = Block(self._files[self._generation % 2], self._position, content, tails)
+        self._number += 1
+        self._position += len(content)
+        self._holds.update(dict.fromkeys(partition for partition, _ in tails))
+        return block
+
+    def _switch(self) -> bool:
+        """Go on in the other file; False while what that one holds is not flushed."""
+        if self._retired is not None:
+            return False
+        if self._holds:
+            self._retired, self._is_retired_taken = self._holds, False
+            self._holds = {}
+        self._generation += 1
+        self._number = self._position = 0
+        return True
+
+    def finish(self, block: Block, error: OSError | None) -> None:
+        """Say how `block.write` went; the partitions then know up to where the disk has them."""
+        if error is not None:
+            self.has_failed = True
+            return
+        for partition, tail in block.tails:
+            partition.take_logged(tail)
+
+    def take_retired(self) -> list[Loggable]:
+        """The partitions to flush before the other file can be used again; told once."""
+        if self._retired is None or self._is_retired_taken:
+            return []
+        self._is_retired_taken = True
+        return list(self._retired)
+
+    def retired_is_flushed(self, failed: Sequence[Loggable]) -> None:
+        """They are flushed, save for `failed`. Their records may be nowhere but here: the file is kept."""
+        assert self._retired is not None
+        if all(partition.is_deleted for partition in failed):
+            self._retired = None
+
+    def discard(self) -> None:
+        """Close and remove the files: every partition is flushed. Raises `OSError`."""
+        self.close()
+        remove_files(self._disk, self.directory)
+
+    def close(self) -> None:
+        """Close the files and keep them for the next start."""
+        self.is_ready = False
+        for file in self._files:
+            file.close()
+        self._files.clear()
+
+
+def identity_of(topic_id: bytes, name: str) -> bytes:
+    """How an entry begins: whose it is."""
+    encoded = name.encode()
+    return _IDENTITY.pack(topic_id, len(encoded)) + encoded
+
+
+def remove_files(disk: Disk, directory: str) -> None:
+    """Let there be no group log in a directory, for good."""
+    there = [path for name in NAMES if disk.exists(path := f"{directory}/{name}")]
+    for path in there:
+        disk.remove(path)
+    if there:
+        disk.sync_directory(directory)
+
+
+def replay(disk: Disk, directory: str, recovery_point_of: Callable[[str], int]) -> int:
+    """Put back into the partitions' files what a crash may have taken from them; see the module.
+
+    `recovery_point_of` says of a partition's directory up to which offset a checkpoint vouches for it.
+    Returns how many bytes were not there. Afterwards the disk has them, and there is no group log any more.
+    Raises `OSError`; then it can be tried again.
+    """
+    segments: dict[tuple[str, int], list[Entry]] = {}
+    for entry in read_entries(disk, directory):
+        segments.setdefault((entry.name, entry.base_offset), []).append(entry)
+    topic_ids: dict[str, bytes | None] = {}
+    restored_bytes = 0
+    for (name, base_offset), entries in segments.items():
+        place = f"{directory}/{name}"
+        path = f"{place}/{file_name(base_offset, LOG)}"
+        if not disk.exists(path):
+            continue
+        if name not in topic_ids:
+            topic_ids[name] = read_partition_metadata(disk, f"{place}/{PARTITION_METADATA}")
+        recovery_point = recovery_point_of(name)
+        wanted = [
+            entry
+            for entry in entries
+            if entry.topic_id == topic_ids[name] and entry.end_offset > recovery_point
+        ]
+        if wanted:
+            restored_bytes += _restore(disk, path, wanted)
+    remove_files(disk, directory)
+    return restored_bytes
+
+
+def _restore(disk: Disk, path: str, entries: list[Entry]) -> int:
+    restored_bytes = 0
+    file = disk.open(path)
+    try:
+        size_bytes = file.size()
+        for position, content in ((entry.position, entry.content) for entry in entries):
+            length = len(content)
+            if position > size_bytes:
+                break
+            there = file.read(position, length)
+            if there != content and _is_of_another_origin(file, size_bytes, position, content):
+                break
+            if there != content:
+                restored_bytes += length
+            write_all(file, position, (content,), length)
+            size_bytes = max(size_bytes, position + length)
+        file.sync()
+    finally:
+        file.close()
+    return restored_bytes
+
+
+def _is_of_another_origin(file: File, size_bytes: int, position: int, content: bytes) -> bool:
+    """Whether a sound batch stands where another should."""
+    for batch in scan(file.read, position, size_bytes, verify=True):
+        inside = batch.position - position
+        if inside >= len(content):
+            break
+        if file.read(batch.position, batch.size_bytes) != content[inside : inside + batch.size_bytes]:
+            return True
+    return False
+
+
+def read_entries(disk: Disk, directory: str) -> Iterator[Entry]:
+    """What the files of a group log hold, in the order in which it was written."""
+    files = [_read_blocks(disk, f"{directory}/{name}") for name in NAMES]
+    for _, blocks in sorted(files, key=lambda file: file[0]):
+        for block in blocks:
+            yield from _entries_of(block)
+
+
+def _read_blocks(disk: Disk, path: str) -> tuple[int, list[memoryview]]:
+    """The generation of a file, and its blocks that count."""
+    blocks: list[memoryview] = []
+    first_generation = 0
+    data = memoryview(read_file(disk, path)) if disk.exists(path) else memoryview(b"")
+    position = 0
+    while position + _HEAD.size <= len(data):
+        checksum, size_bytes, generation, number, _ = _HEAD.unpack_from(data, position)
+        block = data[position : position + size_bytes]
+        if (
+            not _HEAD.size <= size_bytes == len(block)
+            or number != len(blocks)
+            or (blocks and generation != first_generation)
+            or crc32c(block[_CHECKSUM.size :]) != checksum
+        ):
+            break
+        first_generation = generation
+        blocks.append(block)
+        position += size_bytes + -size_bytes % PAGE_BYTES
+    return first_generation, blocks
+
+
+def _entries_of(block: memoryview) -> Iterator[Entry]:
+    _, _, _, _, count = _HEAD.unpack_from(block)
+    position = _HEAD.size
+    for _ in range(count):
+        topic_id, name_bytes = _IDENTITY.unpack_from(block, position)
+        position += _IDENTITY.size
+        name = bytes(block[position : position + name_bytes]).decode()
+        position += name_bytes
+        base_offset, at, end_offset, length = _ENTRY.unpack_from(block, position)
+        position += _ENTRY.size
+        yield Entry(topic_id, base_offset, at, end_offset, name, bytes(block[position : position + length]))
+        position += length

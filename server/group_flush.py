@@ -110,8 +110,8 @@ class Flushes:
         return bool(self._flushing or self._gathering or self._written is not None)
 
     def close(self) -> None:
-        """Ends the threads, once they are done; call it when nothing waits any more, before the group logs are
-        closed."""
+        """Ends the threads, once they are done; call it when nothing waits any more, and before the group
+        logs are closed."""
         if self._writer is not None and self._thread is not None:
             self._writer.put(None)
             self._writer = None

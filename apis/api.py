@@ -151,7 +151,7 @@ A way round decoder and encoder for requests that come very often. `start` is wh
 where the bytes that have arrived end. It takes that frame, and those that follow it as far as it likes;
 None means: not for me, nothing was done. The answer has the attributes `end` (behind the last frame taken),
 `count` (of frames), `parts` (buffers of the whole frames; None until they are ready), `size_bytes` and
-`waiting` (None); when it is ready it calls `connection.answered(answer)`.
+`waiting` (None); when it is ready it calls `connection.answered(answer)`, unless it was when it was returned.
 """
 
 

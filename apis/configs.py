@@ -22,7 +22,6 @@ from odradek.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from odradek.wire.options import (
-    FROM_DEFAULT,
     BrokerLayers,
     ConfigEntry,
     describe_all_brokers,
@@ -132,7 +131,7 @@ def _config(
         documentation=None,
     )
     if version < FIRST_VERSION_WITH_SOURCE:
-        config.is_default = entry.source == FROM_DEFAULT
+        # `is_default` stays false, for a default too: Kafka 3.9 does not fill it either.
         return config
     if request.include_synonyms:
         config.synonyms = [

@@ -3,11 +3,12 @@
 One read path: an attempt reads every partition of the plan within the byte budget. Is it enough (or an
 error, or too late), it is the answer; else the request watches its partitions and runs the same attempt
 again when one of them moves or the deadline comes. Records leave as slices of the log, never copied here;
-only versions 0 to 3 get them converted to the formats v0 and v1 that they know.
+only versions 0 to 3 get them converted to the formats v0 and v1 that they know, once, when the answer is
+made.
 
 Sizes are KIP-74's: the first partition that has anything gets at least one whole batch, whatever the
-limits, from version 3 on. Sessions are KIP-227's, see `fetch_sessions.py`. From version 13 on topics have
-ids instead of names.
+limits, from version 3 on; what comes is cut off where the limit is, its last batch too. Sessions are
+KIP-227's, see `fetch_sessions.py`. From version 13 on topics have ids instead of names.
 
 Not done yet: followers (a request with a replica id is refused with NOT_LEADER_OR_FOLLOWER, since no
 replica is assigned elsewhere), reading from the nearest replica (the preferred one is always -1, the
@@ -41,7 +42,6 @@ from odradek.apis.leadership import (
     leader_hint,
 )
 from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
-from odradek.wire import legacy_records
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import (
     AbortedTransaction,
@@ -135,8 +135,8 @@ class FetchPlan:
 
     __slots__ = (
         "_connection",
-        "_is_first_batch_free",
         "_is_incremental",
+        "_is_limit_hard",
         "_isolation",
         "_leadership",
         "_max_bytes",
@@ -168,7 +168,7 @@ class FetchPlan:
         self._is_incremental = is_incremental
         self._max_bytes = min(request.max_bytes, max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._is_first_batch_free = version >= FIRST_VERSION_WITH_MAX_BYTES
+        self._is_limit_hard = version < FIRST_VERSION_WITH_MAX_BYTES
         self._isolation = READ_COMMITTED if request.isolation_level == 1 else READ_UNCOMMITTED
         self._replica_id = request.replica_id
         if version >= FIRST_VERSION_WITH_REPLICA_STATE:
@@ -187,7 +187,7 @@ class FetchPlan:
         may_wait = self._may_wait and not is_last
         left_bytes = self._max_bytes
         read_bytes = 0
-        one_batch = self._is_first_batch_free
+        one_batch = not self._is_limit_hard
         answers = []
         unknown = []
         self.watchable = watchable = []
@@ -209,8 +209,12 @@ class FetchPlan:
                 one_batch = False
                 read_bytes += size
                 left_bytes = left_bytes - size if size < left_bytes else 0
-            elif answer.diverging_epoch is not None:
-                may_wait = False
+            else:
+                if left_bytes < 0:
+                    # As in Kafka, a limit below zero is an error for the first partition and then 0.
+                    left_bytes = 0
+                if answer.diverging_epoch is not None:
+                    may_wait = False
             answers.append((partition, answer))
         if may_wait and watchable and read_bytes < self._min_bytes:
             return None
@@ -232,19 +236,19 @@ class FetchPlan:
             if diverging is not None:
                 return diverging, log
         max_bytes = partition.max_bytes if partition.max_bytes < left_bytes else left_bytes
-        if self._version < FIRST_VERSION_OF_V2:
-            return self._read_for_old_client(partition, log, max_bytes, one_batch), log
         isolation = self._isolation
         result = log.read(
-            partition.fetch_offset, max_bytes=max_bytes, isolation=isolation, minimum_one_batch=one_batch
+            partition.fetch_offset,
+            max_bytes=max_bytes,
+            isolation=isolation,
+            minimum_one_batch=one_batch,
+            cut_first_batch=self._is_limit_hard,
         )
         # Null, not empty, for those who read everything: librdkafka complains about a list that it did not
         # ask for.
         aborted = None
-        if isolation is READ_COMMITTED:
-            aborted = [
-                AbortedTransaction(producer_id=one[0], first_offset=one[1]) for one in result.aborted or ()
-            ]
+        if isolation is READ_COMMITTED and result.aborted is not None:
+            aborted = [AbortedTransaction(producer_id=one[0], first_offset=one[1]) for one in result.aborted]
         answer = PartitionData(
             partition_index=partition.index,
             error_code=0,
@@ -256,32 +260,23 @@ class FetchPlan:
         )
         return answer, log
 
-    def _read_for_old_client(
-        self, partition: FetchedPartition, log: Partition, max_bytes: int, one_batch: bool
-    ) -> PartitionData:
-        """Versions 0 to 3: the same read, then the records as message sets of format v0 or v1.
+    def _convert(self, partition: FetchedPartition, answer: PartitionData) -> PartitionData:
+        """Versions 0 to 3: the same answer with its records as message sets of format v0 or v1."""
+        from odradek.wire.down_conversion import down_convert  # few clients are that old
 
-        Up to version 2 the limit is hard: of a batch that is too big nothing comes, as in Kafka 3.9.
-        """
-        version = self._version
-        result = log.read(
-            partition.fetch_offset,
-            max_bytes=max_bytes,
-            isolation=READ_UNCOMMITTED,
-            minimum_one_batch=one_batch,
-        )
-        records: bytes | bytearray = _NO_RECORDS
-        if len(result.records):
-            magic = 0 if version < FIRST_VERSION_OF_V1 else 1
-            records = legacy_records.to_legacy(result.records.tobytes(), magic, partition.fetch_offset)
-        return PartitionData(
-            partition_index=partition.index,
-            error_code=0,
-            high_watermark=result.high_watermark,
-            last_stable_offset=result.last_stable_offset,
-            log_start_offset=result.log_start_offset,
-            records=records,
-        )
+        records = answer.records
+        assert records is not None
+        try:
+            answer.records = down_convert(
+                records.tobytes(), 0 if self._version < FIRST_VERSION_OF_V1 else 1, partition.fetch_offset
+            )
+        except OSError:
+            return self._refusal(partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+        except KafkaError as error:
+            refusal = self._refusal(partition, error)
+            refusal.records = None  # as Kafka's answer to what cannot be converted
+            return refusal
+        return answer
 
     def _name_of(self, partition: FetchedPartition) -> str:
         if self._version < FIRST_VERSION_WITH_IDS:
@@ -312,7 +307,10 @@ class FetchPlan:
         current_name: str | None = None
         current_id: bytes | None = None
         served: list[FetchedPartition] = []
+        is_old = self._version < FIRST_VERSION_OF_V2
         for partition, answer in answers:
+            if is_old and answer.records:
+                answer = self._convert(partition, answer)
             if session is not None:
                 is_news = partition.is_news(answer)
                 if self._is_incremental:

@@ -34,8 +34,12 @@ class DescribeLogDirs:
         if request.topics is not None:
             wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
         topics: dict[str, dict[str, DescribeLogDirsTopic]] = {one: {} for one in self._store.directories}
+        unreadable = set()
         for directory, name, index, size_bytes in self._store.sizes():
             if wanted is not None and (name, index) not in wanted:
+                continue
+            if size_bytes is None:
+                unreadable.add(directory)
                 continue
             topic = topics[directory].setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
             topic.partitions.append(
@@ -44,17 +48,27 @@ class DescribeLogDirs:
                 )
             )
         return DescribeLogDirsResponse(
-            results=[_directory(directory, found.values()) for directory, found in topics.items()]
+            results=[
+                _unreadable(directory) if directory in unreadable else _directory(directory, found.values())
+                for directory, found in topics.items()
+            ]
         )
 
 
 def _directory(directory: str, topics: Iterable[DescribeLogDirsTopic]) -> DescribeLogDirsResult:
-    result = DescribeLogDirsResult(error_code=0, log_dir=directory, topics=list(topics))
     try:
         usage = disk_usage(directory)
     except OSError:
-        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        result.topics = []
-    else:
-        result.total_bytes, result.usable_bytes = usage.total, usage.free
-    return result
+        return _unreadable(directory)
+    return DescribeLogDirsResult(
+        error_code=0,
+        log_dir=directory,
+        topics=list(topics),
+        total_bytes=usage.total,
+        usable_bytes=usage.free,
+    )
+
+
+def _unreadable(directory: str) -> DescribeLogDirsResult:
+    """The disk does not answer: as Kafka says of a directory that it has taken offline."""
+    return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory, topics=[])

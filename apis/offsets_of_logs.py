@@ -13,13 +13,16 @@ Source: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset and lastOf
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
+from struct import Struct as Layout
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
 from odradek.storage.partition import READ_COMMITTED
-from odradek.storage.segment import LOG
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.codec import decoder
+from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from odradek.wire.frames import read_request_header, response_parts
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -33,6 +36,15 @@ from odradek.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from odradek.wire.work import Work, finish
+
+try:
+    from odradek.apis._offsets_questions import Known, Questions  # type: ignore[import-not-found]
+
+    COMPILED = True
+except ImportError:
+    from odradek.apis._offsets_questions_python import Known, Questions  # type: ignore[assignment]
+
+    COMPILED = False
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -57,6 +69,10 @@ FIRST_VERSION_WITH_EPOCH = 4
 NOT_FOUND = (-1, -1, -1)
 """Timestamp, offset and leader epoch when there is no such record: no error."""
 
+_request_head = Layout(">hhi").pack
+_found_layout = Layout(">qqi")
+_SENTINELS = (0x0102030405060708, 0x1112131415161718, 0x21222324)
+
 
 class ListOffsets:
     """The handler."""
@@ -67,13 +83,54 @@ class ListOffsets:
         self._leadership = leadership
         self._work = work
 
+    def shortcut(self) -> Questions:
+        """The short way of questions for one offset (see `apis/_offsets_questions_python.py`)."""
+        return Questions(self._learn, self._leadership.current_view)
+
+    def _learn(self, version: int, question: bytes) -> Known | None:
+        """What a request means whose bytes from its client id on are these; None where the ordinary way has
+        to answer.
+        """
+        frame = _request_head(ListOffsetsRequest.api_key, version, 0) + question
+        try:
+            _, position = read_request_header(frame, 0)
+            request, _ = decoder(ListOffsetsRequest, version)(memoryview(frame), position)
+        except MalformedMessage:
+            return None
+        if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+            return None
+        name, asked = request.topics[0].name, request.topics[0].partitions[0]
+        if _may_take_long(asked.timestamp):
+            return None
+        view = self._leadership.view
+        try:
+            # The answer itself may change with every record, all else only with the view.
+            finish(self._answer(name, asked, request.isolation_level, version, 0))
+            led = self._leadership.lead(name, asked.partition_index)
+        except KafkaError:
+            return None
+        timestamp, offset, leader_epoch = _SENTINELS
+        partition = ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index,
+            error_code=0,
+            timestamp=timestamp,
+            offset=offset,
+            leader_epoch=leader_epoch,
+        )
+        topic = ListOffsetsTopicResponse(name=name, partitions=[partition])
+        answer = b"".join(response_parts(ListOffsetsResponse(topics=[topic]), version, 0))
+        found_at = answer.index(_found_layout.pack(*_SENTINELS))
+        return Known(
+            view, answer, found_at, partial(_found_at_once, led, asked.timestamp, request.isolation_level)
+        )
+
     def __call__(
         self, request: ListOffsetsRequest, context: RequestContext
     ) -> ListOffsetsResponse | WorkAnswer:
         answering = self._answering(request, context)
         for topic in request.topics:
             for asked in topic.partitions:
-                if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
+                if _may_take_long(asked.timestamp):
                     return WorkAnswer(self._work, answering, context)
         return finish(answering)
 
@@ -143,6 +200,15 @@ def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
     return {key: False for key, count in seen.items() if count > 1}
 
 
+def _may_take_long(timestamp: int) -> bool:
+    """Whether a record has to be looked for, and not only an end of the log."""
+    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
+
+
+def _found_at_once(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, int, int]:
+    return finish(_find(led, timestamp, isolation))
+
+
 def _find(led: LedPartition, timestamp: int, isolation: int) -> Work[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch) that a client of this isolation level may learn."""
     log = led.log
@@ -179,14 +245,10 @@ def _segment_offsets_before(led: LedPartition, timestamp: int, now_ms: int) -> l
     newest.
     """
     log = led.log
-    # By when the file was written, as version 0 always did, and not by what the records say.
-    starts = [
-        (segment.base_offset, segment.pool.disk.modified_ms(segment.path(LOG)))
-        for segment in log.log.segments
-    ]
     if timestamp == EARLIEST:
         return [log.log_start_offset]
-    bounded = [(max(base, log.log_start_offset), written) for base, written in starts]
+    # By when the file was written, as version 0 always did, and not by what the records say.
+    bounded = [(max(base, log.log_start_offset), written) for base, written in log.segments_written()]
     if timestamp == LATEST or timestamp >= now_ms:
         offsets = {base for base, _ in bounded if base < log.high_watermark}
         offsets.add(log.high_watermark)

@@ -12,6 +12,8 @@ class TestBroker(Protocol):
 
     __test__ = False  # not a test class, whatever its name
 
+    is_odradek: bool
+
     @property
     def bootstrap(self) -> str: ...
 

@@ -31,7 +31,7 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def run_java(program: str, version: str, *arguments: str) -> list[list[str]]:
     """Compiles and runs one of our programs against the jars of `version`; its lines, split into fields."""
-    class_path = compile_java(SOURCE.with_name(f"{program}.java"), reference.class_path(version))
+    class_path = compile_java(reference.class_path(version), SOURCE.with_name(f"{program}.java"))
     command = ["java", "-Xmx256m", "-cp", class_path, program, *arguments]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert finished.returncode == 0, finished.stderr[-3000:]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.server.connection import Routes
 from odradek.server.connections import ConnectionLimits, Connections
+from odradek.server.lingering import Lingering
 from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
 from odradek.server.timers import Timers, steady_clock_ms, wall_clock_ms
 from odradek.server.turn import LoopTurn
@@ -102,9 +103,12 @@ class BrokerServer:
         *,
         now_ms: Callable[[], int] = wall_clock_ms,
         after_loading: Callable[[], object] | None = None,
+        lingers: bool = False,
     ) -> None:
         """`after_loading` is called after each slice of loading groups, and now and then while very many
-        partitions are made; only who owns the process can know what is good then."""
+        partitions are made; only who owns the process can know what is good then. `lingers` is for the owner,
+        too: other threads of a process have better use for the moment in which `server.lingering` looks for
+        the next request."""
         self.config = config
         self.node_id = config.node_id
         self.cluster_id = ""
@@ -113,6 +117,7 @@ class BrokerServer:
         """With their real ports after `start`."""
         self._now_ms = now_ms
         self._after_loading = after_loading
+        self._lingers = lingers
         self._bound: list[tuple[Listener, list[socket.socket]]] = []
         self._servers: list[asyncio.Server] = []
         self._background: list[Callable[[], None]] = []
@@ -150,7 +155,7 @@ class BrokerServer:
         """Returns when every listener answers. Raises ConfigError with one sentence for people; `stop` cleans
         up after a failed start, too."""
         loop = asyncio.get_running_loop()
-        self._turn = LoopTurn(loop)
+        turn = self._turn = LoopTurn(loop)
         self._timers = Timers(loop)
         self._changes = WorkQueue(loop)
         self._chores = WorkQueue(loop)
@@ -171,6 +176,11 @@ class BrokerServer:
         self._connections = Connections(
             Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config)
         )
+        if self._lingers:
+            changes, chores = self._changes, self._chores
+            self._connections.linger = Lingering(
+                loop, lambda: turn.is_idle and not len(changes) and not len(chores)
+            )
         while self._bound:
             listener, sockets = self._bound[0]
             self._servers += await accept(listener, sockets, self._connections)

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_COMPILED_PARTS = ("odradek.wire._records", "odradek.storage._staging", "odradek.apis._produce_burst")
+_COMPILED_PARTS = (
+    "odradek.wire._records",
+    "odradek.storage._staging",
+    "odradek.apis._produce_burst",
+    "odradek.apis._offsets_questions",
+)
 
 _ABOUT = """\
 Odradek is a durable broker that speaks Kafka's protocol: any Kafka client can use it

@@ -201,6 +201,10 @@ class _Sources:
         for variable, text in environ.items():
             if variable.startswith("KAFKA_") and variable not in _NO_OPTIONS:
                 self._put_or_warn(option_of_variable(variable), text, f"environment variable {variable}")
+        if "KAFKA_ADVERTISED_LISTENERS" in environ and "listeners" not in self.given:
+            # Kafka's image does this in its start script (docker/resources/common-scripts/configure).
+            everywhere = re.sub(r"://[^,]*:", "://0.0.0.0:", environ["KAFKA_ADVERTISED_LISTENERS"])
+            self.put("listeners", everywhere, "environment variable KAFKA_ADVERTISED_LISTENERS")
 
     def add_set(self, text: str) -> None:
         name, equals, value = text.partition("=")

@@ -30,7 +30,7 @@ Each rules over the one before:
 2. a file, `odradek serve server.properties`, in the syntax of Java's properties;
 3. environment variables as in Kafka's Docker image: `KAFKA_LOG_RETENTION_MS` is `log.retention.ms` (one
    underscore is a dot, two are an underscore, three are a dash); `CLUSTER_ID` names the cluster of a new data
-   directory;
+   directory; `KAFKA_ADVERTISED_LISTENERS` without any `listeners` opens the same ports on all interfaces;
 4. `--set NAME=VALUE` and the short forms `--listen`, `--data-dir`, `--advertise`;
 5. in Python, keywords with underscores for dots: `odradek.Broker(log_retention_ms=60_000)`.
 

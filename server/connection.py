@@ -19,7 +19,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from odradek.apis.api import Api, RequestContext, Shortcut, Waiting
@@ -42,11 +42,6 @@ JOINED_BYTES_MAX = 64 * 1024
 """Up to here one copy into one buffer is cheaper than a vector of buffers."""
 
 API_VERSIONS_KEY = 18
-REPEATED_KEYS = frozenset({2})
-"""ListOffsets: consumers ask the same again and again, so what was decoded is kept."""
-REPEATED_BYTES_MAX = 256
-REPEATED_MAX = 256
-"""Bodies kept for each version; with the bytes above a bound for what clients can make us hold."""
 
 _frame_head = struct.Struct(">iIih").unpack_from
 _frame_length = struct.Struct(">i").unpack_from
@@ -68,7 +63,6 @@ class Route:
         "handle",
         "has_tagged_header",
         "name",
-        "repeated",
         "shortcut",
         "tags_answer",
     )
@@ -84,19 +78,7 @@ class Route:
         # A client that does not know our version yet must be able to read the answer to ApiVersions.
         self.tags_answer = self.has_tagged_header and api_key != API_VERSIONS_KEY
         self.shortcut = api.shortcut
-        self.repeated: dict[bytes, Any] | None = {} if api_key in REPEATED_KEYS else None
         self.name = f"{api.request.__name__} v{api_version}"
-
-    def decode_repeated(self, body: bytes) -> Any:
-        """The request of a body that may have come before; handlers read it and change nothing."""
-        assert self.repeated is not None
-        request = self.repeated.get(body)
-        if request is None:
-            request, _ = self.decode(memoryview(body), 0)
-            if len(self.repeated) >= REPEATED_MAX:
-                self.repeated.clear()
-            self.repeated[body] = request
-        return request
 
     def answer(self, response: Any, correlation_id: int) -> tuple[list[Any], int]:
         """The response as buffers (the first holds length and header) and its size in bytes."""
@@ -154,6 +136,8 @@ class Registry(Protocol):
     turn: LoopTurn
     now_ms: Callable[[], int]
     request_bytes_max: int
+    linger: Callable[[], None]
+    """Called when requests were served: a loop that sleeps at once wakes late (`server.lingering`)."""
 
     def admit(self, connection: Connection) -> str | None: ...
 
@@ -172,7 +156,7 @@ class _Slot:
         self.connection = connection
         self.route = route
         self.correlation_id = correlation_id
-        self.parts: list[Any] | None = None
+        self.parts: Sequence[Any] | None = None
         self.size_bytes = 0
         self.waiting: Waiting | None = None
 
@@ -279,6 +263,7 @@ class Connection(asyncio.BufferedProtocol):
                 waiting, slot.waiting = slot.waiting, None
                 self._cancel(waiting)
         self._spare = None
+        self._turn.forget(self)
         self._registry.forget(self)
 
     def eof_received(self) -> bool:
@@ -298,23 +283,33 @@ class Connection(asyncio.BufferedProtocol):
         if self._held or self._closing:
             return
         shortcut = self._shortcut
-        if shortcut is not None and not self._slots and not self._write_paused:
-            # What came before was for a shortcut: most likely so is this, and all of it.
-            registry = self._registry
+        if shortcut is None or self._slots or self._write_paused:
+            self._serve()
+            self._registry.linger()
+            return
+        # What came before was for a shortcut: most likely so is this, and all of it.
+        registry, turn = self._registry, self._turn
+        is_alone = turn.begin_alone(self)
+        try:
             now_ms = self.active_ms = registry.now_ms()
-            try:
-                answer = shortcut(self._view, self._start, filled, registry.request_bytes_max, self, now_ms)
-            except Exception:
-                logger.exception("a shortcut for %s failed", self.peer_host)
-                self.close("internal error")
-                return
+            answer = shortcut(self._view, self._start, filled, registry.request_bytes_max, self, now_ms)
             if answer is not None:
                 self._start = answer.end
-                self._pinned_turn = self._turn.number
-                self._stand_in_line(answer)
-                if answer.end == filled:
-                    return
-        self._serve()
+                if answer.parts is not None:
+                    self._write(answer.parts, answer.size_bytes)
+                else:
+                    self._pinned_turn = turn.number
+                    self._stand_in_line(answer)
+        except Exception:
+            logger.exception("a shortcut for %s failed", self.peer_host)
+            self.close("internal error")
+            return
+        finally:
+            if is_alone:
+                turn.end()
+        if answer is None or answer.end != filled:
+            self._serve()
+        registry.linger()
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -413,7 +408,10 @@ class Connection(asyncio.BufferedProtocol):
                             self._client_id = (
                                 view[told : told + client_id_bytes].tobytes().decode(errors="replace")
                             )
-                        self._stand_in_line(answer)
+                        if answer.parts is None:
+                            self._stand_in_line(answer)
+                        else:
+                            out_bytes += self._put(out, answer.parts, answer.size_bytes)
                         if self._must_hold():
                             break
                         continue
@@ -469,10 +467,7 @@ class Connection(asyncio.BufferedProtocol):
             client_id = None if client_id_bytes < 0 else ""
         if route.has_tagged_header:
             body = body + 1 if body < end and not buffer[body] else _skip_tags(buffer, body, end)
-        if route.repeated is not None and end - body <= REPEATED_BYTES_MAX:
-            request = route.decode_repeated(bytes(self._view[body:end]))
-        else:
-            request, _ = route.decode(self._view[body:end], 0)
+        request, _ = route.decode(self._view[body:end], 0)
         context = RequestContext(route.api_key, route.api_version, correlation_id, client_id, self, now_ms)
         return route.handle(request, context)
 
@@ -496,7 +491,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # Answers
 
-    def _put(self, out: list[Any], parts: list[Any], size_bytes: int) -> int:
+    def _put(self, out: list[Any], parts: Sequence[Any], size_bytes: int) -> int:
         """A ready answer: among what is written now, or behind the answers that are waited for.
         Returns the bytes added to `out`."""
         slots = self._slots
@@ -580,7 +575,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._held:
             self._resume_if_possible()
 
-    def _write(self, parts: list[Any], size_bytes: int) -> None:
+    def _write(self, parts: Sequence[Any], size_bytes: int) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -702,7 +697,7 @@ def _address(name: Any) -> tuple[str, int]:
     return (host[7:] if host.startswith("::ffff:") and "." in host else host), name[1]
 
 
-def _buffers(parts: list[Any]) -> list[Any]:
+def _buffers(parts: Sequence[Any]) -> list[Any]:
     buffers: list[Any] = []
     for part in parts:
         if isinstance(part, bytes | bytearray | memoryview):

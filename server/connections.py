@@ -40,6 +40,7 @@ class Connections:
     ) -> None:
         self.routes = routes
         self.turn = turn
+        self.linger: Callable[[], None] = _do_nothing
         self.now_ms = now_ms
         self.request_bytes_max = limits.request_bytes_max
         self._limits = limits
@@ -111,3 +112,7 @@ class Connections:
         """Closes those that do not take their last answers."""
         for connection in list(self._open):
             connection.abort(None)
+
+
+def _do_nothing() -> None:
+    pass

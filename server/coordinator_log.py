@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from odradek.storage.partition import Origin
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import Record, batch_records, build_batch, iter_batches
+from odradek.wire.records import Record, batch_records, build_batch, iter_whole_batches
 
 if TYPE_CHECKING:
     import asyncio
@@ -97,7 +97,8 @@ class PartitionLog:
             buffer = b"".join(records.buffers())
             if not buffer:
                 return
-            for position, header in iter_batches(buffer):
+            start = offset
+            for position, header in iter_whole_batches(buffer):
                 offset = header.last_offset + 1
                 if not header.is_control:
                     yield [
@@ -105,6 +106,10 @@ class PartitionLog:
                         for _, timestamp, key, value, _ in batch_records(buffer, position, header)
                         if key is not None
                     ]
+            if offset == start:
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE, f"{partition.name} has no whole batch at offset {start}"
+                )
 
     def _settle(self, pending: _Pending, error: KafkaError | None) -> None:
         pending.is_settled = True

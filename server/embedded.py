@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -329,8 +329,7 @@ class _Child:
         deadline = time.monotonic() + timeout_s
         output, descriptor = b"", self._process.stdout.fileno()
         while True:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0 or not select.select([descriptor], [], [], left_s)[0]:
+            if not _is_readable(descriptor, deadline - time.monotonic()):
                 raise BrokerStartError(f"the broker was not ready within {timeout_s:g} s{self._said()}")
             piece = os.read(descriptor, 4096)
             if not piece:
@@ -366,6 +365,13 @@ class _Child:
         if self._stderr is not None:
             self._stderr.close()
             self._stderr = None
+
+
+def _is_readable(descriptor: int, timeout_s: float) -> bool:
+    # Not select.select: it takes no descriptor from 1024 on, and a test process may have many.
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        return timeout_s > 0 and bool(selector.select(timeout_s))
 
 
 def _address(host: str, port: int) -> str:

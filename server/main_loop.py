@@ -55,7 +55,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
         loop.add_signal_handler(number, stopping.set)
     lifeline = _watch_parent(loop, stopping)
     # Nobody else lives in this process: what groups have loaded is no garbage for as long as it runs.
-    server = BrokerServer(config, after_loading=gc.freeze)
+    server = BrokerServer(config, after_loading=gc.freeze, lingers=True)
     try:
         await server.start()
         if on_ready is not None:

@@ -4,6 +4,8 @@ Every partition that was appended to in one turn is committed once. Where an ans
 the partition is flushed in a worker thread; while that flush runs the next ones gather, so any number of
 waiting produces costs one `fdatasync`. Many partitions are flushed together where the disk can do that, else
 by a few workers that each take several. Then each connection that has answers ready sends them in one write.
+
+While one connection alone asks, its requests are a turn of their own that ends where they have been read.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ class LoopTurn:
         "_gathering",
         "_is_together",
         "_loop",
+        "_newest",
         "_scheduled",
         "_touched",
         "flush_together",
@@ -68,6 +71,7 @@ class LoopTurn:
         self._loop = loop
         self._executor: ThreadPoolExecutor | None = None
         self._scheduled = False
+        self._newest: Sender | None = None
         self._touched: list[Sender] = []
         self._flushing: dict[Committable, list[Done]] = {}
         self._gathering: dict[Committable, list[Done]] = {}
@@ -86,6 +90,25 @@ class LoopTurn:
                 self._loop.call_soon(self.end)
         else:
             waiting.append((done, must_flush))
+
+    def begin_alone(self, sender: Sender) -> bool:
+        """Whether the requests of `sender` shall be a turn of their own, which it ends by `end`.
+
+        So it is when it sent the requests before these as well: then it seems to be the only one, and there
+        is nobody to wait for. To go round through the event loop would only make its answer late.
+        """
+        if self._newest is not sender:
+            self._newest = sender
+            return False
+        if self._scheduled:
+            return False
+        self._scheduled = True
+        return True
+
+    def forget(self, sender: Sender) -> None:
+        """`sender` is gone."""
+        if self._newest is sender:
+            self._newest = None
 
     def touch(self, sender: Sender) -> None:
         """`sender.send_ready()` is called at the end of this turn; once per call, so ask once."""
@@ -123,6 +146,11 @@ class LoopTurn:
     def is_flushing(self) -> bool:
         """True while answers wait for the disk."""
         return bool(self._flushing or self._gathering)
+
+    @property
+    def is_idle(self) -> bool:
+        """True while neither the end of the turn nor the disk has something to do."""
+        return not self._scheduled and not self.is_flushing
 
     def close(self) -> None:
         """Ends the worker threads, once they are done: who closes the partitions next flushes them, too."""

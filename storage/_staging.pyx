@@ -2,7 +2,7 @@
 """The compiled twin of `_staging_python`: the same names, arguments and results, and one test suite.
 
 `append_ordinary` takes the steady state only: it declines a batch at which the log would roll, start a
-segment or an epoch, and the first batch of a producer. The ordinary way does all of that.
+segment or an epoch. The ordinary way does all of that.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -355,12 +355,12 @@ cdef class PartitionStaging:
         if not stage._has_room(size_bytes, last_offset, batch.max_timestamp, log._segment_bytes):
             return None
         if batch.producer_id >= 0:
+            if batch.base_sequence + batch.last_offset_delta > SEQUENCE_MAX:
+                return None
             entry = log.producers.producers.get(batch.producer_id)
-            if (
-                entry is None
-                or entry.producer_epoch != batch.producer_epoch
-                or batch.base_sequence + batch.last_offset_delta > SEQUENCE_MAX
-                or batch.base_sequence != entry._last(1) + 1
+            # Of a producer that is not known any sequence will do.
+            if entry is not None and (
+                entry.producer_epoch != batch.producer_epoch or batch.base_sequence != entry._last(1) + 1
             ):
                 return None
         if _crc_in_hardware and size_bytes <= FEW_BYTES:
@@ -380,8 +380,15 @@ cdef class PartitionStaging:
         _stage_bytes(stage, buffer, bytes_, start, end, first_offset, self.leader_epoch)
         stage._count_in(size_bytes, last_offset, batch.max_timestamp, log._index_interval_bytes)
         log.next_offset = last_offset + 1
-        if entry is not None:
-            log.producers._undo.append((batch.producer_id, entry, entry.memory()))
+        if batch.producer_id >= 0:
+            if entry is None:
+                log.producers._undo.append((batch.producer_id, None, None))
+                entry = ProducerEntry.__new__(ProducerEntry)
+                entry.producer_epoch = batch.producer_epoch
+                entry.coordinator_epoch = entry.current_txn_first_offset = -1
+                log.producers.producers[batch.producer_id] = entry
+            else:
+                log.producers._undo.append((batch.producer_id, entry, entry.memory()))
             entry._remember(
                 batch.base_sequence, batch.base_sequence + batch.last_offset_delta, first_offset, last_offset,
                 batch.max_timestamp,

@@ -281,22 +281,24 @@ class PartitionStaging:
         if producer_id >= 0:
             last_sequence = base_sequence + last_offset_delta
             entry = log.producers.producers.get(producer_id)
-            if (
-                entry is None
-                or entry.producer_epoch != producer_epoch
-                or last_sequence > SEQUENCE_MAX
-                or base_sequence != entry.last_sequence + 1
+            # Of a producer that is not known any sequence will do.
+            if last_sequence > SEQUENCE_MAX or (
+                entry is not None
+                and (entry.producer_epoch != producer_epoch or base_sequence != entry.last_sequence + 1)
             ):
                 return None
         leader_epoch = self.leader_epoch
         parts = (_PREFIX_PACK(first_offset, length, leader_epoch), buffer[start + PREFIX_BYTES : end])
         log.stage(parts, size_bytes, first_offset, last_offset, max_timestamp, leader_epoch, now_ms)
-        if entry is not None:
+        if producer_id >= 0:
             # After the log, which may have rolled: its snapshot is of what came before this batch.
-            log.producers._undo.append((producer_id, entry, entry.memory()))
-            entry.remember(
-                producer_epoch, (base_sequence, last_sequence, first_offset, last_offset, max_timestamp)
-            )
+            batch = (base_sequence, last_sequence, first_offset, last_offset, max_timestamp)
+            if entry is None:
+                log.producers._undo.append((producer_id, None, None))
+                log.producers.producers[producer_id] = ProducerEntry(producer_epoch, max_timestamp, (batch,))
+            else:
+                log.producers._undo.append((producer_id, entry, entry.memory()))
+                entry.remember(producer_epoch, batch)
         return Appended(
             first_offset,
             last_offset,

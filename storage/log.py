@@ -29,7 +29,7 @@ from odradek.storage.segment import (
     file_name,
     segment_holding,
 )
-from odradek.storage.slices import EMPTY, Slice
+from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.staging import LogStaging, StagedSegment
 from odradek.wire.checksums import crc32c
 from odradek.wire.work import Work
@@ -552,42 +552,51 @@ class Log(LogStaging):
 
     # Reading
 
-    def locate(self, offset: int) -> tuple[Segment, int] | None:
-        """The segment and position of the first batch that ends at or after `offset`; None when there is
+    def locate(self, offset: int) -> tuple[Segment, int, int] | None:
+        """Segment, position and size of the first batch that ends at or after `offset`; None when there is
         none.
+
+        The size is 0 where nothing had to be read to find the batch.
         """
         hint = self._hints.get(offset) or self._older_hints.get(offset)
         if hint is not None:
-            return hint
+            return *hint, 0
         place = max(segment_holding(self.bases, offset), 0)
         for segment in self.segments[place:]:
-            position = segment.find(offset)
-            if position >= 0:
-                return segment, position
+            found = segment.find(offset)
+            if found is not None:
+                return segment, *found
         return None
 
-    def read(self, offset: int, end_offset: int, max_bytes: int, minimum_one_batch: bool) -> Slice:
-        """Whole batches of one segment from the one that holds `offset`, ending at or before `end_offset`."""
+    def read(
+        self, offset: int, end_offset: int, max_bytes: int, minimum_one_batch: bool, cut_first_batch: bool
+    ) -> Slice:
+        """`max_bytes` of one segment from the batch that holds `offset`, ending before `end_offset`.
+
+        As `LogSegment.read`: the end is where the limit is, be it within a batch. The first batch alone is
+        not cut, unless `cut_first_batch` says so: one that is too large comes whole or not at all.
+        """
         if offset >= end_offset:
             return EMPTY
         found = self.locate(offset)
         if found is None:
             return EMPTY
-        segment, position = found
+        segment, position, first_bytes = found
         end = segment.size_bytes
         if end_offset < self.log_end_offset:
             end = min(end, self._position_of(segment, end_offset))
         if position >= end:
             return EMPTY
         if position + max_bytes < end:
-            end, next_offset = segment.boundary(position, position + max_bytes)
-            if end == position:
-                if not minimum_one_batch:
-                    return EMPTY
-                first = next(segment.batches(position, window_bytes=HEADER_BYTES))
-                end, next_offset = first.end_position, first.last_offset + 1
-            if next_offset >= 0 and end < segment.size_bytes:
-                self._remember(next_offset, segment, end)
+            if max_bytes == 0 and not minimum_one_batch:
+                return EMPTY
+            first_bytes = first_bytes or segment.batch_bytes(position)
+            if max_bytes >= first_bytes or cut_first_batch:
+                end = position + max_bytes
+            elif minimum_one_batch:
+                end = position + first_bytes
+            else:
+                return FIRST_TOO_LARGE
         return Slice(segment, position, end - position)
 
     def finding_timestamp(
@@ -618,8 +627,8 @@ class Log(LogStaging):
         self._older_hints.clear()
 
     def _position_of(self, segment: Segment, end_offset: int) -> int:
-        position = segment.find(end_offset)
-        return segment.size_bytes if position < 0 else position
+        found = segment.find(end_offset)
+        return segment.size_bytes if found is None else found[0]
 
 
 def first_timestamp(segment: Segment) -> int:

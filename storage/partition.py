@@ -32,7 +32,7 @@ from odradek.storage.log import Log
 from odradek.storage.producer_state import EXPIRATION_MS
 from odradek.storage.retention import segments_to_delete
 from odradek.storage.segment import Segment
-from odradek.storage.slices import EMPTY, Slice
+from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.staging import Appended, PartitionStaging
 from odradek.storage.validation import (
     MAGIC_POSITION,
@@ -83,7 +83,7 @@ class Origin(Enum):
 @dataclass(slots=True)
 class ReadResult:
     """`aborted` is for READ_COMMITTED: (producer id, first offset) of each aborted transaction in the
-    range.
+    range; None where the first batch was over the limit, as Kafka says null there.
     """
 
     records: Slice
@@ -526,12 +526,15 @@ class Partition(PartitionStaging):
         max_bytes: int,
         isolation: int = READ_UNCOMMITTED,
         minimum_one_batch: bool = True,
+        cut_first_batch: bool = False,
     ) -> ReadResult:
-        """Whole batches, beginning with the one that holds `offset`, of `max_bytes` at most.
+        """`max_bytes` of a segment, beginning with the batch that holds `offset`; fewer where it ends.
 
-        With `minimum_one_batch` the first one comes even when it alone is larger (KIP-74). At the end the
-        records are `EMPTY`. Refuses with OFFSET_OUT_OF_RANGE what is before the log's start or after its
-        end.
+        As in Kafka the last batch is cut off where the limit is: `wire.records.iter_whole_batches` is for
+        who cannot use that. The first one comes whole or not at all: with `minimum_one_batch` even when it
+        alone is larger than the limit (KIP-74). `cut_first_batch` cuts that one, too: before Fetch 3 the
+        limit was hard. At the end the records are `EMPTY`. Refuses with OFFSET_OUT_OF_RANGE what is before
+        the log's start or after its end, and a limit below zero with UNKNOWN_SERVER_ERROR, as Kafka does.
         """
         log = self.log
         if offset < self.log_start_offset or offset > log.log_end_offset:
@@ -543,9 +546,11 @@ class Partition(PartitionStaging):
         end_offset = self.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
         if offset >= end_offset:
             records = EMPTY
+        elif max_bytes < 0:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{max_bytes} bytes cannot be read.")
         else:
             try:
-                records = log.read(offset, end_offset, max_bytes, minimum_one_batch)
+                records = log.read(offset, end_offset, max_bytes, minimum_one_batch, cut_first_batch)
             except OSError as error:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"Reading {log.directory} failed: {error}"
@@ -555,7 +560,7 @@ class Partition(PartitionStaging):
             self.high_watermark,
             self.last_stable_offset,
             self.log_start_offset,
-            None if isolation == READ_UNCOMMITTED else [],
+            None if isolation == READ_UNCOMMITTED or records is FIRST_TOO_LARGE else [],
         )
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -605,6 +610,14 @@ class Partition(PartitionStaging):
                 latest = max(latest, segment.latest_timestamp()[0])
                 yield None
             return (yield from self.finding_timestamp(latest)) if latest >= 0 else None
+
+    def segments_written(self) -> list[tuple[int, int]]:
+        """(base offset, when its file was last written in ms) of every segment.
+
+        Refuses with KAFKA_STORAGE_ERROR when the disk does not answer.
+        """
+        with self._reading():
+            return [(segment.base_offset, segment.modified_ms()) for segment in self.log.segments]
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

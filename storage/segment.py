@@ -379,7 +379,11 @@ class Segment(SegmentExtent):
     def retention_timestamp_ms(self) -> int:
         """What retention by time compares: the latest timestamp, or the file's age when no record has one."""
         latest, _ = self.latest_timestamp()
-        return latest if latest >= 0 else self.pool.disk.modified_ms(self.path(LOG))
+        return latest if latest >= 0 else self.modified_ms()
+
+    def modified_ms(self) -> int:
+        """When the log file was last written."""
+        return self.pool.disk.modified_ms(self.path(LOG))
 
     # Batches
 
@@ -389,9 +393,9 @@ class Segment(SegmentExtent):
         """The committed batches from a batch's position on."""
         return scan(self.read, position, self.size_bytes if end is None else end, window_bytes=window_bytes)
 
-    def find(self, offset: int) -> int:
-        """Where the first batch begins whose last offset is not before `offset`; -1 when the segment ends
-        before.
+    def find(self, offset: int) -> tuple[int, int] | None:
+        """Position and size of the first batch whose last offset is not before `offset`; None when the
+        segment ends before.
         """
         position = self.offset_index.lookup(offset)
         end = self.size_bytes
@@ -404,39 +408,22 @@ class Segment(SegmentExtent):
                 window = self._seek_window(position)
                 start, inside = position, 0
             base_offset, length, last_offset_delta = unpack(window, inside)
+            if length <= 0:
+                raise self._damaged(position)
             if base_offset + last_offset_delta >= offset:
-                return position
-            if length <= 0:
-                raise self._damaged(position)
+                return position, length + LOG_OVERHEAD_BYTES
             position += length + LOG_OVERHEAD_BYTES
-        return -1
+        return None
 
-    def boundary(self, position: int, limit: int) -> tuple[int, int]:
-        """The end of the last whole batch that ends at or before `limit`, and the offset that follows it.
-
-        `position` is where a batch begins; when that batch ends after `limit` the answer is (position,
-        -1), and the offset is -1 where it would have to be looked up. Only what follows the last index
-        entry is walked.
-        """
-        position = max(position, self.offset_index.last_position_until(limit))
-        next_offset = -1
-        unpack = EXTENT.unpack_from
-        window = b""
-        start = position
-        while position < limit:
-            inside = position - start
-            if inside + EXTENT.size > len(window):
-                window = self._seek_window(position)
-                start, inside = position, 0
-            base_offset, length, last_offset_delta = unpack(window, inside)
-            end = position + length + LOG_OVERHEAD_BYTES
-            if end > limit:
-                break
-            if length <= 0:
-                raise self._damaged(position)
-            position = end
-            next_offset = base_offset + last_offset_delta + 1
-        return position, next_offset
+    def batch_bytes(self, position: int) -> int:
+        """The size of the batch that begins there."""
+        head = self.read(position, EXTENT.size)
+        if len(head) < EXTENT.size:
+            raise self._damaged(position)
+        length = EXTENT.unpack(head)[1]
+        if length <= 0:
+            raise self._damaged(position)
+        return int(length) + LOG_OVERHEAD_BYTES
 
     def _seek_window(self, position: int) -> bytes:
         window = self.read(position, min(_SEEK_WINDOW_BYTES, self.size_bytes - position))

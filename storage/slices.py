@@ -21,7 +21,7 @@ class Source(Protocol):
 
 
 class Slice:
-    """`size` bytes of whole record batches, from `position` of a segment."""
+    """`size` bytes of record batches, from `position` of a segment; the last may be cut off (KIP-74)."""
 
     __slots__ = ("_buffers", "_position", "_size", "_source")
 
@@ -69,3 +69,5 @@ class _NoSource:
 
 EMPTY = Slice(_NoSource(), 0, 0)
 """No records."""
+FIRST_TOO_LARGE = Slice(_NoSource(), 0, 0)
+"""No records, since the first batch alone is over the limit."""

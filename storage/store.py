@@ -370,18 +370,29 @@ class LogStore:
             if partition is not None:
                 yield partition
 
-    def sizes(self) -> Iterator[tuple[str, str, int, int]]:
-        """(data directory, topic, index, bytes of its segments) of every partition, without loading any."""
+    def sizes(self) -> Iterator[tuple[str, str, int, int | None]]:
+        """(data directory, topic, index, bytes of its segments) of every partition, without loading any.
+
+        None instead of the bytes where the disk does not answer.
+        """
         for (topic, index), place in list(self._places.items()):
+            size_bytes: int | None
             if place.partition is not None:
                 size_bytes = place.partition.size_bytes
             else:
-                size_bytes = sum(
-                    self.disk.size(f"{place.path}/{name}")
-                    for name in self.disk.list(place.path)
-                    if base_offset_of(name, LOG) is not None
-                )
+                try:
+                    size_bytes = self._bytes_on_disk(place.path)
+                except OSError:
+                    size_bytes = None
             yield place.directory, topic, index, size_bytes
+
+    def _bytes_on_disk(self, path: str) -> int:
+        """Of the segments of a partition's directory."""
+        return sum(
+            self.disk.size(f"{path}/{name}")
+            for name in self.disk.list(path)
+            if base_offset_of(name, LOG) is not None
+        )
 
     def delete(self, topic: str, index: int, *, sync: bool = True) -> None:
         """Delete a partition: out of sight at once, off the disk after `file.delete.delay.ms`. No error

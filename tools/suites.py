@@ -35,7 +35,7 @@ CLIENTS = [
     "compat_tests",
     *(
         f"--ignore=compat_tests/{d}"
-        for d in ("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot")
+        for d in ("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams")
     ),
 ]
 CLIENT_JARS = ["kafka-4.3.1", "kafka-3.9.2", "kafka-0.9.0.1", "kafka-0.8.2.2"]
@@ -60,6 +60,7 @@ SUITES = {
     "reference": Suite([pytest("compat_tests/differential")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
     "kafka-python": Suite([pytest("compat_tests/kafka_python_suite")], source="kafka-python"),
     "polyglot": Suite([pytest("compat_tests/polyglot")]),
+    "streams": Suite([pytest("compat_tests/streams")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
     "soak": Suite([pytest("compat_tests/soak")]),
     "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=600")]),
     "spark": Suite([pytest("compat_tests/spark")], jars=["spark-4.0.0"], python="spark"),

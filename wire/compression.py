@@ -97,13 +97,18 @@ def _as_it_is(data: Buffer, limit_bytes: int) -> bytes:
 # gzip --------------------------------------------------------------------------------
 
 _GZIP_WINDOW_BITS = 31  # 15, and 16 for the gzip wrapper
+_GZIP_EXTRA_FLAGS, _GZIP_SYSTEM = 8, 9
+_UNKNOWN_SYSTEM = 255  # what Java writes from 16 on
 
 
 def _compress_gzip(data: Buffer, level: int | None) -> bytes:
     compressor = zlib.compressobj(
         zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, _GZIP_WINDOW_BITS
     )
-    return compressor.compress(data) + compressor.flush()
+    compressed = bytearray(compressor.compress(data) + compressor.flush())
+    compressed[_GZIP_EXTRA_FLAGS] = 0
+    compressed[_GZIP_SYSTEM] = _UNKNOWN_SYSTEM
+    return bytes(compressed)
 
 
 def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:

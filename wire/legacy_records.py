@@ -1,8 +1,9 @@
 """Message sets of the formats v0 and v1, as Produce 0 to 2 bring them and Fetch 0 to 3 want them.
 
 Promises: nothing of these formats is ever stored. `to_v2` checks a client's message set and converts it as
-Kafka 3.9 does on append; `to_legacy` converts stored batches as Kafka 3.9 does for an old consumer. What is
-damaged or contradicts itself is refused with a KafkaError and nothing else.
+Kafka 3.9 does on append; `to_legacy` converts stored batches as Kafka 3.9 does for an old consumer, and
+`down_conversion.py` makes an answer of them. What is damaged or contradicts itself is refused with a
+KafkaError and nothing else.
 
 A message is an offset 8, a size 4 (of what follows), CRC-32 4 (of what follows), magic 1, attributes 1, from
 v1 on a timestamp 8, then key and value, each behind its size of 4 bytes (-1: null). A compressed set is one
@@ -36,7 +37,15 @@ from odradek.wire.records import (
     iter_records,
 )
 
-__all__ = ["LegacyMessage", "build_message", "is_legacy", "iter_messages", "to_legacy", "to_v2"]
+__all__ = [
+    "LegacyMessage",
+    "batch_to_legacy",
+    "build_message",
+    "is_legacy",
+    "iter_messages",
+    "to_legacy",
+    "to_v2",
+]
 
 _MAGIC_POSITION = 16
 _OFFSET_AND_SIZE = Struct(">qi")
@@ -240,25 +249,37 @@ def to_legacy(
     one wrapper message. Of an uncompressed one the records below `first_offset` are left out, since old
     librdkafka expects none such. Refuses with UNSUPPORTED_COMPRESSION_TYPE a batch compressed with zstd.
     """
-    assert magic in (0, 1)
     view = memoryview(batches)
-    converted = bytearray()
-    for position, header in iter_batches(view):
-        if header.is_control:
-            continue
-        if header.compression == Compression.ZSTD:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                "batches compressed with zstd cannot be converted to an old message format",
-            )
-        batch = view[position : position + header.size_bytes]
-        records = iter_records(batch, header, limit_bytes=limit_bytes)
-        if header.compression == Compression.NONE:
-            kept = (record for record in records if record.offset >= first_offset)
-            converted += _write_messages(kept, magic, _time_type(header))
-        else:
-            converted += _wrap(list(records), magic, header)
-    return bytes(converted)
+    return b"".join(
+        batch_to_legacy(view, position, header, magic, first_offset, limit_bytes=limit_bytes)
+        for position, header in iter_batches(view)
+    )
+
+
+def batch_to_legacy(
+    view: memoryview,
+    position: int,
+    header: BatchHeader,
+    magic: int,
+    first_offset: int,
+    *,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> Buffer:
+    """One whole batch of `view`, see `to_legacy`."""
+    assert magic in (0, 1)
+    if header.is_control:
+        return b""
+    if header.compression == Compression.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            "batches compressed with zstd cannot be converted to an old message format",
+        )
+    batch = view[position : position + header.size_bytes]
+    records = iter_records(batch, header, limit_bytes=limit_bytes)
+    if header.compression == Compression.NONE:
+        kept = (record for record in records if record.offset >= first_offset)
+        return _write_messages(kept, magic, _time_type(header))
+    return _wrap(list(records), magic, header)
 
 
 def _time_type(header: BatchHeader) -> int:

@@ -64,6 +64,7 @@ __all__ = [
     "end_txn_marker",
     "iter_batches",
     "iter_records",
+    "iter_whole_batches",
     "patch_batch",
     "read_batch_header",
     "read_client_batch",
@@ -137,6 +138,19 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
                 ErrorCode.CORRUPT_MESSAGE,
                 f"the batch claims {header.size_bytes} bytes where {end - position} are left",
             )
+        yield position, header
+        position = following
+
+
+def iter_whole_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """As `iter_batches`, but a last batch that is cut off ends it: how a fetch ends where its limit is."""
+    position = 0
+    end = len(buffer)
+    while end - position >= HEADER_SIZE_BYTES:
+        header = read_batch_header(buffer, position)
+        following = position + header.size_bytes
+        if following > end:
+            return
         yield position, header
         position = following
 

@@ -50,7 +50,8 @@ class KafkaPythonMember(Member):
         return frozenset(partition.partition for partition in self._consumer.assignment())
 
     def commit(self) -> None:
-        self._consumer.commit()
+        # By itself it tries for 30 s; a restart of Apache Kafka on a busy machine may take longer.
+        self._consumer.commit(timeout_ms=int(DEADLINE_SECONDS * 1000))
 
     def close(self) -> None:
         self._consumer.close()

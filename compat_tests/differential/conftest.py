@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests import reference
+from compat_tests import reference, reference_container
 from compat_tests.differential.harness import Pair, Side, served_versions
 
 BELOW_4_3 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 32: 1, 35: 1}
@@ -23,7 +23,8 @@ def brokers(request: pytest.FixtureRequest) -> Iterator[Pair]:
     from odradek.server.embedded import Broker
 
     options = {**SETTINGS, "group.initial.rebalance.delay.ms": 0}
-    with reference.Kafka(request.param, SETTINGS) as kafka, Broker(process=True, options=options) as broker:
+    real = reference_container.real_kafka(request.param, SETTINGS)
+    with real as kafka, Broker(process=True, options=options) as broker:
         theirs, ours = Side("kafka", kafka.bootstrap_servers), Side("odradek", broker.bootstrap_servers)
         for side in (theirs, ours):
             side.remember("port", side.port, "port")

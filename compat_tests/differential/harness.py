@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from odradek.wire.compression import decompress
+from odradek.wire.compression import Compression, decompress
 from odradek.wire.frames import read_response, request_frame
-from odradek.wire.legacy_records import iter_messages
+from odradek.wire.legacy_records import LegacyMessage, iter_messages
 from odradek.wire.messages import find
+from odradek.wire.records import LOG_OVERHEAD_BYTES
 from odradek.wire.schema import Message, Struct, fields_of
 
 CLIENT_ID = "differential"
@@ -86,21 +87,62 @@ ALLOWED = [
         WITH_ELIGIBLE_LEADERS,
     ),
     Allowed(
-        r"DescribeConfigs v0 .*\.is_default$",
-        lambda t, o: t is False,
-        "Kafka 3.9 leaves it unset, and so false for every setting",
+        r"^Fetch v[0-3] .*\.records$",
+        lambda t, o: isinstance(t, str) and isinstance(o, str) and _differ_by_snappy(t, o),
+        "an old format is made anew from the stored batch, and each broker has another snappy library; what "
+        "is packed, and every byte of what snappy has not packed, is compared",
     ),
     Allowed(r"DescribeLogDirs.*\.log_dir$", _both(str), "each broker's own directory"),
 ]
 
 
+def _messages(records: bytes) -> Iterator[tuple[bytes, LegacyMessage]]:
+    """The whole messages of an old format, each with its bytes."""
+    begin = 0
+    while len(records) - begin >= LOG_OVERHEAD_BYTES:
+        end = begin + LOG_OVERHEAD_BYTES + int.from_bytes(records[begin + 8 : begin + 12], "big")
+        if end > len(records):
+            return
+        one = records[begin:end]
+        yield one, next(iter_messages(one))
+        begin = end
+
+
+def _unpacked(message: LegacyMessage) -> LegacyMessage:
+    assert message.value is not None
+    return message._replace(
+        value=decompress(message.compression, message.value, 1 << 24, magic=message.magic)
+    )
+
+
+def _differ_by_snappy(theirs: str, ours: str) -> bool:
+    """Whether messages of an old format differ in nothing but how snappy packed them.
+
+    An answer is as long as the batches that were read, or as its first message where that is longer. So what
+    follows a wrapper of another size may be cut off elsewhere, or be one message more or less.
+    """
+    both = [bytes.fromhex(theirs), bytes.fromhex(ours)]
+    longer = max(both, key=len)
+    if len(both[0]) != len(both[1]) and len(longer) != len(next(_messages(longer))[0]):
+        return False
+    has_moved = False
+    for (one, their), (other, our) in zip(*map(_messages, both), strict=False):
+        if one != other and (
+            {their.compression, our.compression} != {Compression.SNAPPY} or _unpacked(their) != _unpacked(our)
+        ):
+            return False
+        has_moved = has_moved or len(one) != len(other)
+        both = [both[0][len(one) :], both[1][len(other) :]]
+    if has_moved:
+        return True
+    # What is left is the same message, cut off on one side or both: its offset, magic and attributes.
+    heads = [(left[:8], left[16:18]) for left in both]
+    return heads[0] == heads[1] and (len(heads[0][1]) < 2 or heads[0][1][1] & 7 == Compression.SNAPPY)
+
+
 def differences(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     """Leaves at which two plain values differ: (path, theirs, ours)."""
-    if isinstance(theirs, dict) and isinstance(ours, dict) and theirs.keys() == {"messages"} == ours.keys():
-        # How many fit differs; there is at least one on each side.
-        for number, (one, other) in enumerate(zip(theirs["messages"], ours["messages"], strict=False)):
-            yield from differences(one, other, f"{path}[{number}]")
-    elif isinstance(theirs, dict) and isinstance(ours, dict):
+    if isinstance(theirs, dict) and isinstance(ours, dict):
         for name in theirs.keys() | ours.keys():
             yield from differences(theirs.get(name), ours.get(name), f"{path}.{name}")
     elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
@@ -203,34 +245,11 @@ class Side:
             return sorted(items, key=_identity) if items and isinstance(items[0], dict) else items
         if isinstance(value, bytes | bytearray | memoryview):
             value = bytes(value)
-            if field == "records":
-                return whole_records(value)
         if isinstance(value, str | bytes) and (None, value) in self._names:
             return self._names[None, value]
         if (field, value) in self._names:
             return self._names[field, value]
         return value.hex() if isinstance(value, bytes) else value
-
-
-def whole_records(records: bytes) -> str | dict[str, Any]:
-    """Batches as they are, old messages decoded; without what is cut off at the end, as consumers do.
-
-    Kafka fills an answer up to its limit with the beginning of one more batch, Odradek ends it at a batch.
-    Old formats are made by each broker from batches, with compressors of their own and as many as fit.
-    """
-    end, messages = 0, []
-    while end + 17 <= len(records):
-        size = 12 + int.from_bytes(records[end + 8 : end + 12], "big")
-        if end + size > len(records):
-            break
-        if records[end + 16] < 2:
-            (one,) = iter_messages(records[end : end + size])
-            packed = one.compression and one.value is not None
-            value = decompress(one.compression, one.value, 1 << 20, magic=one.magic) if packed else one.value
-            shown = None if value is None else bytes(value).hex()
-            messages.append([one.offset, one.magic, one.timestamp, one.compression, one.key, shown])
-        end += size
-    return {"messages": messages} if messages else records[:end].hex()
 
 
 def _identity(item: dict[str, Any]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ def tell(command: list[str], stories: list[str], **variables: str) -> None:
     [
         ("franz", ["codecs", "seeking", "sessions", "groups", "administration", "refusals"]),
         ("segmentio", ["codecs", "connection", "groups", "refusals"]),
+        ("sarama", ["codecs", "idempotence", "seeking", "groups", "administration", "refusals"]),
     ],
 )
 def test_a_client_of_go_works(bootstrap: str, client: str, stories: list[str]) -> None:

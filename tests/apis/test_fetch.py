@@ -9,7 +9,7 @@ from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode
 from odradek.wire.legacy_records import iter_messages
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from odradek.wire.records import iter_batches, iter_records
+from odradek.wire.records import iter_records, iter_whole_batches
 
 PLENTY = 1 << 20
 
@@ -47,7 +47,7 @@ def values(answer):
     records = memoryview(answer.records)
     return [
         bytes(record.value)
-        for position, header in iter_batches(records)
+        for position, header in iter_whole_batches(records)
         for record in iter_records(records[position : position + header.size_bytes])
     ]
 
@@ -149,6 +149,52 @@ def test_a_partition_has_a_limit_of_its_own(node):
     node.fill("t", [b"x" * 600], [b"y" * 600])
     limited = fetch(("t", 0, 0, {"partition_max_bytes": 1000}))
     assert values(only(node.ask(limited, 12))) == [b"x" * 600]
+
+
+def test_the_limits_cut_a_batch_off_but_never_the_first_one(node):
+    node.create("t", 3)
+    for index in range(3):
+        node.fill("t", [b"x" * 600], [b"y" * 600], index=index)
+    size = node.partition("t").size_bytes // 2
+
+    def lengths(max_bytes, of_partition=PLENTY, **fields):
+        asked = [("t", index, 0, {"partition_max_bytes": of_partition}) for index in range(3)]
+        response = node.ask(fetch(*asked, max_bytes=max_bytes, **fields), 12)
+        return [len(one.records) for one in response.responses[0].partitions]
+
+    assert lengths(PLENTY) == [2 * size] * 3
+    assert lengths(PLENTY, size + 100) == [size + 100] * 3
+    assert lengths(PLENTY, size - 1) == [size, 0, 0]
+    assert lengths(3 * size + 7) == [2 * size, size + 7, 0]
+    assert lengths(2 * size + 7) == [2 * size, 0, 0]
+    assert lengths(2 * size + 7, size + 5) == [size + 5, size + 2, 0]
+    assert lengths(0, 0) == [size, 0, 0]
+
+
+def test_a_batch_over_the_limit_leaves_no_list_of_aborted_transactions(node):
+    node.create("t", 3)
+    for index in range(3):
+        node.fill("t", [b"x" * 600], index=index)
+    size = node.partition("t").size_bytes
+    asked = [("t", 0, 0), ("t", 1, 0), ("t", 2, 0, {"partition_max_bytes": 0})]
+    response = node.ask(fetch(*asked, max_bytes=size + 1, isolation_level=1), 12)
+    assert [one.aborted_transactions for one in response.responses[0].partitions] == [[], None, []]
+
+
+def test_a_limit_below_zero_is_an_error_where_there_is_something_to_read(node):
+    node.create("t", 3)
+    for index in (1, 2):
+        node.fill("t", [b"x" * 600], index=index)
+
+    def codes(asked, **fields):
+        return [one.error_code for one in node.ask(fetch(*asked, **fields), 12).responses[0].partitions]
+
+    unknown = ErrorCode.UNKNOWN_SERVER_ERROR
+    below = {"partition_max_bytes": -1}
+    assert codes([("t", 0, 0, below), ("t", 1, 0, below), ("t", 2, 0)]) == [0, unknown, 0]
+    # That of the request is 0 once a partition has been looked at.
+    assert codes([("t", 1, 0), ("t", 2, 0)], max_bytes=-1) == [unknown, 0]
+    assert codes([("t", 0, 0), ("t", 1, 0), ("t", 2, 0)], max_bytes=-1) == [0, 0, 0]
 
 
 # Waiting
@@ -303,12 +349,23 @@ def test_nobody_is_a_follower_here(node):
 # Old formats
 
 
+def whole_messages(records):
+    """Without what fills the answer up: a message that claims to be longer than what is left."""
+    end = 0
+    while end + 12 <= len(records):
+        size = 12 + int.from_bytes(records[end + 8 : end + 12], "big")
+        if end + size > len(records):
+            return
+        yield from iter_messages(records[end : end + size])
+        end += size
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_old_versions_get_messages_of_the_format_that_they_know(node, version):
     node.create("t")
     node.fill("t", [b"a"], [b"b", b"c"])
     answer = only(node.ask(fetch(("t", 0, 1)), version))
-    messages = list(iter_messages(answer.records))
+    messages = list(whole_messages(answer.records))
     assert [(one.offset, bytes(one.value)) for one in messages] == [(1, b"b"), (2, b"c")]
     assert {one.magic for one in messages} == {0 if version < 2 else 1}
     assert answer.aborted_transactions in ([], None)
@@ -320,9 +377,22 @@ def test_up_to_version_2_the_limit_is_hard(node, version):
     node.fill("t", [b"x" * 500])
     answer = only(node.ask(fetch(("t", 0, 0, {"partition_max_bytes": 100})), version))
     if version == 3:
-        assert len(list(iter_messages(answer.records))) == 1
+        assert len(list(whole_messages(answer.records))) == 1
     else:
         assert (answer.error_code, bytes(answer.records)) == (0, b"")
+
+
+@pytest.mark.parametrize(("version", "is_answered"), [(2, True), (3, False)])
+def test_a_batch_that_is_cut_off_counts_for_the_minimum_up_to_version_2(node, version, is_answered):
+    node.create("t", 2)
+    for index in range(2):
+        node.fill("t", [b"x" * 500], index=index)
+    size = len(node.partition("t").read(0, max_bytes=1).records)
+    both = fetch(("t", 0, 0), ("t", 1, 0, {"partition_max_bytes": 10}), max_wait_ms=500, min_bytes=size + 1)
+    answer = node.start(both, version)
+    assert answer.was_sent == is_answered
+    node.loop.advance(500)
+    assert [bool(one.records) for one in answer.response.responses[0].partitions] == [True, False]
 
 
 def test_an_old_version_cannot_have_zstd(node):
@@ -332,6 +402,19 @@ def test_an_old_version_cannot_have_zstd(node):
     log.commit()
     answer = only(node.ask(fetch(("t", 0, 0)), 3))
     assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert (answer.high_watermark, answer.records) == (-1, None)
+
+
+def test_a_disk_that_fails_during_the_conversion_is_an_error_of_that_partition(node, monkeypatch):
+    from odradek.storage.slices import Slice
+
+    def fail(self):
+        raise OSError("the disk does not answer")
+
+    node.create("t")
+    node.fill("t", [b"a"])
+    monkeypatch.setattr(Slice, "tobytes", fail)
+    assert only(node.ask(fetch(("t", 0, 0)), 3)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 6), (6, 56)])

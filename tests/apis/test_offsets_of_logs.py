@@ -134,6 +134,26 @@ def test_version_0_lists_where_segments_begin_newest_first(node):
     assert (unknown.error_code, unknown.old_style_offsets) == (3, [])
 
 
+@pytest.mark.parametrize("version", [0, 1, 7])
+def test_a_disk_that_does_not_answer_is_a_storage_error_of_that_partition(node, monkeypatch, version):
+    node.create("t")
+    node.create("u")
+    node.fill("t", [b"a"])
+    (segment,) = node.partition("t").log.segments
+
+    def fail(*arguments):
+        raise OSError("the disk does not answer")
+
+    monkeypatch.setattr(type(segment), "modified_ms", lambda one: fail() if one is segment else 1)
+    monkeypatch.setattr(type(segment), "read", fail)
+    monkeypatch.setattr(type(segment), "offset_index", property(fail))
+    timestamp = -1 if version == 0 else node.loop.now_ms - 1000
+    request = list_offsets(timestamp)
+    request.topics += list_offsets(timestamp, topic="u").topics
+    broken, sound = (topic.partitions[0].error_code for topic in node.ask(request, version).topics)
+    assert (broken, sound) == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
+
+
 # Epochs
 
 

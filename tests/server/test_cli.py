@@ -1,6 +1,7 @@
 """The command line as a person or a script meets it; `serve` runs as a process of its own."""
 
 import os
+import pathlib
 import re
 import select
 import signal
@@ -15,7 +16,9 @@ from odradek import __version__
 from odradek.server import cli
 
 PATIENCE_S = 20
-READY = re.compile(r"odradek (\S+) ready on (\S+):(\d+) \(node (\d+), cluster (\S{22}), data (.+)\)\n")
+READY = re.compile(
+    r"odradek (\S+) ready on ([^\s,]+):(\d+)(?:, \S+)* \(node (\d+), cluster (\S{22}), data (.+)\)\n"
+)
 API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000007 0000")
 
 
@@ -40,8 +43,9 @@ def serve(tmp_path):
         )
         started.append(process)
         assert select.select([process.stdout], [], [], PATIENCE_S)[0], "no ready line"
-        ready = READY.fullmatch(process.stdout.readline())
-        assert ready, process.communicate()[1]
+        line = process.stdout.readline()
+        ready = READY.fullmatch(line)
+        assert ready, line or process.communicate()[1]
         return process, ready
 
     yield start
@@ -102,6 +106,40 @@ def test_a_file_the_environment_and_set_reach_the_broker(serve, tmp_path):
     lines = stderr.splitlines()
     assert any("Did you mean log.retention.ms?" in line for line in lines)
     assert any("no effect here: process.roles, controller.listener.names" in line for line in lines)
+
+
+def test_the_file_that_kafka_ships_starts_a_broker_unchanged(serve, tmp_path):
+    shipped = pathlib.Path(__file__).with_name("kafka-4.3-server.properties")
+    # Port and directory are the test's: those of the file may be in use on this machine.
+    process, ready = serve(str(shipped), "--listen", "127.0.0.1:0", "--data-dir", "data")
+    assert answer(int(ready[3]))[4:8] == bytes.fromhex("00000007")
+    _, _, stderr = stop(process)
+    assert "WARNING" not in stderr
+    (told,) = (line for line in stderr.splitlines() if "no effect here" in line)
+    assert "process.roles, controller.quorum.bootstrap.servers, controller.listener.names" in told
+
+
+def test_the_variables_of_kafkas_container_start_a_broker(serve):
+    process, ready = serve(
+        CLUSTER_ID="4L6g3nShT-eMCtK--X86sw",
+        KAFKA_NODE_ID="1",
+        KAFKA_PROCESS_ROLES="broker,controller",
+        KAFKA_LISTENERS="CONTROLLER://:0,PLAINTEXT_HOST://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        KAFKA_ADVERTISED_LISTENERS="PLAINTEXT_HOST://localhost:9092,PLAINTEXT://broker:19092",
+        KAFKA_LISTENER_SECURITY_PROTOCOL_MAP=(
+            "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT"
+        ),
+        KAFKA_INTER_BROKER_LISTENER_NAME="PLAINTEXT",
+        KAFKA_CONTROLLER_LISTENER_NAMES="CONTROLLER",
+        KAFKA_CONTROLLER_QUORUM_VOTERS="1@broker:29093",
+        KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR="1",
+        KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS="0",
+        KAFKA_LOG_DIRS="logs",
+        KAFKA_HEAP_OPTS="-Xmx1g",
+    )
+    assert (ready[5], ready[6]) == ("4L6g3nShT-eMCtK--X86sw", "logs")
+    assert answer(int(ready[3]))[4:8] == bytes.fromhex("00000007")
+    assert "WARNING" not in stop(process)[2]
 
 
 def test_a_taken_port_or_directory_is_one_sentence_and_status_1(serve, tmp_path):

@@ -14,33 +14,28 @@ from odradek.server.properties import parse_properties
 from odradek.storage.config import LogConfig
 from odradek.wire.options import ACCEPTED, BROKER_OPTIONS, HONOURED, LATER, TOPIC_OPTIONS
 
-# The settings of the file that Kafka 4.3 ships for a first start (config/server.properties).
-KAFKAS_OWN = """
-process.roles=broker,controller
-node.id=1
-controller.quorum.bootstrap.servers=localhost:9093
-listeners=PLAINTEXT://:9092,CONTROLLER://:9093
-inter.broker.listener.name=PLAINTEXT
-advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
-num.network.threads=3
-num.io.threads=8
-socket.send.buffer.bytes=102400
-socket.receive.buffer.bytes=102400
-socket.request.max.bytes=104857600
-log.dirs=/tmp/kraft-combined-logs
-num.partitions=1
-num.recovery.threads.per.data.dir=2
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-log.retention.hours=168
-log.segment.bytes=1073741824
-log.retention.check.interval.ms=300000
-"""
+KAFKAS_OWN = pathlib.Path(__file__).with_name("kafka-4.3-server.properties").read_text()
+"""Every setting, in its order, of the config/server.properties that Kafka 4.3 ships for a first start."""
+
+# What the examples of Kafka's image give a node of one container (docker/examples, plaintext).
+CONTAINER = {
+    "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+    "KAFKA_NODE_ID": "1",
+    "KAFKA_PROCESS_ROLES": "broker,controller",
+    "KAFKA_LISTENERS": "CONTROLLER://:29093,PLAINTEXT_HOST://:9092,PLAINTEXT://:19092",
+    "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT_HOST://localhost:9092,PLAINTEXT://broker:19092",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": (
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT"
+    ),
+    "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
+    "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+    "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@broker:29093",
+    "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+    "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+    "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+    "KAFKA_LOG_DIRS": "/tmp/kraft-combined-logs",
+}
 
 
 def from_text(tmp_path, text, **more):
@@ -81,6 +76,31 @@ def test_the_file_that_kafka_ships_is_taken_unchanged(tmp_path):
     assert "process.roles" in config.without_effect
     assert "num.io.threads" in config.without_effect
     assert "log.retention.hours" not in config.without_effect
+
+
+def test_the_variables_of_kafkas_container_are_taken_unchanged():
+    config = load(environ=CONTAINER)
+    assert config.listeners == (Listener("PLAINTEXT_HOST", "", 9092), Listener("PLAINTEXT", "", 19092))
+    assert config.advertised == {
+        "PLAINTEXT_HOST": Listener("PLAINTEXT_HOST", "localhost", 9092),
+        "PLAINTEXT": Listener("PLAINTEXT", "broker", 19092),
+    }
+    assert (config.cluster_id, config.inter_broker_listener) == (CONTAINER["CLUSTER_ID"], "PLAINTEXT")
+    assert config.data_directories == ("/tmp/kraft-combined-logs",)
+    assert config.group_initial_rebalance_delay_ms == 0
+    assert config.warnings == ()
+
+
+def test_a_container_that_is_told_only_its_advertised_address_listens_on_its_port():
+    config = load(environ={"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker.example:19092"})
+    assert config.listeners == (Listener("PLAINTEXT", "0.0.0.0", 19092),)
+    assert config.advertised == {"PLAINTEXT": Listener("PLAINTEXT", "broker.example", 19092)}
+    # Listeners that are given, wherever that is, are the ones.
+    config = load(
+        environ={"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker.example:19092"},
+        sets=["listeners=PLAINTEXT://127.0.0.1:9999"],
+    )
+    assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9999),)
 
 
 def test_each_source_rules_over_the_one_before(tmp_path):

@@ -61,6 +61,17 @@ def test_a_listener_with_a_bug_does_not_keep_the_next_one_waiting(partition):
     assert play(partition, story)[0] == ["first", "third"]
 
 
+@pytest.mark.parametrize("read_bytes", [1, 50, 100, 1000])
+def test_reads_that_end_within_a_batch_lose_nothing(partition, monkeypatch, read_bytes):
+    monkeypatch.setattr("odradek.server.coordinator_log.READ_BYTES", read_bytes)
+
+    def story(log, tell):
+        for number in range(20):
+            log.append([(b"k", b"v" * number, NOW_MS)], tell(number))
+
+    assert play(partition, story)[1] == [b"v" * number for number in range(20)]
+
+
 def test_everything_is_read_back_however_long_it_is(partition):
     def story(log, tell):
         for number in range(500):

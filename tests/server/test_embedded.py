@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -92,6 +93,21 @@ def test_what_was_acknowledged_survives_a_kill():
         broker.restart()
         assert broker.pid not in (None, pid)
         assert receive(broker, 2) == [b"a", b"b"]
+
+
+def test_a_program_with_a_thousand_open_files_can_start_a_broker():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while opened[-1] <= 1024:
+            opened.append(os.dup(opened[0]))
+        with odradek.Broker(process=True) as broker:
+            assert broker.is_running
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_broker_in_a_thread_cannot_be_killed():

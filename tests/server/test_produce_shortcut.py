@@ -12,7 +12,7 @@ from odradek.server.broker import BrokerServer
 from odradek.server.config import load
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import read_response, request_frame
-from odradek.wire.messages import create_topics, metadata, produce
+from odradek.wire.messages import create_topics, list_offsets, metadata, produce
 from odradek.wire.records import Record, build_batch
 
 try:
@@ -197,7 +197,7 @@ def test_a_duplicate_gets_its_first_offset_by_the_ordinary_way(tmp_path):
         gap = batch(producer_id=77, producer_epoch=0, base_sequence=5)
         _, answer = await node.ask(node.request(11, gap), 11)
         assert answer.responses[0].partition_responses[0].error_code == 45
-        assert node.shortcuts == 1
+        assert node.shortcuts == 2  # the two that were new
 
     play(tmp_path, story)
 
@@ -220,6 +220,71 @@ def test_a_failed_commit_is_told_by_the_short_way(tmp_path):
         assert node.shortcuts == 2
         (told,) = answer.responses[0].partition_responses
         assert (told.error_code, told.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+    play(tmp_path, story)
+
+
+async def call(reader, writer, request, version, correlation_id):
+    writer.write(request_frame(request, version, correlation_id, "tests"))
+    frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    told, answer = read_response(frame, type(request), version)
+    assert told == correlation_id
+    return answer
+
+
+def test_one_client_alone_and_two_by_turns_get_what_they_are_owed(tmp_path):
+    async def story(node):
+        turn = node.server._turn
+        alone = []
+        original = type(turn).begin_alone
+
+        def counted(self, sender):
+            alone.append(original(self, sender))
+            return alone[-1]
+
+        other = await asyncio.open_connection("127.0.0.1", node.server.port)
+        pairs = [(node.reader, node.writer), other]
+        latest = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
+        ask_latest = list_offsets.ListOffsetsRequest(
+            replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[latest])]
+        )
+        type(turn).begin_alone = counted
+        try:
+            # The first connection thrice, then both by turns, then the other: each its own kind of turn.
+            for number, who in enumerate([0, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1, 1]):
+                produced = await call(*pairs[who], node.request(9, batch()), 9, number)
+                (told,) = produced.responses[0].partition_responses
+                assert (told.error_code, told.base_offset) == (0, SEEDED + number)
+                found = await call(*pairs[who], ask_latest, 7, 100 + number)
+                assert found.topics[0].partitions[0].offset == SEEDED + number + 1
+        finally:
+            type(turn).begin_alone = original
+        assert {True, False} <= set(alone)
+        other[1].close()
+
+    play(tmp_path, story)
+
+
+def test_a_client_alone_is_told_of_a_failed_commit_and_goes_on(tmp_path):
+    async def story(node):
+        pair = node.reader, node.writer
+        partition = node.server._store.get("t", 0)
+        original = type(partition).commit
+        for number in range(3):
+            await call(*pair, node.request(9, batch()), 9, number)
+
+        def fail(self):
+            original(self)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+        type(partition).commit = fail
+        try:
+            answer = await call(*pair, node.request(9, batch()), 9, 3)
+        finally:
+            type(partition).commit = original
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        answer = await call(*pair, node.request(9, batch()), 9, 4)
+        assert answer.responses[0].partition_responses[0].error_code == 0
 
     play(tmp_path, story)
 

@@ -233,3 +233,56 @@ def test_the_end_waits_for_the_flush_that_is_under_way():
         assert not partition.flush_threads[0].is_alive()
 
     play(story)
+
+
+class Silent:
+    def send_ready(self):
+        raise AssertionError
+
+
+def test_a_sender_that_is_alone_has_turns_of_its_own_and_two_share_them():
+    async def story(turn, events):
+        one, other, partition = Silent(), Silent(), Partition(events)
+        assert not turn.begin_alone(one)
+        for number in range(3):
+            assert turn.begin_alone(one)
+            turn.add(partition, told(events, f"a{number}"), False)
+            assert events == []
+            turn.end()
+            assert events == ["commit p", f"a{number} ok"]
+            events.clear()
+        assert turn.number == 3
+        assert not turn.begin_alone(other)
+        turn.add(partition, told(events, "b"), False)
+        assert not turn.begin_alone(other)  # something waits for the end of the common turn
+        assert not turn.begin_alone(one)
+        turn.add(partition, told(events, "c"), False)
+        assert events == []
+        await asyncio.sleep(0)
+        assert events == ["commit p", "b ok", "c ok"]
+        assert turn.begin_alone(one)
+        turn.end()
+        turn.forget(other)
+        assert turn.begin_alone(one)
+        turn.end()
+        turn.forget(one)
+        assert not turn.begin_alone(one)
+
+    play(story)
+
+
+def test_a_turn_is_idle_when_nothing_waits_for_its_end_or_for_the_disk():
+    async def story(turn, events):
+        partition = Partition(events)
+        assert turn.is_idle
+        partition.flush_gate = threading.Event()
+        turn.add(partition, told(events, "a"), True)
+        assert not turn.is_idle
+        await asyncio.sleep(0)
+        assert turn.is_flushing
+        assert not turn.is_idle
+        partition.flush_gate.set()
+        await until(lambda: "a ok" in events)
+        assert turn.is_idle
+
+    play(story)

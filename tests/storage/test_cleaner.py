@@ -10,7 +10,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.partition import Partition
 from odradek.storage.store import LogStore
 from odradek.wire.compression import Compression
-from odradek.wire.records import BatchHeader, Record, build_batch, iter_batches, iter_records
+from odradek.wire.records import BatchHeader, Record, build_batch, iter_records, iter_whole_batches
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -62,7 +62,7 @@ def batches_of(partition: Partition) -> list[tuple[BatchHeader, list[Record]]]:
         data = memoryview(partition.read(offset, max_bytes=300).records.tobytes())
         if not data:
             break
-        for position, header in iter_batches(data):
+        for position, header in iter_whole_batches(data):
             found.append((header, list(iter_records(data[position:]))))
             offset = header.last_offset + 1
     return found

@@ -12,7 +12,7 @@ from memory_disk import MemoryDisk
 from odradek.storage.config import LogConfig
 from odradek.storage.store import LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import Record, build_batch, iter_batches, iter_records
+from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 
 START_MS = 1_700_000_000_000
 INDEX_SUFFIXES = (".index", ".timeindex", ".snapshot", "-checkpoint")
@@ -156,7 +156,7 @@ class PartitionMachine(RuleBasedStateMachine):
         if offset == len(self.model):
             assert not data
             return
-        batches = list(iter_batches(data))
+        batches = list(iter_whole_batches(data))
         assert batches[0][1].base_offset <= offset <= batches[0][1].last_offset
         assert len(data) <= max_bytes or len(batches) == 1
         for position, _ in batches:

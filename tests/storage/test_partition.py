@@ -7,7 +7,7 @@ from odradek.storage.disk import OsDisk
 from odradek.storage.partition import Partition
 from odradek.storage.store import LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import Record, build_batch, iter_batches, iter_records
+from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 
 TOPIC_ID = bytes(range(16))
 NOW_MS = 1_700_000_000_000
@@ -23,7 +23,7 @@ def read_values(partition: Partition, offset: int = 0, max_bytes: int = 1 << 20)
     data = memoryview(partition.read(offset, max_bytes=max_bytes).records.tobytes())
     return [
         (record.offset, record.value)
-        for position, _ in iter_batches(data)
+        for position, _ in iter_whole_batches(data)
         for record in iter_records(data[position:])
         if record.offset >= offset
     ]
@@ -90,15 +90,68 @@ def test_a_read_out_of_range_is_refused_and_one_at_the_end_is_empty(partition):
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_read_gives_whole_batches_and_one_at_least(partition):
+def test_a_read_is_cut_off_at_its_limit_but_not_within_its_first_batch(partition):
     for value in (b"a", b"b", b"c"):
         partition.append(batch_of(value), now_ms=NOW_MS)
     partition.commit()
     one = len(batch_of(b"a"))
-    assert len(partition.read(0, max_bytes=2 * one + 1).records) == 2 * one
-    assert len(partition.read(1, max_bytes=1).records) == one
-    assert len(partition.read(1, max_bytes=1, minimum_one_batch=False).records) == 0
-    assert read_values(partition, 1) == [(1, b"b"), (2, b"c")]
+    everything = partition.read(0, max_bytes=1 << 20).records.tobytes()
+
+    def read(offset, max_bytes, **options):
+        return partition.read(offset, max_bytes=max_bytes, **options).records.tobytes()
+
+    for offset in range(3):
+        rest = everything[offset * one :]
+        for max_bytes in range(len(everything) + 2):
+            assert read(offset, max_bytes) == rest[: max(max_bytes, one)]
+            assert read(offset, max_bytes, minimum_one_batch=False) == (
+                rest[:max_bytes] if max_bytes >= min(one, len(rest)) else b""
+            )
+            assert read(offset, max_bytes, minimum_one_batch=False, cut_first_batch=True) == rest[:max_bytes]
+    assert read_values(partition, 1, 2 * one - 1) == [(1, b"b")]
+    with pytest.raises(KafkaError) as refused:
+        partition.read(0, max_bytes=-1)
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert read(3, -1) == b""
+
+
+def test_a_read_from_within_a_batch_begins_with_that_batch(partition):
+    partition.append(batch_of(b"a", b"b", b"c"), now_ms=NOW_MS)
+    partition.append(batch_of(b"d"), now_ms=NOW_MS)
+    partition.commit()
+    everything = partition.read(0, max_bytes=1 << 20).records.tobytes()
+    first = len(batch_of(b"a", b"b", b"c"))
+    for offset in (1, 2):
+        assert partition.read(offset, max_bytes=1).records.tobytes() == everything[:first]
+        assert partition.read(offset, max_bytes=first + 5).records.tobytes() == everything[: first + 5]
+
+
+def test_a_read_ends_with_its_segment_whatever_the_limit(store):
+    size = len(batch_of(b"x" * 500))
+    partition = store.create("segments", 0, TOPIC_ID, LogConfig(segment_bytes=2 * size))
+    for number in range(6):
+        partition.append(batch_of(b"%d" % number * 500), now_ms=NOW_MS)
+        if number % 2:
+            partition.commit()  # the tail's place is remembered, and so read without a look at the index
+    assert [segment.size_bytes for segment in partition.log.segments] == [2 * size] * 3
+    for offset in range(6):
+        left = size * (2 - offset % 2)
+        for max_bytes in (1, size - 1, size, size + 1, 2 * size - 1, 2 * size, 2 * size + 1, 1 << 20):
+            records = partition.read(offset, max_bytes=max_bytes).records
+            assert len(records) == min(left, max(max_bytes, size))
+            assert records.tobytes()[:8] == offset.to_bytes(8, "big")
+
+
+def test_a_read_of_what_is_committed_ends_before_the_last_stable_offset(partition):
+    for value in (b"a", b"b", b"c"):
+        partition.append(batch_of(value), now_ms=NOW_MS)
+    partition.commit()
+    one = len(batch_of(b"a"))
+    log = partition.log
+    for max_bytes, expected in ((1, one), (one + 9, one + 9), (3 * one, 2 * one)):
+        assert len(log.read(0, 2, max_bytes, True, False)) == expected
+    assert len(log.read(1, 2, one - 1, False, False)) == 0
+    assert len(log.read(2, 2, 3 * one, True, False)) == 0
 
 
 def test_everything_is_there_after_a_clean_stop(tmp_path):
@@ -140,3 +193,24 @@ def test_one_sync_of_the_file_system_stands_for_a_flush_where_a_file_is_all_ther
     assert partition.end_if_one_sync_flushes() is None  # the sealed segment's indexes come first
     partition.flush()
     assert partition.end_if_one_sync_flushes() == 4
+
+
+def test_the_first_batch_of_a_producer_is_ordinary_and_forgotten_when_it_could_not_be_written(partition):
+    def batch(sequence):
+        return batch_of(b"v", producer_id=7, producer_epoch=3, base_sequence=sequence)
+
+    for _ in range(2):  # with a log's first ones nothing is ordinary yet
+        partition.append(batch_of(b"of nobody"), now_ms=NOW_MS)
+        partition.commit()
+    producers = partition.log.producers.producers
+    for sequence, offset in ((12, 2), (13, 3)):  # the first may be any
+        appended = partition.append_ordinary(batch(sequence), 0, len(batch(sequence)), NOW_MS)
+        assert appended.base_offset == offset
+    assert partition.append_ordinary(batch(13), 0, len(batch(13)), NOW_MS) is None
+    entry = producers[7]
+    assert (entry.producer_epoch, entry.last_timestamp) == (3, NOW_MS)
+    assert (entry.coordinator_epoch, entry.current_txn_first_offset) == (-1, -1)
+    assert entry.batches == ((12, 12, 2, 2, NOW_MS), (13, 13, 3, 3, NOW_MS))
+    partition.log.rollback()
+    assert producers == {}
+    assert partition.append(batch(5), now_ms=NOW_MS).base_offset == 2

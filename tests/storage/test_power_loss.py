@@ -13,7 +13,7 @@ from odradek.storage.partition import Partition
 from odradek.storage.producer_state import ProducerState
 from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import KafkaError
-from odradek.wire.records import Record, build_batch, iter_batches, iter_records
+from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 
 TOPIC_ID = bytes(16)
 SMALL = LogConfig(segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=400)
@@ -97,7 +97,7 @@ def records_of(partition: Partition) -> dict[int, bytes]:
     while offset < partition.high_watermark:
         data = memoryview(partition.read(offset, max_bytes=500).records.tobytes())
         assert data, f"nothing to read at {offset} of {partition}"
-        for position, header in iter_batches(data):
+        for position, header in iter_whole_batches(data):
             for record in iter_records(data[position:]):
                 assert record.offset not in found or record.offset < offset
                 if record.offset >= partition.log_start_offset:

@@ -16,10 +16,10 @@ from compat_tests.clients import POLL_SECONDS, Client, Headers, Member, Message,
 SOURCE = pathlib.Path(__file__).with_name("Driver.java")
 
 
-def compile_java(source: pathlib.Path, class_path: str) -> str:
-    """Compiles one file against `class_path`; the class path with which to run it."""
+def compile_java(class_path: str, *sources: pathlib.Path) -> str:
+    """Compiles files against `class_path`; the class path with which to run them."""
     target = tempfile.mkdtemp(prefix="odradek-classes-")
-    command = ["javac", "-nowarn", "-Xlint:none", "-cp", class_path, "-d", target, str(source)]
+    command = ["javac", "-nowarn", "-Xlint:none", "-cp", class_path, "-d", target, *map(str, sources)]
     finished = subprocess.run(command, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     return f"{target}:{class_path}"
@@ -46,7 +46,7 @@ def _record(line: str) -> Record:
 class JavaClient(Client):
     def __init__(self, bootstrap: str, version: str = reference.CURRENT) -> None:
         super().__init__(bootstrap)
-        class_path = compile_java(SOURCE, reference.class_path(version))
+        class_path = compile_java(reference.class_path(version), SOURCE)
         command = ["java", *reference.SMALL_JVM, "-cp", class_path, "Driver", bootstrap]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the JVM)
         self._process = subprocess.Popen(

@@ -1,0 +1,132 @@
+"""Every operation of the Java admin client, of 4.3 and of 3.9: it works, or it is refused at once.
+
+`AdminSweep.java` does them one after the other. What the broker does not serve yet is missing from its
+ApiVersions, so the client refuses it by itself; nothing may wait for a time-out.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+
+import pytest
+
+from compat_tests import reference
+from compat_tests.brokers import TestBroker
+from compat_tests.clients.java import SOURCE, compile_java
+from compat_tests.stories import topic_name
+
+AT_ONCE_MS = 10_000
+"""The client's own time-outs are 15 and 20 s; a cold JVM on a busy machine takes a second or two."""
+
+SERVED = {
+    "createTopics": "2 1 86400000",
+    "listTopics": "true",
+    "describeTopics": "2 1 1 true false",
+    "createPartitions": "null",
+    "describeConfigs": "86400000 DYNAMIC_TOPIC_CONFIG 1",
+    "listOffsets": "0 5 4 3 0 -1",
+    "alterConsumerGroupOffsets": "null",
+    "listConsumerGroupOffsets": "2 3 note",
+    "deleteConsumerGroupOffsets": "1",
+    "listConsumerGroups": "1",
+    "describeConsumerGroups": "Stable 1 3 range",
+    "removeMembersFromConsumerGroup": "Empty 0",
+    "deleteConsumerGroups": "0",
+    "describeCluster": "1 true 22",
+    "describeLogDirs": "1 true true",
+    "describeReplicaLogDirs": "0",
+    "deleteTopics": "false",
+    "metrics": "false",
+    "close": "closed",
+}
+"""Operation -> what `AdminSweep.java` prints of its answer; the same from both brokers."""
+
+SERVED_NEWER = {
+    "listGroups": "[Optional[Empty]]",
+    "describeClassicGroups": "Empty",
+    "alterStreamsGroupOffsets": "null",
+    "listStreamsGroupOffsets": "2",
+    "deleteStreamsGroupOffsets": "null",
+    "deleteStreamsGroups": "null",
+}
+
+NOT_BUILT = {
+    "incrementalAlterConfigs", "alterConfigs", "listClientMetricsResources", "listConfigResources",
+    "describeProducers", "deleteRecords", "updateFeatures", "describeMetadataQuorum",
+    "unregisterBroker", "addRaftVoter", "removeRaftVoter", "listTransactions", "abortTransaction",
+    "describeAcls", "createAcls", "deleteAcls", "describeClientQuotas", "alterClientQuotas",
+    "describeUserScramCredentials", "alterUserScramCredentials", "createDelegationToken",
+    "renewDelegationToken", "expireDelegationToken", "describeDelegationToken", "electLeaders",
+    "alterPartitionReassignments", "listPartitionReassignments", "alterReplicaLogDirs",
+    "describeStreamsGroups", "alterShareGroupOffsets", "listShareGroupOffsets", "describeShareGroups",
+    "deleteShareGroupOffsets",
+}  # fmt: skip
+"""Refused by the client with UnsupportedVersionException, since ApiVersions does not have its API."""
+
+REFUSED_OTHERWISE = {
+    # FindCoordinator is served, but of transactional ids it knows nothing yet.
+    "describeTransactions": {"InvalidRequestException"},
+    "fenceProducers": {"InvalidRequestException"},
+    "forceTerminateTransaction": {"InvalidRequestException"},
+    # There is no such group, since none could be made.
+    "deleteShareGroups": {"GroupIdNotFoundException"},
+}
+
+NO_CLAIM = {
+    "describeFeatures",  # whatever is finalized is told
+    "clientInstanceId",  # needs telemetry, which an admin client has off
+    "create",
+    "registerMetricForSubscription",
+    "unregisterMetricFromSubscription",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of one operation."""
+
+    milliseconds: int
+    failure: str | None
+    text: str
+
+
+@pytest.fixture(scope="module", params=[reference.CURRENT, reference.OLDER])
+def sweep(bootstrap: str, request: pytest.FixtureRequest) -> dict[str, Told]:
+    sources = [SOURCE.with_name("AdminSweep.java")]
+    if request.param == reference.CURRENT:
+        sources.append(SOURCE.with_name("AdminSweepNewer.java"))
+    class_path = compile_java(reference.class_path(request.param), *sources)
+    command = ["java", *reference.SMALL_JVM, "-cp", class_path, "AdminSweep", bootstrap, topic_name("sweep")]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    told = {}
+    for fields in (line.split("\t") for line in finished.stdout.splitlines() if line.count("\t") >= 3):
+        operation, milliseconds, outcome, *rest = fields
+        failure = rest[0] if outcome == "failed" else None
+        told[operation] = Told(int(milliseconds), failure, rest[-1])
+    return told
+
+
+def test_every_operation_of_the_interface_is_tried(sweep: dict[str, Told]) -> None:
+    assert set(sweep["all"].text.split()) - sweep.keys() <= NO_CLAIM
+    known = {*SERVED, *SERVED_NEWER, *NOT_BUILT, *REFUSED_OTHERWISE, *NO_CLAIM, "all"}
+    assert sweep.keys() <= known
+
+
+def test_what_is_served_answers_as_kafka_does(sweep: dict[str, Told]) -> None:
+    expected = {name: text for name, text in (SERVED | SERVED_NEWER).items() if name in sweep}
+    assert {name: sweep[name].text for name in expected} == expected
+    assert sweep["describeFeatures"].failure is None
+
+
+def test_what_is_not_built_is_refused_at_once(sweep: dict[str, Told], broker: TestBroker) -> None:
+    refused = {name: told.failure for name, told in sweep.items() if name in NOT_BUILT}
+    if not broker.is_odradek:
+        assert "UnsupportedVersionException" not in refused.values()  # what is tried here exists
+        return
+    assert refused == dict.fromkeys(refused, "UnsupportedVersionException")
+    for name, failures in REFUSED_OTHERWISE.items():
+        assert name not in sweep or sweep[name].failure in failures, name
+    slow = {name: told for name, told in sweep.items() if told.failure and told.milliseconds > AT_ONCE_MS}
+    assert not slow

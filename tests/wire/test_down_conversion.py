@@ -1,0 +1,102 @@
+"""How many bytes an old client gets, and what stands in them where messages do not fill them."""
+
+import struct
+
+import pytest
+
+from odradek.wire.compression import Compression
+from odradek.wire.down_conversion import CHUNK_BYTES, down_convert
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.legacy_records import to_legacy
+from odradek.wire.records import Record, build_batch, end_txn_marker, patch_batch
+
+NOW = 1_700_000_000_000
+
+
+def batches(*sizes, compression=Compression.NONE, first=0):
+    """Batches of one record each, with values of these sizes."""
+    built = [
+        build_batch([Record(first + n, NOW, b"k", bytes([97 + n]) * size)], compression=compression)
+        for n, size in enumerate(sizes)
+    ]
+    return built
+
+
+def overflow(left_bytes):
+    """The beginning of a message that is too long for what is left."""
+    return (struct.pack(">qi", -1, max(left_bytes + 1, 61)) + bytes(left_bytes))[:left_bytes]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_what_is_read_is_as_many_bytes_as_are_sent(magic):
+    small, other = batches(10, 20)
+    whole = small + other
+    first, both = to_legacy(small, magic, 0), to_legacy(whole, magic, 0)
+    for limit in range(len(small), len(whole) + 1):
+        converted = both if limit == len(whole) else first
+        padded = converted + overflow(limit - len(converted))
+        assert down_convert(whole[:limit], magic, 0) == padded
+
+
+def test_a_first_batch_that_grows_comes_whole_and_nothing_else():
+    grows = build_batch([Record(n, NOW, None, b"") for n in range(100)])
+    (other,) = batches(5, first=100)
+    converted = to_legacy(grows, 1, 0)
+    assert len(converted) > len(grows + other)
+    assert down_convert(grows + other, 1, 0) == converted
+
+
+def test_a_message_that_does_not_fit_is_cut_off():
+    first, grows = batches(1000)[0], build_batch([Record(n, NOW, None, b"") for n in range(1, 100)])
+    records = first + grows
+    everything = to_legacy(records, 1, 0)
+    assert len(everything) > len(records)
+    assert down_convert(records, 1, 0) == everything[: len(records)]
+
+
+def test_less_than_a_batch_is_nothing():
+    (batch,) = batches(100)
+    for limit in (0, 1, 11, 12, 60, 61, len(batch) - 1):
+        assert down_convert(batch[:limit], 1, 0) == b""
+
+
+def test_where_nothing_is_left_of_a_batch_there_is_room_for_one_too_long_message():
+    (batch,) = batches(100)
+    marker = end_txn_marker(
+        committed=False, timestamp=NOW, producer_id=1, producer_epoch=0, coordinator_epoch=0
+    )
+    for records, first_offset in ((batch, 1), (marker, 0), (batch + batch[:50], 7)):
+        assert down_convert(records, 1, first_offset) == overflow(12)
+
+
+def test_a_lot_to_fill_is_filled_with_more_than_one_beginning():
+    (batch,) = batches(10)
+    sealed = build_batch([Record(1, NOW, None, bytes(range(256)) * 1000)])
+    cut = bytes(batch + sealed[:-1])
+    converted = to_legacy(batch, 1, 0)
+    left = len(cut) - len(converted)
+    assert left > CHUNK_BYTES
+    expected = converted + overflow(left)[:CHUNK_BYTES] + overflow(left - CHUNK_BYTES)
+    assert down_convert(cut, 1, 0) == expected
+
+
+def test_zstd_is_refused_at_the_front_and_ends_the_answer_behind_it():
+    plain = batches(10, 20)
+    (packed,) = batches(30, compression=Compression.ZSTD, first=2)
+    with pytest.raises(KafkaError) as refused:
+        down_convert(packed + plain[0], 1, 0)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    # The second plain batch is of the chunk that cannot be converted.
+    records = plain[0] + plain[1] + packed
+    first = to_legacy(plain[0], 1, 0)
+    assert down_convert(records, 1, 0) == first + overflow(len(records) - len(first))
+
+
+def test_a_chunk_that_can_be_converted_comes_before_one_that_cannot():
+    plain = batches(10, CHUNK_BYTES - 200)
+    (packed,) = batches(1000, compression=Compression.ZSTD, first=2)
+    patch_batch(packed, 0, 2, 0)
+    tail = batches(300, first=3)[0]
+    records = plain[0] + plain[1] + tail + packed
+    converted = to_legacy(plain[0] + plain[1], 1, 0)
+    assert down_convert(records, 1, 0) == converted + overflow(len(records) - len(converted))

@@ -14,7 +14,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.group_log import NAMES, PAGE_BYTES, GroupLog, read_entries
 from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import KafkaError
-from odradek.wire.records import Record, build_batch, iter_batches, iter_records
+from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 
 NOW_MS = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=400)
@@ -52,7 +52,7 @@ def values_of(partition):
     offset = partition.log_start_offset
     while offset < partition.log_end_offset:
         data = memoryview(partition.read(offset, max_bytes=500).records.tobytes())
-        for position, header in iter_batches(data):
+        for position, header in iter_whole_batches(data):
             for record in iter_records(data[position:]):
                 found[record.offset] = record.value
             offset = header.last_offset + 1
@@ -361,6 +361,7 @@ def test_what_a_checkpoint_vouches_for_is_not_written_again(disk, store, log):
     partition = made(store)
     append(partition, b"second")
     write_together(log, [partition])
+    append(partition, b"third")
     partition.flush()
     store.maintain(NOW_MS + CHECKPOINT_INTERVAL_MS)
     writes = []

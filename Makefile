@@ -29,7 +29,8 @@ test-reference: tools-present links ## the same requests to Apache Kafka 4.3.1 a
 	@$(SUITES) reference
 
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
-	@ODRADEK_NIGHTLY=1 $(SUITES) check pure dist compat compat-on-kafka reference kafka-python polyglot streams long-soak spark
+	@ODRADEK_NIGHTLY=1 $(SUITES) check pure dist compat compat-on-kafka reference kafka-python \
+		kafka-python-on-kafka polyglot streams long-soak spark
 
 bench: tools-present links ## both brokers side by side; writes benchmarks/RESULTS.md (BENCH='--only produce --rounds 3')
 	@python=$(TEST_PYTHON) && \

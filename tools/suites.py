@@ -59,6 +59,11 @@ SUITES = {
     "compat-on-kafka": Suite([pytest(*CLIENTS, "--broker=kafka")], jars=CLIENT_JARS),
     "reference": Suite([pytest("compat_tests/differential")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
     "kafka-python": Suite([pytest("compat_tests/kafka_python_suite")], source="kafka-python"),
+    "kafka-python-on-kafka": Suite(
+        [pytest("compat_tests/kafka_python_suite", "--broker=kafka")],
+        jars=["kafka-4.3.1"],
+        source="kafka-python",
+    ),
     "polyglot": Suite([pytest("compat_tests/polyglot")]),
     "streams": Suite([pytest("compat_tests/streams")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
     "soak": Suite([pytest("compat_tests/soak")]),

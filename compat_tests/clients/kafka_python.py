@@ -21,6 +21,11 @@ def _records(batches: Mapping[TopicPartition, Iterable[Any]]) -> list[Record]:
     ]
 
 
+REFRESH_MS = 1000
+"""metadata.max.age of consumers. kafka-python 3.0.12 forgets, now and then, a subscription made while a Metadata
+request is on its way (`kafka_python_suite/stand_ins/subscriptions_kept.py` says how); so it finds it soon."""
+
+
 def _offset(offset: int) -> OffsetAndMetadata:
     return OffsetAndMetadata(offset, "", -1)
 
@@ -41,6 +46,7 @@ class KafkaPythonMember(Member):
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=300,
+            metadata_max_age_ms=REFRESH_MS,
         )
 
     def poll(self) -> list[Record]:
@@ -92,7 +98,11 @@ class KafkaPythonClient(Client):
 
     def _consumer(self, group: str | None = None, **settings: int) -> KafkaConsumer:
         return KafkaConsumer(
-            bootstrap_servers=self.bootstrap, group_id=group, enable_auto_commit=False, **settings
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            enable_auto_commit=False,
+            metadata_max_age_ms=REFRESH_MS,
+            **settings,
         )
 
     def read(

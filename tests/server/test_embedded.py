@@ -30,6 +30,7 @@ def receive(broker, count, topic="t"):
         bootstrap_servers=broker.bootstrap_servers,
         auto_offset_reset="earliest",
         consumer_timeout_ms=10_000,
+        metadata_max_age_ms=1000,  # it may forget a subscription until then
     )
     values = [record.value for _, record in zip(range(count), consumer, strict=False)]
     consumer.close()

@@ -88,9 +88,10 @@ def write(
     text = ["# Odradek beside Apache Kafka", ""]
     text.append(
         f"Made by `make bench`: both brokers on one machine, {options.rounds} measurements of "
-        f"{options.seconds:g} s for each case and broker, who goes first alternating. Kafka is warm when"
-        " three figures in a row lie within 3 %. Medians with the lowest and highest figure. "
-        "Both brokers run throughout; the one not measured is idle."
+        f"{options.seconds:g} s for each case and broker, who goes first alternating. Before the first case "
+        f"Kafka gets {options.compile_seconds:g} s of produces; it is warm for a case when the median of "
+        "three figures is within 3 % of that of the three before. Medians with the lowest and highest "
+        "figure. Both brokers run throughout; the one not measured is idle."
     )
     text += ["", *(f"- {name}: {value}" for name, value in facts.items())]
     for name, outcomes in tables.items():

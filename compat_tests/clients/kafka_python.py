@@ -22,8 +22,8 @@ def _records(batches: Mapping[TopicPartition, Iterable[Any]]) -> list[Record]:
 
 
 REFRESH_MS = 1000
-"""metadata.max.age of consumers. kafka-python 3.0.12 forgets, now and then, a subscription made while a Metadata
-request is on its way (`kafka_python_suite/stand_ins/subscriptions_kept.py` says how); so it finds it soon."""
+"""metadata.max.age of consumers. kafka-python 3.0.12 forgets, now and then, a subscription made while a
+Metadata request is on its way (`kafka_python_suite/stand_ins/subscriptions_kept.py`); so it finds it soon."""
 
 
 def _offset(offset: int) -> OffsetAndMetadata:

@@ -89,18 +89,14 @@ class ProduceCase(Case):
     scales: tuple[float, float, float] = (0.5, 1.0, 1.5)
     """The three sizes of a varied run, as parts of `batch_bytes`."""
     bulk: bool = False
-    """Gigabytes are written: every measurement gets topics of its own, a disk that has nothing left to write
-    and memory as it is on a machine that has run for long (`fill_page_cache`), and lasts one second, so that
-    it ends before the kernel throttles writers to the disk's speed."""
+    """Gigabytes are written: every measurement begins with a disk that has nothing left to write and memory
+    as it is on a machine that has run for long (`fill_page_cache`), and lasts one second, so that it ends
+    before the kernel throttles writers to the disk's speed."""
     unit: str = "requests/s"
     latency: str | None = None
     _topics: dict[str, list[str]] = field(default_factory=dict)
 
     def prepare(self, broker: Running, work: pathlib.Path) -> None:
-        if not self.bulk:
-            self._make_topics(broker, work)
-
-    def _make_topics(self, broker: Running, work: pathlib.Path) -> None:
         names = [
             f"bench-{abs(hash((self.name, time.monotonic_ns()))) % 10**9}-{i}"
             for i in range(10 if self.varied else 1)
@@ -130,19 +126,11 @@ class ProduceCase(Case):
         return frames
 
     def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
-        if not self.bulk:
-            return self._produce(broker, work, pinning, seconds, 0.5)
-        os.sync()
-        fill_page_cache(work)
-        self._make_topics(broker, work)
-        try:
-            return self._produce(broker, work, pinning, 1.0, 0.1)
-        finally:
-            self._delete_topics(broker)
-
-    def _produce(
-        self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float, warm_up: float
-    ) -> float:
+        warm_up = 0.5
+        if self.bulk:
+            os.sync()
+            fill_page_cache(work)
+            seconds, warm_up = 1.0, 0.1
         arguments = ["-c", str(self.connections), "-d", str(self.depth)]
         arguments += ["-s", str(seconds), "-w", str(warm_up)]
         if self.varied:
@@ -156,10 +144,6 @@ class ProduceCase(Case):
         return result["requests"] / result["seconds"]
 
     def clean_up(self, broker: Running) -> None:
-        if not self.bulk:
-            self._delete_topics(broker)
-
-    def _delete_topics(self, broker: Running) -> None:
         with WireClient("127.0.0.1", broker.port) as client:
             client.delete_topics(self._topics.pop(broker.name))
 

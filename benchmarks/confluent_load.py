@@ -78,15 +78,14 @@ def consume(bootstrap: str, topic: str, size: int) -> float:
         messages = consumer.consume(10_000, timeout=1.0)
         if time.monotonic() > deadline:
             raise SystemExit(f"read {seen} of {wanted} messages in two minutes")
-        if messages and not seen:
+        refused = next((message.error() for message in messages if message.error() is not None), None)
+        if refused is not None:
+            raise SystemExit(str(refused))
+        if start:
+            seen += len(messages)
+        elif messages:
             start = time.perf_counter()
             wanted -= len(messages)
-            seen = 0
-            first = messages[0].error()
-            if first is not None:
-                raise SystemExit(str(first))
-            continue
-        seen += len(messages)
     elapsed = time.perf_counter() - start
     consumer.close()
     return seen * size / elapsed / 1e6

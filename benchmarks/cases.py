@@ -251,7 +251,7 @@ class EndToEndCase(Case):
     """Kafka's own EndToEndLatency tool: 100 bytes, acks=all, ms between produce and consume."""
 
     quantile: str = "50th"
-    messages: int = 20_000
+    messages: int = 6_000
     unit: str = "ms"
     lower: bool = True
 

@@ -93,7 +93,6 @@ class ProduceCase(Case):
     as it is on a machine that has run for long (`fill_page_cache`), and lasts one second, so that it ends
     before the kernel throttles writers to the disk's speed."""
     unit: str = "requests/s"
-    latency: str | None = None
     _topics: dict[str, list[str]] = field(default_factory=dict)
 
     def prepare(self, broker: Running, work: pathlib.Path) -> None:
@@ -137,8 +136,6 @@ class ProduceCase(Case):
             with WireClient("127.0.0.1", broker.port) as client:
                 arguments += ["-i", str(client.producer_ids(self.connections))]
         result = run_load(broker, pinning, self._path(broker, work), *arguments)
-        if self.latency:
-            return result[self.latency]
         if self.unit == "MB/s":
             return result["bytes_sent"] / result["seconds"] / 1e6
         return result["requests"] / result["seconds"]

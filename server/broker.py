@@ -175,10 +175,8 @@ class BrokerServer:
             Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config)
         )
         if self._lingers:
-            changes, chores = self._changes, self._chores
-            self._connections.linger = Lingering(
-                loop, lambda: turn.is_idle and not len(changes) and not len(chores)
-            )
+            queues = (self._changes, self._chores, self._searches)
+            self._connections.linger = Lingering(loop, lambda: turn.is_idle and not any(map(len, queues)))
         while self._bound:
             listener, sockets = self._bound[0]
             self._servers += await accept(listener, sockets, self._connections)

@@ -53,7 +53,7 @@ from odradek.wire.records import (
     scan_records,
     verify_crc,
 )
-from odradek.wire.work import Work, finish
+from odradek.wire.work import Work
 
 if TYPE_CHECKING:
     from odradek.storage.cleaner import Plan
@@ -580,10 +580,6 @@ class Partition(PartitionStaging):
         """
         return self.log.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def find_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
-        """`finding_timestamp` here and now."""
-        return finish(self.finding_timestamp(timestamp_ms))
-
     def finding_timestamp(self, timestamp_ms: int) -> Work[tuple[int, int, int] | None]:
         """(timestamp, offset, leader epoch) of the first record with `timestamp_ms` or later; None when there
         is none.
@@ -606,10 +602,6 @@ class Partition(PartitionStaging):
                     return None if offset >= self.high_watermark else (timestamp, offset, batch.leader_epoch)
                 # The header promised more than its records hold: look on behind it.
                 start_offset = batch.last_offset + 1
-
-    def find_max_timestamp(self) -> tuple[int, int, int] | None:
-        """`finding_max_timestamp` here and now."""
-        return finish(self.finding_max_timestamp())
 
     def finding_max_timestamp(self) -> Work[tuple[int, int, int] | None]:
         """(timestamp, offset, leader epoch) of the first record with the latest timestamp of all; None

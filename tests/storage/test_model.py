@@ -13,6 +13,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.store import LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
+from odradek.wire.work import finish
 
 START_MS = 1_700_000_000_000
 INDEX_SUFFIXES = (".index", ".timeindex", ".snapshot", "-checkpoint")
@@ -175,7 +176,7 @@ class PartitionMachine(RuleBasedStateMachine):
             ),
             None,
         )
-        assert self.partition.find_timestamp(timestamp_ms) == expected
+        assert finish(self.partition.finding_timestamp(timestamp_ms)) == expected
 
     @invariant()
     def ends_agree(self):

@@ -14,6 +14,7 @@ from odradek.storage.producer_state import ProducerState
 from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
+from odradek.wire.work import finish
 
 TOPIC_ID = bytes(16)
 SMALL = LogConfig(segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=400)
@@ -258,7 +259,7 @@ def check_look_ups(disk: MemoryDisk, count: int) -> None:
     assert partition is not None
     assert partition.log_end_offset >= count
     for number in range(count):
-        assert partition.find_timestamp(number * 1000) == (number * 1000, number, 0)
+        assert finish(partition.finding_timestamp(number * 1000)) == (number * 1000, number, 0)
 
 
 @pytest.mark.parametrize("seed", range(30))

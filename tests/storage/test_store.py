@@ -11,6 +11,7 @@ from odradek.storage.producer_state import decode_snapshot
 from odradek.storage.store import CHECKPOINT_INTERVAL_MS, DirectoryInUse, LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
+from odradek.wire.work import finish
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -223,7 +224,7 @@ def test_every_index_snapshot_and_checkpoint_may_be_lost():
     assert partition.log_end_offset == 41
     assert len(partition.log.segments) > 3
     assert partition.log.producers.producers[1].last_sequence == 0
-    assert partition.find_timestamp(NOW_MS) == (NOW_MS, 0, 0)
+    assert finish(partition.finding_timestamp(NOW_MS)) == (NOW_MS, 0, 0)
     assert partition.read(20, max_bytes=1).records
 
 
@@ -324,10 +325,10 @@ def test_a_view_of_a_mapped_segment_outlives_everything(tmp_path):
 def test_the_latest_timestamp_is_found_with_the_offset_of_its_record():
     store = open_store(MemoryDisk())
     partition = store.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=300))
-    assert partition.find_max_timestamp() is None
+    assert finish(partition.finding_max_timestamp()) is None
     for timestamp in (5, 9, 7, 9, 3):
         records = [Record(0, timestamp - 1, b"k", b"v" * 50), Record(1, timestamp, b"k", b"v" * 50)]
         partition.append(build_batch(records), now_ms=NOW_MS)
     partition.commit()
-    assert partition.find_max_timestamp() == (9, 3, 0)
-    assert partition.find_timestamp(10) is None
+    assert finish(partition.finding_max_timestamp()) == (9, 3, 0)
+    assert finish(partition.finding_timestamp(10)) is None

@@ -11,6 +11,7 @@ from odradek.wire.compression import Compression, compress
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import HEADER_SIZE_BYTES, Record, build_batch, iter_batches, iter_records
+from odradek.wire.work import finish
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -143,7 +144,7 @@ def test_log_append_time_stamps_the_batch_and_says_so():
     partition.commit()
     data = memoryview(partition.read(0, max_bytes=1000).records.tobytes())
     assert [record.timestamp for record in iter_records(data)] == [NOW_MS, NOW_MS]
-    assert partition.find_timestamp(NOW_MS) == (NOW_MS, 0, 0)
+    assert finish(partition.finding_timestamp(NOW_MS)) == (NOW_MS, 0, 0)
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -21,7 +21,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 
-from benchmarks import brokers, results, scale
+from benchmarks import brokers, kernel_floor, results, scale
 from benchmarks.cases import Case, ProduceCase, all_cases
 
 HERE = pathlib.Path(__file__).parent
@@ -229,6 +229,12 @@ def main(arguments: list[str]) -> int:
                 options, work, [c for c in all_cases() if options.only in c.name and not c.pinned_only], False
             )
         facts = {**machine(), "median fdatasync": disk}
+        if any(case.unit == "MB/s" and isinstance(case, ProduceCase) for case in cases):
+            rate, cpu_seconds = kernel_floor.measure(work, SERVER_CORE, LOAD_CORE)
+            facts["kernel alone, 1 MB pieces from a socket into a file"] = (
+                f"{cpu_seconds:.2f} s of CPU for each GB, {rate:,.0f} MB/s over one connection"
+            )
+            print(f"kernel alone: {cpu_seconds:.2f} s/GB, {rate:,.0f} MB/s", flush=True)
         grown = "" if options.no_scale else scale.table(scale.measure(work))
         if options.output:
             results.write(options.output, tables, facts, options, grown)

@@ -58,6 +58,8 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
     server = BrokerServer(config, after_loading=gc.freeze, lingers=True)
     try:
         await server.start()
+        gc.freeze()
+        gc.enable()
         if on_ready is not None:
             on_ready(server)
         await stopping.wait()

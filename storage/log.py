@@ -104,12 +104,12 @@ class Log(LogStaging):
 
     def set_config(self, config: LogConfig) -> None:
         """Take new settings, for the segments to come and the rolling of the current one."""
+        entries_max = self._index_entries_max
         self._take_config(config)
         stage = self._stage
         stage.roll_after_ms = -2
-        stage.index_room = (
-            self._index_entries_max - len(stage.segment.offset_index) - len(stage.index_entries)
-        )
+        # Not counted anew: the index may have been dropped, and very many logs are told at once.
+        stage.index_room += self._index_entries_max - entries_max
         self._jitter_ms = self._jitter_of(stage.segment.base_offset)
 
     def _take_config(self, config: LogConfig) -> None:

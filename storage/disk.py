@@ -12,6 +12,7 @@ import errno
 import fcntl
 import mmap
 import os
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -22,6 +23,7 @@ CAN_TELL_WAITS = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
 SAMPLE_EVERY_BYTES = 65_536
 """Half of what Linux reads ahead by default. 16 samples cost 8 us for a megabyte, whose sending costs 200."""
 LOAD_BYTES = 262_144
+FIRST_LINUX_WITH_ERRORS_OF_SYNCFS = (5, 8)
 
 BUFFERS_PER_WRITE_MAX = 1024
 """IOV_MAX of Linux and the BSDs: `pwritev` refuses more."""
@@ -105,6 +107,12 @@ class Disk(Protocol):
     def rename(self, source: str, target: str) -> None: ...
 
     def sync_directory(self, path: str) -> None: ...
+
+    def sync_file_system(self, path: str) -> None:
+        """Return when all that was written to the file system of `path`, names too, will survive a loss of
+        power. `OSError` also where that cannot be told.
+        """
+        ...
 
     def lock(self, path: str) -> Lock:
         """Take a file for this process alone; `BlockingIOError` when another has it."""
@@ -347,6 +355,20 @@ class OsDisk:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync_file_system(self, path: str) -> None:
+        import ctypes  # Python has os.sync only, which tells no error
+        import platform
+
+        version = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
+        if platform.system() != "Linux" or version < FIRST_LINUX_WITH_ERRORS_OF_SYNCFS:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         finally:
             os.close(descriptor)
 

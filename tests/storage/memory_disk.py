@@ -256,6 +256,13 @@ class MemoryDisk:
                 else:
                     self.durable_files[name] = names[name]
 
+    def sync_file_system(self, path: str) -> None:
+        self.step("syncfs", path)
+        for inode in self.files.values():
+            inode.durable = bytes(inode.data)
+            inode.pending.clear()
+        self.durable_files = dict(self.files)
+
     def lock(self, path: str) -> MemoryLock:
         if path in self.held:
             raise BlockingIOError(errno.EWOULDBLOCK, "locked", path)

@@ -2,13 +2,15 @@
 
 import errno
 import os
+import platform
 
 import pytest
 
 from odradek.storage.disk import SAMPLE_EVERY_BYTES, OsDisk
 from odradek.storage.slices import MAP_AT_LEAST_BYTES, Slice
 
-CONTENT = os.urandom(8 * SAMPLE_EVERY_BYTES)
+CONTENT = os.urandom(64 * SAMPLE_EVERY_BYTES)
+"""Much more than is read ahead: Linux begins with that when it is only asked."""
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def test_what_the_system_has_dropped_is_told_and_can_be_loaded(file, tmp_path):
     if not dropped(tmp_path / "file"):
         pytest.skip("the file system of the temporary directory keeps what it is told to drop")
     assert not file.is_resident(0, len(CONTENT))
-    assert file.read_now(0, 100) is None
+    assert file.read_now(len(CONTENT) - 100, 100) is None
     file.load(0, len(CONTENT))
     assert file.is_resident(0, len(CONTENT))
     assert file.read_now(0, len(CONTENT)) == CONTENT
@@ -106,3 +108,13 @@ def test_a_slice_waits_until_it_is_loaded_and_reads_once(size):
     assert not records.would_wait()
     assert records.tobytes() == CONTENT[10 : 10 + size]
     assert source.reads == 0
+
+
+def test_a_whole_file_system_is_synced_or_it_says_that_it_cannot(tmp_path, monkeypatch):
+    disk = OsDisk()
+    disk.sync_file_system(str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        disk.sync_file_system(str(tmp_path / "missing"))
+    monkeypatch.setattr(platform, "release", lambda: "5.4.0-generic")
+    with pytest.raises(OSError, match="not implemented"):
+        disk.sync_file_system(str(tmp_path))

@@ -550,12 +550,14 @@ class Log(LogStaging):
         self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
         if self.leader_epochs.dirty:
             self.save_leader_epochs(sync=False)
+            # Until `is_safe`: who closes without it has to write them again, and sync them.
+            self.leader_epochs.dirty = True
 
     def is_safe(self) -> None:
         """What `write_down` wrote will survive a loss of power: `close` has only the files to close."""
         self.recovery_point = self.durable_offset = self._indexes_end = self.log_end_offset
         self._directory_is_synced = True
-        self._directory_is_new = self._changed = False
+        self._directory_is_new = self._changed = self.leader_epochs.dirty = False
 
     def close(self) -> None:
         """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the

@@ -1,6 +1,8 @@
 """What only a real file system answers: whether a stretch of a file is in memory, and the loading of it."""
 
+import ctypes
 import errno
+import mmap
 import os
 import platform
 
@@ -28,19 +30,23 @@ def test_what_was_just_written_is_in_memory(file):
 
 
 def dropped(path):
-    """Has the system drop a file from its memory; whether it did, asked by other means than ours."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Has the system drop a file from its memory; whether it did, by `mincore`: that reads nothing."""
+    descriptor = os.open(path, os.O_RDWR)
+    mapping = mmap.mmap(descriptor, len(CONTENT))
+    first = ctypes.c_char.from_buffer(mapping)
+    pages = (ctypes.c_ubyte * -(-len(CONTENT) // mmap.PAGESIZE))()
     try:
         # What is on its way through the system's lists is not dropped at the first word.
         for _ in range(100):
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            try:
-                if not os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT):
-                    return True
-            except BlockingIOError:
+            address = ctypes.c_void_p(ctypes.addressof(first))
+            assert not ctypes.CDLL(None).mincore(address, ctypes.c_size_t(len(CONTENT)), pages)
+            if not any(page & 1 for page in pages):
                 return True
         return False
     finally:
+        del first
+        mapping.close()
         os.close(descriptor)
 
 

@@ -202,6 +202,7 @@ class BrokerServer:
             config_for=self._config_of_topic,
             topic_id_for=self._id_of_topic,
             on_stray=_tell_of_stray,
+            on_damage=logger.error,
             checkpoint_interval_ms=_checkpoint_interval_ms(config),
             producer_expiration_ms=config.producer_id_expiration_ms,
             open_files_max=_open_files_max(),

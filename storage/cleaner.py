@@ -19,11 +19,13 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from odradek.storage.batches import StoredBatch, scan
+from odradek.storage.batches import CHECKED_FROM, StoredBatch, scan
 from odradek.storage.config import CLEANING_STEP_BYTES, LONG_MAX, LogConfig
 from odradek.storage.disk import File, write_all
 from odradek.storage.log import Log
 from odradek.storage.segment import CLEANED, LOG, RELATIVE_OFFSET_MAX, Segment
+from odradek.wire.checksums import crc32c
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import BatchHeader, Record, build_batch, iter_records, read_batch_header
 
 MAP_ENTRIES_MAX = 500_000
@@ -248,9 +250,17 @@ class Cleaning:
         """The batches of a sealed segment, through a file of our own."""
         file = segment.pool.disk.open(segment.path(LOG))
         try:
+            end = 0
             for batch in scan(file.read, 0, segment.size_bytes):
                 self.statistics.bytes_read += batch.size_bytes
-                yield batch, memoryview(file.read(batch.position, batch.size_bytes))
+                data = memoryview(file.read(batch.position, batch.size_bytes))
+                if crc32c(data[CHECKED_FROM:]) != batch.crc:
+                    break
+                end = batch.end_position
+                yield batch, data
+            if end < segment.size_bytes:
+                # Written anew it would get a checksum that is right.
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment.path(LOG)} is damaged at position {end}.")
         finally:
             file.close()
 

@@ -21,6 +21,12 @@ BUFFERS_PER_WRITE_MAX = 1024
 """IOV_MAX of Linux and the BSDs: `pwritev` refuses more."""
 
 
+class SyncFailed(OSError):
+    """The disk did not take what had been written. Nobody knows what it has of it, and it will not be tried
+    again: the kernel takes the pages for clean (`fsync` of Linux).
+    """
+
+
 class File(Protocol):
     """An open file. Positions and sizes in bytes."""
 
@@ -122,6 +128,14 @@ def parts_after(parts: Sequence[Buffer], skip_bytes: int) -> list[Buffer]:
         else:
             rest.append(part)
     return rest
+
+
+def sync_file(file: File, path: str) -> None:
+    """Sync a file that is at `path`; `SyncFailed` instead of whatever `OSError` that raises."""
+    try:
+        file.sync()
+    except OSError as error:
+        raise SyncFailed(error.errno, error.strerror, path) from error
 
 
 def read_file(disk: Disk, path: str) -> bytes:

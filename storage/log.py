@@ -12,7 +12,7 @@ it.
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
 from odradek.storage.config import LogConfig
-from odradek.storage.disk import Buffer, Disk, write_all
+from odradek.storage.disk import Buffer, Disk, SyncFailed, sync_file, write_all
 from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.producer_state import ProducerState, encode_snapshot
@@ -23,6 +23,7 @@ from odradek.storage.segment import (
     RELATIVE_OFFSET_MAX,
     SNAPSHOT,
     SWAP,
+    SYNC_FAILED,
     TIME_INDEX,
     FilePool,
     Segment,
@@ -62,6 +63,8 @@ class Log(LogStaging):
         self.directory = directory
         self.segments = segments
         self.bases = [segment.base_offset for segment in segments]
+        for segment, limit_offset in zip(segments, [*self.bases[1:], log_end_offset], strict=True):
+            segment.distrust(limit_offset)
         self.log_end_offset = log_end_offset
         self.next_offset = log_end_offset
         self.producers = producers
@@ -79,7 +82,8 @@ class Log(LogStaging):
         self._directory_is_synced = recovery_point >= log_end_offset and segments[-1].size_bytes > 0
         # Whether a clean stop has something to write. After a recovery it has: indexes, a snapshot.
         self._changed = recovery_point < log_end_offset
-        self._directory_is_new = len(segments) == 1 and segments[0].size_bytes == 0
+        # Nor, after a kill, that of the directory in the one above it.
+        self._directory_is_new = not self._directory_is_synced
         # Where the batch with an offset begins, for those who read on where they stopped.
         self._hints = {}
         self._older_hints = {}
@@ -364,8 +368,16 @@ class Log(LogStaging):
         """Make everything that is committed survive a loss of power; returns up to which offset that is now
         true.
 
-        May run in a worker thread while the log goes on. Raises `OSError`; then nothing may be claimed.
+        May run in a worker thread while the log goes on. Raises `OSError`, then nothing may be claimed, and
+        `SyncFailed`, then some of it may be lost though it can still be read.
         """
+        try:
+            return self._flush()
+        except SyncFailed:
+            self._note_failed_sync()
+            raise
+
+    def _flush(self) -> int:
         end_offset = self.log_end_offset
         recovery_point = self.recovery_point
         active = self.active
@@ -380,7 +392,7 @@ class Log(LogStaging):
         for segment in self._segments_after(min(recovery_point, self._indexes_end)):
             try:
                 with segment.pinned() as file:
-                    file.sync()
+                    sync_file(file, segment.path(LOG))
                 if segment.base_offset < active.base_offset:
                     # Nothing will rebuild the indexes of a sealed segment that the recovery point has passed.
                     segment.sync_indexes()
@@ -414,9 +426,17 @@ class Log(LogStaging):
         if self.disk.exists(path):
             file = self.disk.open(path)
             try:
-                file.sync()
+                sync_file(file, path)
             finally:
                 file.close()
+
+    def _note_failed_sync(self) -> None:
+        """Tell the next start that what it can read may not be on the disk (`SYNC_FAILED`)."""
+        try:
+            self.disk.open(f"{self.directory}/{SYNC_FAILED}", create=True).close()
+        except OSError:
+            # Where nothing can be made nothing will be flushed either.
+            pass
 
     def forget_vouched(self) -> None:
         """The next flush has to be of the files, and of the directory's identity too."""
@@ -606,6 +626,8 @@ class Log(LogStaging):
                 end = position + first_bytes
             else:
                 return FIRST_TOO_LARGE
+        if position < segment.unchecked_until:
+            end = min(end, segment.check(position, end))
         return Slice(segment, position, end - position)
 
     def finding_timestamp(

@@ -27,7 +27,7 @@ from odradek.storage.batches import (
     StoredBatch,
 )
 from odradek.storage.config import LONG_MAX, LogConfig
-from odradek.storage.disk import Buffer
+from odradek.storage.disk import Buffer, SyncFailed
 from odradek.storage.group_log import identity_of
 from odradek.storage.log import Log
 from odradek.storage.producer_state import EXPIRATION_MS
@@ -384,17 +384,22 @@ class Partition(PartitionStaging):
         """Return when everything committed so far will survive a loss of power. May run in a worker thread,
         but in one thread at a time.
 
-        After a failed flush nobody knows what the disk has: the partition answers KAFKA_STORAGE_ERROR
-        from then on, until the next start has looked.
+        After a failed sync nobody knows what the disk has: the partition answers KAFKA_STORAGE_ERROR
+        from then on, until the next start has looked. A flush that fails otherwise can be tried again: on a
+        full disk, when there is room.
         """
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         try:
             self.log.flush()
-        except OSError as error:
+        except SyncFailed as error:
             # Not `take_offline`: waking is for the thread that owns the partition.
             self._failure = f"Flushing {self.log.directory} failed: {error}. The broker has to be restarted."
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Flushing {self.log.directory} failed: {error}"
+            ) from error
 
     @property
     def directory(self) -> str:

@@ -16,7 +16,7 @@ from os import urandom
 from typing import TYPE_CHECKING
 
 from odradek.storage import checkpoints
-from odradek.storage.config import CLEANING_STEP_BYTES, LogConfig
+from odradek.storage.config import CLEANING_STEP_BYTES, LONG_MAX, LogConfig
 from odradek.storage.disk import Disk, Lock
 from odradek.storage.group_log import GroupLog, remove_files, replay
 from odradek.storage.partition import ZERO_UUID, Partition
@@ -55,6 +55,8 @@ class _Place:
     directory: str
     name: str
     partition: Partition | None = None
+    failure: str | None = None
+    """Why it could not be recovered; the next start tries again."""
 
     @property
     def path(self) -> str:
@@ -70,6 +72,10 @@ def _unknown_topic_id(topic: str, index: int) -> bytes | None:
 
 
 def _not_told(topic: str, index: int, path: str) -> None:
+    pass
+
+
+def _not_said(sentence: str) -> None:
     pass
 
 
@@ -93,6 +99,7 @@ class LogStore:
         config_for: Callable[[str], LogConfig] = _default_config,
         topic_id_for: Callable[[str, int], bytes | None] = _unknown_topic_id,
         on_stray: Callable[[str, int, str], None] = _not_told,
+        on_damage: Callable[[str], None] = _not_said,
         open_files_max: int = 1024,
         new_id: Callable[[], str] = _new_id,
         checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
@@ -104,9 +111,12 @@ class LogStore:
         self.group_logs = [GroupLog(disk, directory) for directory in self.directories]
         self.was_clean = True
         self.restored_bytes = 0
+        # Directories of which it is not known any more what a flush has vouched for.
+        self._unvouched: set[str] = set()
         self._config_for = config_for
         self._topic_id_for = topic_id_for
         self._on_stray = on_stray
+        self._on_damage = on_damage
         self._new_id = new_id
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._producer_expiration_ms = producer_expiration_ms
@@ -155,10 +165,10 @@ class LogStore:
             raise DirectoryInUse(directory) from None
         clean = checkpoints.take_clean_shutdown(disk, directory)
         self.was_clean = self.was_clean and clean
-        self._recovery_points |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.RECOVERY_POINTS}")
-        self._log_starts |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.LOG_STARTS}")
-        self._high_watermarks |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.HIGH_WATERMARKS}")
-        self._first_dirty |= checkpoints.read_offsets(disk, f"{directory}/{checkpoints.FIRST_DIRTY}")
+        self._recovery_points |= self._read_offsets(f"{directory}/{checkpoints.RECOVERY_POINTS}")
+        self._log_starts |= self._read_offsets(f"{directory}/{checkpoints.LOG_STARTS}")
+        self._high_watermarks |= self._read_offsets(f"{directory}/{checkpoints.HIGH_WATERMARKS}")
+        self._first_dirty |= self._read_offsets(f"{directory}/{checkpoints.FIRST_DIRTY}")
         if clean:
             # Not ours, else it were gone: another broker has had the directory since.
             remove_files(disk, directory)
@@ -186,8 +196,20 @@ class LogStore:
                 # Somebody's file, with a name like that of a partition.
                 self._leave(key)
                 continue
+            except (OSError, KafkaError) as error:
+                place.failure = f"Recovering {place.path} failed: {error}"
+                self._on_damage(f"{place.failure}. It is offline until the next start.")
+                continue
             if cut:
                 cut_bytes[key] = cut
+
+    def _read_offsets(self, path: str) -> dict[Key, int]:
+        offsets = checkpoints.read_offsets(self.disk, path)
+        if offsets is None:
+            self._on_damage(f"{path} is damaged: what it said is found again from the logs.")
+            if path.endswith(checkpoints.RECOVERY_POINTS):
+                self._unvouched.add(path.rpartition("/")[0])
+        return offsets or {}
 
     def _recovery_point_of(self, name: str) -> int:
         key = key_of(name)
@@ -204,10 +226,14 @@ class LogStore:
             recovery_point=self._recovery_points.get(key, 0),
             log_start_offset=self._log_starts.get(key, 0),
             now_ms=self._now_ms,
+            gaps_until=self._gaps_until(key, place, config),
         )
-        topic_id = checkpoints.read_partition_metadata(
-            self.disk, f"{place.path}/{checkpoints.PARTITION_METADATA}"
-        )
+        if recovered.damage is not None:
+            self._on_damage(recovered.damage)
+        path = f"{place.path}/{checkpoints.PARTITION_METADATA}"
+        topic_id = checkpoints.read_partition_metadata(self.disk, path)
+        if topic_id is None and self.disk.exists(path):
+            self._on_damage(f"{path} is damaged: {place.name} is taken for that of the topic of today.")
         place.partition = Partition(
             topic,
             index,
@@ -218,6 +244,12 @@ class LogStore:
             leader_epoch=max(recovered.log.leader_epochs.latest, 0),
         )
         return recovered.cut_bytes
+
+    def _gaps_until(self, key: Key, place: _Place, config: LogConfig) -> int:
+        """Up to where compaction may have been, as far as anybody knows once the recovery point is lost."""
+        if place.directory not in self._unvouched:
+            return 0
+        return LONG_MAX if config.is_compacted else self._first_dirty.get(key, 0)
 
     def close(self, now_ms: int) -> None:
         """Flush everything, write snapshots, indexes and checkpoints, mark the stop as clean, unlock.
@@ -237,6 +269,8 @@ class LogStore:
                 partition.close()
             except (KafkaError, OSError):
                 clean = False
+        if any(place.failure for place in self._places.values()):
+            clean = False
         finish(self._removing_doomed(None))
         try:
             self._write_checkpoints()
@@ -353,6 +387,8 @@ class LogStore:
         place = self._places.get((topic, index))
         if place is None:
             return None
+        if place.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, place.failure)
         if place.partition is None:
             try:
                 topic_id = self._topic_id_for(topic, index)
@@ -648,7 +684,8 @@ class LogStore:
                 continue
             self._recovery_points[key] = partition.log.recovery_checkpoint
             self._high_watermarks[key] = partition.high_watermark
-            if partition.log_start_offset > partition.log.segments[0].base_offset:
+            if partition.log_start_offset > 0:
+                # Even where the first segment begins there: the names of those before it may come back.
                 self._log_starts[key] = partition.log_start_offset
             else:
                 self._log_starts.pop(key, None)

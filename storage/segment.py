@@ -446,7 +446,7 @@ class Segment(SegmentExtent):
         hand its records out at other offsets, so it is compared with index and neighbours; see
         `Stretch.extend`. Each range is looked at once: what this process has written it believes.
         """
-        stretch = next((one for one in self._stretches if one.start <= position < one.end), None)
+        stretch = next((one for one in self._stretches if one.start <= position <= one.end), None)
         if stretch is None:
             stretch = Stretch(position, position, self.offset_index.offset_before(position) + 1)
             self._stretches = [*self._stretches[1 - _STRETCHES_MAX :], stretch]

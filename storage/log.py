@@ -354,6 +354,8 @@ class Log(LogStaging):
 
     def _discard(self, segment: Segment) -> None:
         """Take back a segment that a failed commit has made."""
+        # Where its name has reached the disk it would hide what is appended instead: the next flush sees to it.
+        self._directory_is_synced = False
         segment.close()
         for kind in (LOG, INDEX, TIME_INDEX, SNAPSHOT):
             try:
@@ -626,7 +628,7 @@ class Log(LogStaging):
                 end = position + first_bytes
             else:
                 return FIRST_TOO_LARGE
-        if position < segment.unchecked_until:
+        if position < segment.inherited_bytes:
             end = min(end, segment.check(position, end))
         return Slice(segment, position, end - position)
 

@@ -76,13 +76,14 @@ def open_log(
     epochs = LeaderEpochs(known_epochs)
     cut_bytes = 0
     told_end = _newest_snapshot(names) if clean else None
-    while clean and len(segments) > 1 and segments[-1].size_bytes == 0:
+    while clean and len(segments) > 1 and segments[-1].size_bytes == 0 and told_end != segments[-1].base_offset:
         # Either just rolled, or left behind by a roll that failed: then records stand before it that have its
         # offset or a later one.
         end_offset = _read_end(segments[-2])
         if end_offset is None or end_offset <= segments[-1].base_offset:
             break
-        _remove(segments.pop())
+        _remove([segments.pop()])
+        names = disk.list(directory)
     if not segments:
         start = max(log_start_offset, 0)
         segments = [Segment.create(pool, directory, start, now_ms)]
@@ -108,8 +109,7 @@ def open_log(
         clean = False
     if end_offset < log_start_offset:
         # The checkpoint is ahead of what survived: everything before it is deleted anyway, so begin there.
-        for segment in segments:
-            _remove(segment)
+        _remove(segments)
         segments = [Segment.create(pool, directory, log_start_offset, now_ms)]
         end_offset = log_start_offset
         clean = False
@@ -267,8 +267,7 @@ def _cut_from(segments: list[Segment], place: int, valid_bytes: int) -> int:
     cut_bytes = sum(segment.size_bytes for segment in segments[place:]) - valid_bytes
     _cut(segments[place], valid_bytes)
     keep = place + 1 if valid_bytes or place == 0 else place
-    for segment in segments[keep:]:
-        _remove(segment)
+    _remove(segments[keep:])
     del segments[keep:]
     return cut_bytes
 
@@ -291,7 +290,8 @@ def _check_segment(
             segment.index_batch(batch, config.index_interval_bytes)
             epochs.assign(batch.leader_epoch, batch.base_offset)
             counted = expected + batch.last_offset_delta + 1
-            is_told = counted == recovery_point != batch.last_offset + 1
+            # The point is the end, or one before it (`Log.recovery_checkpoint`).
+            is_told = counted != batch.last_offset + 1 and counted - 1 <= recovery_point <= counted
             expected = batch.last_offset + 1
             position = batch.end_position
         if position == size_bytes:
@@ -305,19 +305,36 @@ def _check_segment(
         if passed is None:
             break
         position, expected = passed
-        counted, is_told = -1, position == size_bytes
+        counted, is_told = expected, position == size_bytes
     segment.seal()
+    end_offset = counted if is_told else expected
+    _replace_indexes(segment, is_vouched=end_offset <= recovery_point)
+    return position, end_offset, is_told
+
+
+def _replace_indexes(segment: Segment, *, is_vouched: bool) -> None:
+    """Write those of a segment that has just been read; where the recovery point has passed it, for good."""
     disk = segment.pool.disk
-    for kind in (INDEX, TIME_INDEX):
-        disk.remove(segment.path(kind))
-    if len(segment.offset_index):
-        # Of the others a start reads the few batches again sooner than two files.
-        try:
-            segment.save_indexes()
-        except OSError:
-            # No room: they are written with the next flush.
-            pass
-    return position, recovery_point if is_told else expected, is_told
+    for index, kind in ((segment.offset_index, INDEX), (segment.time_index, TIME_INDEX)):
+        path = segment.path(kind)
+        if is_vouched and _says(disk, path, index.encode()):
+            index.saved_count = len(index)
+            continue
+        disk.remove(path)
+        if len(segment.offset_index):
+            # Of the others a start reads the few batches again sooner than two files.
+            try:
+                index.save(disk, path, sync=is_vouched)
+            except OSError:
+                # No room: written with the next flush.
+                pass
+
+
+def _says(disk: Disk, path: str, content: bytes) -> bool:
+    try:
+        return read_file(disk, path) == content
+    except OSError:
+        return False
 
 
 def _pass_damaged(
@@ -331,7 +348,8 @@ def _pass_damaged(
     if expected >= recovery_point or damaged is None:
         return None
     if damaged.end_position == size_bytes:
-        return size_bytes, recovery_point
+        end_offset = expected + damaged.last_offset_delta + 1
+        return (size_bytes, end_offset) if end_offset - 1 <= recovery_point <= end_offset else None
     following = next(scan(segment.read, damaged.end_position, size_bytes, verify=True), None)
     if following is None or not expected < following.base_offset <= recovery_point + 1:
         return None
@@ -366,10 +384,14 @@ def _cut(segment: Segment, size_bytes: int) -> None:
     segment.size_bytes = size_bytes
 
 
-def _remove(segment: Segment) -> None:
-    segment.close()
-    for kind in (*_KINDS, SNAPSHOT):
-        segment.pool.disk.remove(segment.path(kind))
+def _remove(segments: list[Segment]) -> None:
+    """For good: the log goes on in their place, and they must not come back with a loss of power."""
+    for segment in segments:
+        segment.close()
+        for kind in (*_KINDS, SNAPSHOT):
+            segment.pool.disk.remove(segment.path(kind))
+    if segments:
+        segments[0].pool.disk.sync_directory(segments[0].directory)
 
 
 def _read_end(segment: Segment) -> int | None:

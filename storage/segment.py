@@ -89,7 +89,7 @@ class Segment(SegmentExtent):
         "pins",
         "pool",
         "suffix",
-        "unchecked_until",
+        "inherited_bytes",
         "used",
     )
 
@@ -113,8 +113,8 @@ class Segment(SegmentExtent):
         self.max_timestamp_ms = None
         self.max_timestamp_offset = base_offset
         self.bytes_since_index = 0
-        # Up to here the file is from an earlier run and not looked at as a whole; see `check`.
-        self.unchecked_until = 0
+        # Up to here the file is from an earlier run; see `check`.
+        self.inherited_bytes = 0
         self._limit_offset = 0
         self._stretches: list[Stretch] = []
         self.used = False
@@ -409,7 +409,7 @@ class Segment(SegmentExtent):
         """
         position = self.offset_index.lookup(offset)
         end = sound_until = self.size_bytes
-        if position < self.unchecked_until:
+        if position < self.inherited_bytes:
             position = self._agreed_position(offset)
             sound_until = self.check(position, position + _SEEK_WINDOW_BYTES)
         unpack = EXTENT.unpack_from
@@ -436,7 +436,7 @@ class Segment(SegmentExtent):
 
     def distrust(self, limit_offset: int) -> None:
         """All that is in the file now is from an earlier run, and has offsets below `limit_offset`."""
-        self.unchecked_until = self.size_bytes
+        self.inherited_bytes = self.size_bytes
         self._limit_offset = limit_offset
 
     def check(self, position: int, end: int) -> int:
@@ -450,20 +450,15 @@ class Segment(SegmentExtent):
         if stretch is None:
             stretch = Stretch(position, position, self.offset_index.offset_before(position) + 1)
             self._stretches = [*self._stretches[1 - _STRETCHES_MAX :], stretch]
-        unchecked_until = self.unchecked_until
-        if stretch.end < min(end, unchecked_until):
-            stretch.extend(self.read, min(end, unchecked_until), unchecked_until, self._limit_offset)
+        inherited_bytes = self.inherited_bytes
+        if stretch.end < min(end, inherited_bytes):
+            stretch.extend(self.read, min(end, inherited_bytes), inherited_bytes, self._limit_offset)
             self._stretches = [
                 one
                 for one in self._stretches
                 if one is stretch or not stretch.start <= one.start <= one.end <= stretch.end
             ]
-        if stretch.end < unchecked_until:
-            return stretch.end
-        if stretch.start == 0:
-            self.unchecked_until = 0
-            self._stretches = []
-        return self.size_bytes
+        return stretch.end if stretch.end < inherited_bytes else self.size_bytes
 
     def _agreed_position(self, offset: int) -> int:
         """`offset_index.lookup`, by an entry that says of its batch what that says itself.
@@ -474,7 +469,7 @@ class Segment(SegmentExtent):
         index = self.offset_index
         while (place := index.place_of(offset)) >= 0:
             position = index.positions[place]
-            if position >= self.unchecked_until:
+            if position >= self.inherited_bytes:
                 return position
             if self._agrees(index, place):
                 return position

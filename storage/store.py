@@ -209,7 +209,9 @@ class LogStore:
             self._on_damage(f"{path} is damaged: what it said is found again from the logs.")
             if path.endswith(checkpoints.RECOVERY_POINTS):
                 self._unvouched.add(path.rpartition("/")[0])
-        return offsets or {}
+            return {}
+        self._written[path] = offsets
+        return offsets
 
     def _recovery_point_of(self, name: str) -> int:
         key = key_of(name)
@@ -329,6 +331,8 @@ class LogStore:
         name = f"{topic}-{index}"
         directory = self._emptiest_directory()
         place = _Place(directory, name)
+        key = (topic, index)
+        self._forget_offsets(key)
         is_new = self.disk.make_directory(place.path)
         checkpoints.write_partition_metadata(
             self.disk,
@@ -336,10 +340,6 @@ class LogStore:
             topic_id,
             directory_is_new=is_new,
         )
-        key = (topic, index)
-        # What an earlier topic of this name left in the checkpoints is not about this one.
-        for offsets in self._offsets():
-            offsets.pop(key, None)
         if is_new:
             log = begin_log(self.pool, place.path, config, self._now_ms)
         else:
@@ -356,6 +356,15 @@ class LogStore:
         place.partition = Partition(topic, index, topic_id, config, log)
         self._enter(key, place)
         return place.partition
+
+    def _forget_offsets(self, key: Key) -> None:
+        """What an earlier topic of this name left in the checkpoints is not about the one to come: after a
+        crash it would vouch for what nobody has flushed.
+        """
+        for offsets in self._offsets():
+            offsets.pop(key, None)
+        if any(key in offsets for offsets in self._written.values()):
+            self._write_checkpoints()
 
     def _adopt(self, partition: Partition, topic_id: bytes) -> None:
         if partition.topic_id != ZERO_UUID:

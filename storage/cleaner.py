@@ -260,7 +260,9 @@ class Cleaning:
                 yield batch, data
             if end < segment.size_bytes:
                 # Written anew it would get a checksum that is right.
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment.path(LOG)} is damaged at position {end}.")
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE, f"{segment.path(LOG)} is damaged at position {end}."
+                )
         finally:
             file.close()
 

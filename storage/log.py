@@ -354,7 +354,7 @@ class Log(LogStaging):
 
     def _discard(self, segment: Segment) -> None:
         """Take back a segment that a failed commit has made."""
-        # Where its name has reached the disk it would hide what is appended instead: the next flush sees to it.
+        # Its name may be on the disk, and would hide what is appended instead: the next flush sees to that.
         self._directory_is_synced = False
         segment.close()
         for kind in (LOG, INDEX, TIME_INDEX, SNAPSHOT):

@@ -76,13 +76,7 @@ def open_log(
     epochs = LeaderEpochs(known_epochs)
     cut_bytes = 0
     told_end = _newest_snapshot(names) if clean else None
-    while clean and len(segments) > 1 and segments[-1].size_bytes == 0 and told_end != segments[-1].base_offset:
-        # Either just rolled, or left behind by a roll that failed: then records stand before it that have its
-        # offset or a later one.
-        end_offset = _read_end(segments[-2])
-        if end_offset is None or end_offset <= segments[-1].base_offset:
-            break
-        _remove([segments.pop()])
+    if clean and _drop_left_behind(segments, told_end):
         names = disk.list(directory)
     if not segments:
         start = max(log_start_offset, 0)
@@ -94,13 +88,11 @@ def open_log(
             _write_again(segments, recovery_point)
     end_offset = _read_end(segments[-1])
     damage: str | None = None
-    if told_end is not None and end_offset != told_end > segments[-1].base_offset:
-        # A stop that was not clean has just been looked into. Else the snapshot may be out of date.
-        if not clean or end_offset is None or _counted_end(segments[-1]) == told_end:
-            # Whoever reads the last batches is told. What is appended from now on is out of their reach.
-            damage = f"The last batches of {segments[-1].path(LOG)} are damaged; the log goes on at {told_end}."
-            end_offset = told_end
-            segments.append(Segment.create(pool, directory, told_end, now_ms))
+    if told_end is not None and _is_end_damaged(segments[-1], end_offset, told_end, clean=clean):
+        # Whoever reads the last batches is told. What is appended from now on is out of their reach.
+        damage = f"The last batches of {segments[-1].path(LOG)} are damaged; the log goes on at {told_end}."
+        end_offset = told_end
+        segments.append(Segment.create(pool, directory, told_end, now_ms))
     if end_offset is None:
         # Its index, or the stop that claimed to be clean, was not what it seemed.
         cut_bytes += _recover(segments, config, epochs, segments[-1].base_offset, gaps_until)[0]
@@ -115,9 +107,9 @@ def open_log(
         clean = False
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     if known_epochs is None and (clean or recovery_point > segments[0].base_offset):
-        if disk.exists(f"{directory}/{LEADER_EPOCHS}"):
-            damage = f"{directory}/{LEADER_EPOCHS} was damaged and has been made anew."
         epochs = _epochs_of(segments)
+        if disk.exists(f"{directory}/{LEADER_EPOCHS}"):
+            damage = damage or f"{directory}/{LEADER_EPOCHS} is damaged and is made anew."
     elif not clean and epochs.starts and epochs.starts[0] > log_start_offset:
         # Deleted records are back: the checkpoint of the log's start was not written, that of the epochs was.
         epochs = _epochs_of(segments)
@@ -211,9 +203,36 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
     disk.sync_directory(directory)
 
 
+def _drop_left_behind(segments: list[Segment], told_end: int | None) -> bool:
+    """Remove empty segments that rolls which failed have left at the end; whether there were any.
+
+    One that has just been rolled begins where the log ends: there no record stands before it that has its
+    offset or a later one, and the snapshot of the stop says so, too.
+    """
+    count = len(segments)
+    while len(segments) > 1 and segments[-1].size_bytes == 0 and told_end != segments[-1].base_offset:
+        end_offset = _read_end(segments[-2])
+        if end_offset is None or end_offset <= segments[-1].base_offset:
+            break
+        _remove([segments.pop()])
+    return len(segments) < count
+
+
 def _newest_snapshot(names: list[str]) -> int | None:
     """A clean stop writes one where the log ends."""
-    return max((offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None), default=None)
+    return max(
+        (offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None), default=None
+    )
+
+
+def _is_end_damaged(segment: Segment, end_offset: int | None, told_end: int, *, clean: bool) -> bool:
+    """Whether the last batches say something else than those who should know.
+
+    That is the look that has just been taken, or after a clean stop the snapshot, which may be out of date.
+    """
+    if end_offset == told_end or told_end <= segment.base_offset:
+        return False
+    return not clean or end_offset is None or _counted_end(segment) == told_end
 
 
 def _counted_end(segment: Segment) -> int:

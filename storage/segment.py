@@ -25,7 +25,7 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 SYNC_FAILED = "sync-failed"
-"""A file in a partition's directory, and what it says: the kernel takes pages for clean that the disk has not."""
+"""A file in a partition's directory: the kernel takes pages for clean that the disk may not have."""
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 _SEEK_WINDOW_BYTES = 8192
@@ -86,10 +86,10 @@ class Segment(SegmentExtent):
         "created_ms",
         "deleted",
         "directory",
+        "inherited_bytes",
         "pins",
         "pool",
         "suffix",
-        "inherited_bytes",
         "used",
     )
 
@@ -500,9 +500,7 @@ class Segment(SegmentExtent):
         return window
 
     def _damaged(self, position: int) -> KafkaError:
-        return KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)} is damaged at position {position}."
-        )
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)} is damaged at position {position}.")
 
 
 def segment_holding(bases: list[int], offset: int) -> int:

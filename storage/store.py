@@ -210,7 +210,8 @@ class LogStore:
             if path.endswith(checkpoints.RECOVERY_POINTS):
                 self._unvouched.add(path.rpartition("/")[0])
             return {}
-        self._written[path] = offsets
+        if offsets:
+            self._written[path] = offsets
         return offsets
 
     def _recovery_point_of(self, name: str) -> int:

@@ -9,7 +9,7 @@ import pytest
 from odradek.server import group_flush
 from odradek.server.turn import LoopTurn
 from odradek.storage.config import LogConfig
-from odradek.storage.disk import OsDisk
+from odradek.storage.disk import OsDisk, SyncFailed
 from odradek.storage.group_log import PAGE_BYTES, GroupLog
 from odradek.storage.store import LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -208,7 +208,7 @@ def test_a_partition_that_cannot_be_flushed_either_tells_its_own_and_takes_no_mo
     bad = bench.partitions[1]
 
     def lost():
-        raise OSError(errno.EIO, "lost too")
+        raise SyncFailed(errno.EIO, "lost too")
 
     monkeypatch.setattr(bad.log, "flush", lost)
 

@@ -244,7 +244,7 @@ class MemoryDisk:
 
     @property
     def files(self) -> dict[str, Inode]:
-        """Every file that the process sees, by its path. The inodes are the disk's own, the dictionary is not."""
+        """Every file that the process sees, by its path; the dictionary is a copy, the inodes are not."""
         return {path: node for path, node in _walk(self.root, "") if isinstance(node, Inode)}
 
     @property
@@ -356,7 +356,9 @@ class MemoryDisk:
             raise _no_such(source)
         parent, old = self._place(source)
         other, new = self._place(target)
-        assert parent is other, "between directories a crash may lose one half of a rename: this disk has none"
+        assert parent is other, (
+            "between directories a crash may lose one half of a rename: this disk has none"
+        )
         taken = parent.entries.get(new)
         if isinstance(taken, Names) and (isinstance(node, Inode) or taken.entries):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), target)

@@ -36,9 +36,7 @@ _SMALL = {
 CONFIGS = {
     "kept": LogConfig(**_SMALL),
     "bounded": LogConfig(**_SMALL, retention_bytes=3000),
-    "compacted": LogConfig(
-        **_SMALL, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.01
-    ),
+    "compacted": LogConfig(**_SMALL, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.01),
 }
 
 
@@ -103,18 +101,21 @@ class World:
         self.now_ms += 1000
         getattr(self, operation)(chance)
 
+    def run_all(self, steps: list[tuple[str, int]]) -> None:
+        for operation, number in steps:
+            self.run(operation, number)
+
     def attempt(self, operation: str, number: int) -> None:
         """`run`, on a disk that may fail: what cannot be done is refused with the one code for that."""
         try:
             self.run(operation, number)
             return
-        except KafkaError as refused:
-            assert refused.code is ErrorCode.KAFKA_STORAGE_ERROR
-            is_start = operation in ("restart", "kill")
-        except OSError:
-            # A start says so in a sentence and ends; somebody starts it again.
-            is_start = True
-            assert operation in ("restart", "kill"), f"{operation} failed with no code of Kafka"
+        except (KafkaError, OSError) as error:
+            failure = error
+        is_start = operation in ("restart", "kill")
+        # A start says so in a sentence and ends; somebody starts it again.
+        assert is_start or isinstance(failure, KafkaError), f"{operation} failed with no code of Kafka"
+        assert isinstance(failure, OSError) or failure.code is ErrorCode.KAFKA_STORAGE_ERROR
         if is_start:
             self.start()
             self.check(is_kill=True)
@@ -496,4 +497,3 @@ def history(seed: int, steps: int) -> list[tuple[str, int]]:
     chance = random.Random(seed)
     names = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=steps)
     return [(name, chance.randrange(1 << 16)) for name in names]
-

@@ -101,11 +101,13 @@ class Reader:
                     wanted = record.offset + 1
                 wanted = max(wanted, header.last_offset + 1)
             assert wanted > offset, f"no whole batch at {offset} of {self.partition}"
-        except KafkaError as refused:
-            assert refused.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR)
-            self.told.append(wanted)
-            wanted += 1
-        return found, wanted
+        except KafkaError as error:
+            refused = error
+        else:
+            return found, wanted
+        assert refused.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.told.append(wanted)
+        return found, wanted + 1
 
 
 def open_store(disk: MemoryDisk, told: list[str]) -> tuple[LogStore, bool]:

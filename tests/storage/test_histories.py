@@ -25,23 +25,19 @@ NUMBERS = st.integers(0, 1 << 16)
 def test_a_power_loss_at_every_operation_of_a_history_breaks_no_promise(seed):
     steps = history(seed, 40 if NIGHTLY else 16)
     disk = MemoryDisk()
-    world = World(disk)
-    for step in steps:
-        world.run(*step)
-    first = 0
+    World(disk).run_all(steps)
+    crashes = 0
     for operation in range(1, disk.operations + 1):
         world = World(MemoryDisk())
         if world.disk.operations >= operation:
             continue  # the power is not there yet
         world.disk.lose_power_at = operation
         with pytest.raises(PowerLost):
-            for step in steps:
-                world.run(*step)
-        first += 1
+            world.run_all(steps)
+        crashes += 1
         world.crash(seed * 100_003 + operation)
-        for step in (("append", operation), ("flush", operation), ("restart", operation)):
-            world.run(*step)
-    assert first > len(steps)
+        world.run_all([("append", operation), ("flush", operation), ("restart", operation)])
+    assert crashes > len(steps)
 
 
 class HistoryMachine(RuleBasedStateMachine):

@@ -1,5 +1,7 @@
 """What goes away: log starts that survive, and readers who finish on the data that they began with."""
 
+from itertools import pairwise
+
 import pytest
 from memory_disk import MemoryDisk
 
@@ -234,5 +236,5 @@ def test_retention_of_a_thousand_segments_is_done_in_many_small_steps():
     for _ in store.maintaining(NOW_MS + 10):
         counts.append(len(partition.log.segments))
         assert partition.log_start_offset == partition.log.segments[0].base_offset
-    assert max(before - after for before, after in zip(counts, counts[1:], strict=False)) <= 16
+    assert max(before - after for before, after in pairwise(counts)) <= 16
     assert (counts[-1], partition.log_start_offset) == (1, 1000)

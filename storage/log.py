@@ -9,6 +9,9 @@ Files are Kafka's: `topic-N/00000000000000000000.log` with `.index`, `.timeindex
 it.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
 from odradek.storage.config import LogConfig
@@ -193,7 +196,7 @@ class Log(LogStaging):
             except OSError:
                 # Staging never fails: the clock has to do, and the commit will say whether the disk answers.
                 first = -1
-        patience_ms = self.config.segment_ms - self._jitter_ms
+        patience_ms = self.config.roll_ms - self._jitter_ms
         if first < 0:
             return now_ms - stage.segment.created_ms > patience_ms
         stage.roll_after_ms = first + patience_ms
@@ -484,7 +487,7 @@ class Log(LogStaging):
         By the clock alone: by timestamps a log that takes in old records would roll at every look.
         """
         waited_ms = now_ms - self.active.created_ms
-        return self.active.size_bytes > 0 and waited_ms > self.config.segment_ms - self._jitter_ms
+        return self.active.size_bytes > 0 and waited_ms > self.config.roll_ms - self._jitter_ms
 
     # Deleting and closing
 
@@ -515,20 +518,37 @@ class Log(LogStaging):
         self._forget_hints()
         return dropped
 
-    def replace_segments(self, old: list[Segment], cleaned: Segment) -> None:
-        """Let a compacted segment take the place of neighbours. After a crash it is all or nothing.
+    def replacing_segments(
+        self, old: list[Segment], cleaned: Segment, is_current: Callable[[], bool]
+    ) -> Work[list[Segment]]:
+        """Let a compacted segment take the place of neighbours; returns those whose files are out of sight.
 
-        Once the cleaned log is called `.swap` a restart finishes the replacement; before, it takes the
-        old segments.
+        After a crash it is all or nothing: once the cleaned log is called `.swap` a restart finishes the
+        replacement; before, it takes the old segments. `is_current` says whether these are still the log's:
+        when they are not any more, the new files go and nothing is returned.
         """
+        directory = self.directory
         cleaned.change_suffix(SWAP)
-        for segment in old:
-            segment.doom()
-        cleaned.change_suffix("")
+        yield partial(self.disk.sync_directory, directory)
+        if not is_current():
+            cleaned.remove()
+            return []
         place = self.segments.index(old[0])
         self.segments[place : place + len(old)] = [cleaned]
         self.bases = [segment.base_offset for segment in self.segments]
         self._forget_hints()
+        doomed: list[Segment] = []
+        for segment in old:
+            if self.directory != directory:
+                # Deleted meanwhile, and the files with it; a new topic may have files of these names.
+                return doomed
+            segment.doom()
+            doomed.append(segment)
+            yield None
+        if self.directory == directory and cleaned in self.segments:
+            cleaned.change_suffix("")
+            yield partial(self.disk.sync_directory, directory)
+        return doomed
 
     def close(self) -> None:
         """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the

@@ -480,13 +480,12 @@ class Partition(PartitionStaging):
         """Whether this log is due for compaction; `first_dirty` is how far it has been compacted."""
         if not self.config.is_compacted or self._failure is not None:
             return None
-        from odradek.storage.cleaner import CleanableSegment, plan_cleaning  # not needed to start
+        from odradek.storage.cleaner import plan_log  # not needed to start
 
-        segments = [CleanableSegment(*facts) for facts in self.log.facts()[:-1]]
-        return plan_cleaning(
-            segments,
-            self.config,
+        return plan_log(
+            self.log,
             first_dirty=first_dirty,
+            log_start_offset=self.log_start_offset,
             last_stable_offset=self.last_stable_offset,
             now_ms=now_ms,
         )

@@ -12,6 +12,7 @@ thread owns a store; only `Partition.flush` may run elsewhere.
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os import urandom
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
-    from odradek.storage.cleaner import Cleaning
+    from odradek.storage.cleaner import Cleaner
 
 Key = tuple[str, int]
 
@@ -117,7 +118,7 @@ class LogStore:
         self._log_starts: dict[Key, int] = {}
         self._high_watermarks: dict[Key, int] = {}
         self._first_dirty: dict[Key, int] = {}
-        self._cleaning: tuple[Key, Cleaning] | None = None
+        self._cleaner: Cleaner | None = None
         self._written: dict[str, dict[Key, int]] = {}
         self._last_checkpoint_ms = 0
         # (due, path of a directory, its partition) and (due, segment): removed once nobody can be reading
@@ -229,9 +230,8 @@ class LogStore:
             return
         self._now_ms = now_ms
         clean = True
-        if self._cleaning is not None:
-            self._cleaning[1].abandon()
-            self._cleaning = None
+        if self._cleaner is not None:
+            self._cleaner.close()
         for partition in list(self.loaded()):
             try:
                 partition.close()
@@ -531,79 +531,72 @@ class LogStore:
             return
 
     def clean(self, now_ms: int, budget_bytes: int = CLEANING_STEP_BYTES) -> bool:
-        """One bounded step of compaction; True while there is more to do.
+        """One bounded step of compaction here and now; True while there is more to do."""
+        return self.cleaner.step(now_ms, budget_bytes)
 
-        For a step in a worker thread use `next_cleaning`, `Cleaning.step` and `finish_cleaning` instead.
-        """
-        cleaning = self.next_cleaning(now_ms) if self._cleaning is None else self._cleaning[1]
-        if cleaning is None:
-            return False
-        try:
-            if cleaning.step(budget_bytes):
-                self.finish_cleaning(now_ms)
-        except (OSError, KafkaError):
-            # No room, or a damaged batch: the log is as it was, and the next round tries again.
-            cleaning.abandon()
-            self._cleaning = None
-            return False
-        return True
+    @property
+    def cleaner(self) -> "Cleaner":
+        """What compaction is to be done, under way and impossible: see there."""
+        if self._cleaner is None:
+            from odradek.storage.cleaner import Cleaner  # not needed to start
 
-    def next_cleaning(self, now_ms: int) -> "Cleaning | None":
-        """Begin a round over the partition that needs it most; None when none does. One round at a time.
+            self._cleaner = Cleaner(self)
+        return self._cleaner
 
-        What has not been flushed yet (`flush_due` names it) is left for a later call: a flush here would
-        block this thread, and might meet that of a worker.
-        """
-        from odradek.storage.cleaner import Cleaning  # not needed to start
+    def new_token(self) -> str:
+        """A part of the name of files that nobody else writes to."""
+        return self._new_id()[:8]
 
-        assert self._cleaning is None
-        self._now_ms = now_ms
-        plans = []
-        for partition in self.loaded():
-            key = (partition.topic, partition.index)
-            plan = partition.plan_cleaning(now_ms, self._first_dirty.get(key, 0))
-            if plan is not None:
-                plans.append((plan.dirty_ratio, key, partition, plan))
-        for _, key, partition, plan in sorted(plans, key=lambda one: one[0], reverse=True):
-            try:
-                if not self._vouches_for(key, partition, plan.end_offset):
-                    continue
-            except OSError:
-                continue
-            cleaning = Cleaning(partition.log, plan, now_ms=now_ms)
-            self._cleaning = (key, cleaning)
-            return cleaning
-        return None
+    def is_held(self, partition: Partition) -> bool:
+        """Whether this is still the partition of its name."""
+        place = self._places.get((partition.topic, partition.index))
+        return place is not None and place.partition is partition
 
-    def _vouches_for(self, key: Key, partition: Partition, end_offset: int) -> bool:
+    def first_dirty_of(self, partition: Partition) -> int:
+        """How far the partition has been compacted."""
+        return self._first_dirty.get((partition.topic, partition.index), 0)
+
+    def noting_first_dirty(self, partition: Partition, offset: int) -> Work[None]:
+        """Note how far the partition is compacted now, on the disk, too. Raises `OSError`."""
+        self._first_dirty[partition.topic, partition.index] = offset
+        yield from self._writing_checkpoint(checkpoints.FIRST_DIRTY, self._first_dirty)
+
+    def vouching_for(self, partition: Partition, end_offset: int) -> Work[bool]:
         """Whether the recovery point is behind what is going to have gaps: recovery takes gaps after it for
-        losses. It has to be so on the disk.
+        losses. It has to be so on the disk. Raises `OSError`.
+
+        What has not been flushed yet (`flush_due` names it) is nothing to vouch for: a flush here would block
+        this thread, and might meet that of a worker.
         """
-        if partition.log.recovery_checkpoint < end_offset:
+        if partition.log.recovery_checkpoint < end_offset or not self.is_held(partition):
             return False
+        key = (partition.topic, partition.index)
         path = f"{self._places[key].directory}/{checkpoints.RECOVERY_POINTS}"
         if self._written.get(path, {}).get(key, 0) < end_offset:
-            self._write_checkpoints()
+            for one in self.loaded():
+                self._recovery_points[one.topic, one.index] = one.log.recovery_checkpoint
+            yield from self._writing_checkpoint(checkpoints.RECOVERY_POINTS, self._recovery_points)
         return True
 
-    def finish_cleaning(self, now_ms: int) -> None:
-        """Put in place what the current round has cleaned, in the thread that owns the store."""
-        assert self._cleaning is not None
-        key, cleaning = self._cleaning
-        self._cleaning = None
-        partition = self._places[key].partition if key in self._places else None
-        if partition is None or partition.log is not cleaning.log:
-            cleaning.abandon()
-            return
-        try:
-            replaced = cleaning.finish()
-        except OSError as error:
-            cleaning.abandon()
-            partition.take_offline(f"Replacing segments of {partition.name} failed: {error}.")
-            return
-        self._first_dirty[key] = cleaning.first_dirty
-        delay_ms = cleaning.log.config.file_delete_delay_ms
-        self._doomed_segments += [(now_ms + delay_ms, segment) for segment in replaced]
+    def remove_later(self, segments: Sequence[Segment], due_ms: int) -> None:
+        """Remove the files of segments that are out of sight, when nobody can be reading them any more."""
+        self._doomed_segments += [(due_ms, segment) for segment in segments]
+
+    def _writing_checkpoint(self, name: str, offsets: dict[Key, int]) -> Work[None]:
+        """Write one of the checkpoints of every directory, each in a worker thread."""
+        for directory in self.directories:
+            path = f"{directory}/{name}"
+            here = self._offsets_in(directory, offsets)
+            if self._written.get(path) != here:
+                yield partial(checkpoints.write_offsets, self.disk, path, here)
+                self._written[path] = here
+
+    def _offsets_in(self, directory: str, offsets: dict[Key, int]) -> dict[Key, int]:
+        return {
+            key: offsets[key]
+            for key, place in self._places.items()
+            if place.directory == directory and key in offsets
+        }
 
     def flush_due(self, now_ms: int) -> list[Partition]:
         """The partitions that want a `flush` soon: sealed segments not on the disk yet, or `flush.ms` is
@@ -662,11 +655,7 @@ class LogStore:
                 self._write_checkpoint(f"{directory}/{name}", directory, offsets)
 
     def _write_checkpoint(self, path: str, directory: str, offsets: dict[Key, int]) -> None:
-        here = {
-            key: offsets[key]
-            for key, place in self._places.items()
-            if place.directory == directory and key in offsets
-        }
+        here = self._offsets_in(directory, offsets)
         if self._written.get(path) != here:
             checkpoints.write_offsets(self.disk, path, here)
             self._written[path] = here

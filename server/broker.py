@@ -601,7 +601,7 @@ def _tell_of_stray(name: str, index: int, path: str) -> None:
 
 def _import_cleaner() -> None:
     """In a worker thread: it takes 20 ms."""
-    import odradek.server.cleaner
+    import odradek.server.cleaner  # noqa: F401
 
 
 def _cleaner_options(config: BrokerConfig) -> CleanerOptions:

@@ -2,13 +2,14 @@
 
 The work is `storage.cleaning_run`. It is done by a process of its own at the lowest priority
 (`server/cleaner_process.py`), one for each of `log.cleaner.threads`, started when there is something to do
-and ended when there has been nothing for a while; it dies with the broker. Where no process can be started the
-same work is done between the requests, a millisecond at a time. Everything that touches the store runs as a work
-of the broker's queue of chores, so that retention and compaction are never at the same log at once.
+and ended when there has been nothing for a while; it dies with the broker. Where no process can be started
+the same work is done between the requests, a millisecond at a time. Everything that touches the store runs
+as a work of the broker's queue of chores, so that retention and compaction are never at the same log at
+once.
 
-What fails is told in the log: a damaged partition is left alone from then on (`LogStore.cleaner.uncleanable`),
-a process that dies is started again, later each time, and a partition over which it has died three times is left
-alone, too.
+What fails is told in the log: a damaged partition is left alone from then on
+(`LogStore.cleaner.uncleanable`), a process that dies is started again, later each time, and a partition
+over which it has died three times is left alone, too.
 """
 
 from __future__ import annotations
@@ -528,7 +529,8 @@ def _tell_of_uncleanable(name: str, reason: str) -> None:
 def _tell_of(about: Cleaning, event: Done) -> None:
     statistics = event.outcome.statistics
     logger.info(
-        "compacted %s up to offset %d in %.2f s: %.1f MB read, %d keys; %.1f of %.1f MB and %d of %d records stay",
+        "compacted %s up to offset %d in %.2f s: %.1f MB read, %d keys; "
+        "%.1f of %.1f MB and %d of %d records stay",
         about.partition.name,
         event.outcome.first_dirty,
         event.seconds,

@@ -1,12 +1,13 @@
 """The process in which logs are compacted: `python -m odradek.server.cleaner_process`, started by a broker.
 
 It gets rounds on its standard input and tells what comes of them on its standard output, one JSON object a
-line; `server/cleaner.py` has the other end. It knows directories and segments, no broker, no socket, no lock: it
-reads sealed segments, writes `.cleaned` files, and leaves it to the broker to put them in place. It runs at the
-lowest priority and ends when its input does, whatever ended the broker; what it was writing is removed.
+line; `server/cleaner.py` has the other end. It knows directories and segments, no broker, no socket, no
+lock: it reads sealed segments, writes `.cleaned` files, and leaves it to the broker to put them in place.
+It runs at the lowest priority and ends when its input does, whatever ended the broker; what it was writing
+is removed.
 
-In: `{"job": {...}, "bytes_per_second": n}`, `{"cancel": token}`. Out: `{"ready": true}` once, then for each job,
-with its token, any number of `group` and at last one of `done`, `failed` and `cancelled`.
+In: `{"job": {...}, "bytes_per_second": n}`, `{"cancel": token}`. Out: `{"ready": true}` once, then for each
+job, with its token, any number of `group` and at last one of `done`, `failed` and `cancelled`.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ class FilterRules(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What stays of a batch's records. `section` is None when all do; `max_timestamp` and `has_tombstones` are
-    about those that stay.
+    """What stays of a batch's records. `section` is None when all do; `max_timestamp` and `has_tombstones`
+    are about those that stay.
     """
 
     record_count: int
@@ -231,9 +231,7 @@ def select_records(
             has_tombstones = has_tombstones or value_size < 0
             max_timestamp = max(max_timestamp, timestamp)
         position = end
-    return Selection(
-        count, has_tombstones, max_timestamp, None if count == record_count else b"".join(spans)
-    )
+    return Selection(count, has_tombstones, max_timestamp, None if count == record_count else b"".join(spans))
 
 
 def shift_timestamps(section: bytes, record_count: int, shift_ms: int) -> bytes:

@@ -1,10 +1,10 @@
 """Compaction: which log is due, how far, and putting cleaned segments in the place of the old ones.
 
-What is cleaned is the sealed part of a log; the active segment is never touched, nor what transactions have not
-decided yet. The work itself, reading and writing, is `cleaning_run.cleaning_round`, which may run anywhere; here is
-what the owner of the log does: `plan_log` decides, `Cleaning` holds on to what a round was planned on, and
-`Cleaning.swapping` puts a group of cleaned segments in place as soon as it is ready, as Kafka does: a log never
-needs room for more than one group twice.
+What is cleaned is the sealed part of a log; the active segment is never touched, nor what transactions have
+not decided yet. The work itself, reading and writing, is `cleaning_run.cleaning_round`, which may run
+anywhere; here is what the owner of the log does: `plan_log` decides, `Cleaning` holds on to what a round
+was planned on, and `Cleaning.swapping` puts a group of cleaned segments in place as soon as it is ready, as
+Kafka does: a log never needs room for more than one group twice.
 
 A round that meets a log which has lost one of its segments meanwhile (retention, deletion) comes to nothing.
 Rules as in `LogCleanerManager.java` and `LogCleaner.java`.
@@ -176,7 +176,7 @@ class Cleaning:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the log is what the round was planned on, save for what the round itself has put in place."""
+        """Whether the log is what the round was planned on, save for what itself has put in place."""
         return self.is_current([base for base in self._segments if base not in self._swapped])
 
     def is_current(self, old_bases: Sequence[int]) -> bool:
@@ -202,9 +202,7 @@ class Cleaning:
             cleaned.remove()
             return []
         old = [self._segments[base] for base in group.old_bases]
-        replaced = yield from log.replacing_segments(
-            old, cleaned, lambda: self.is_current(group.old_bases)
-        )
+        replaced = yield from log.replacing_segments(old, cleaned, lambda: self.is_current(group.old_bases))
         self._swapped |= {segment.base_offset for segment in replaced}
         return replaced
 
@@ -367,8 +365,8 @@ class Cleaner:
         self.on_uncleanable(partition.name, reason)
 
     def uncleanable(self) -> dict[tuple[str, int], str]:
-        """(topic, partition) of those whose compaction failed and is not tried again until the next start, and
-        why.
+        """(topic, partition) of those whose compaction failed and is not tried again until the next start,
+        and why.
         """
         for partition in [one for one in self._uncleanable if not self._store.is_held(one)]:
             del self._uncleanable[partition]

@@ -2,18 +2,18 @@
 
 It knows a `CleaningJob`, plain values that fit into a line of JSON, and a disk; the log itself stays with its
 owner, who puts each finished group in place (`cleaner.Cleaning`). So it runs wherever there is time: in a
-process of its own, or between the requests. `cleaning_round(...)` is a generator: an int is the number of bytes that
-were just read or written, a `CleanedGroup` is ready to be put in place; closed before its end it removes what
-it had begun.
+process of its own, or between the requests. `cleaning_round(...)` is a generator: an int is the number of
+bytes that were just read or written, a `CleanedGroup` is ready to be put in place; closed before its end it
+removes what it had begun.
 
 What stays, as in `Cleaner.java` and `MemoryRecords.filterTo`:
 
-- of every key in the dirty part the latest record, and all that the dirty part does not outdate; records behind
-  what the map could take stay as they are, records without a key go;
+- of every key in the dirty part the latest record, and all that the dirty part does not outdate; records
+  behind what the map could take stay as they are, records without a key go;
 - a tombstone for `delete.retention.ms` after the round that first sees it: that moment is written into its
   batch as the delete horizon (KIP-534);
-- nothing of an aborted transaction, but the marker of every transaction for as long as there is data of it, and
-  then, too, until its horizon;
+- nothing of an aborted transaction, but the marker of every transaction for as long as there is data of it,
+  and then, too, until its horizon;
 - the batch with a producer's last sequence number, the last marker of one without data, and the round's last
   batch, as a header alone if need be.
 
@@ -27,7 +27,7 @@ from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from odradek.storage.batches import CONTROL, HAS_DELETE_HORIZON, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from odradek.storage.batches import HAS_DELETE_HORIZON, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from odradek.storage.cleaning import (
     Copy,
     FilterRules,
@@ -165,10 +165,14 @@ def slots_of(memory_bytes: int) -> int:
 
 
 def group_segments(
-    segments: tuple[JobSegment, ...], *, segment_bytes: int, segment_index_bytes: int, index_interval_bytes: int
+    segments: tuple[JobSegment, ...],
+    *,
+    segment_bytes: int,
+    segment_index_bytes: int,
+    index_interval_bytes: int,
 ) -> list[list[JobSegment]]:
-    """Neighbours that fit into one segment together: by size, by what their indexes may take at the most, and by
-    the reach of relative offsets.
+    """Neighbours that fit into one segment together: by size, by what their indexes may take at the most,
+    and by the reach of relative offsets.
     """
     groups: list[list[JobSegment]] = []
     group_bytes = 0
@@ -337,8 +341,8 @@ class _Round:
         one: Callable[[bytes, int, BatchHeader], bool],
         count: Callable[[int], None],
     ) -> Generator[int | CleanedGroup, None, bool]:
-        """Show all batches of a segment to `many`, and those that it does not take to `one`, until one of them
-        says that it is enough. Yields how many bytes were read.
+        """Show all batches of a segment to `many`, and those that it does not take to `one`, until one of
+        them says that it is enough. Yields how many bytes were read.
         """
         path = f"{self._job.directory}/{segment.base_offset:020d}{LOG}"
         file = self._disk.open(path)
@@ -349,7 +353,8 @@ class _Round:
                 try:
                     used, is_enough = self._show(data, many, one)
                 except KafkaError as error:
-                    raise KafkaError(error.code, f"{path} from position {position}: {error.message}") from error
+                    where = f"{path} from position {position}"
+                    raise KafkaError(error.code, f"{where}: {error.message}") from error
                 count(used)
                 yield used
                 if is_enough:
@@ -386,8 +391,8 @@ class _Round:
             if header.base_offset < self._least or header.last_offset_delta < 0:
                 raise KafkaError(
                     ErrorCode.CORRUPT_MESSAGE,
-                    f"a batch from {header.base_offset} to {header.last_offset} stands where {self._least} or "
-                    "a later one is next",
+                    f"a batch from {header.base_offset} to {header.last_offset} stands where "
+                    f"{self._least} or a later one is next",
                 )
             if one(data, position, header):
                 return position, True
@@ -448,7 +453,7 @@ class _Round:
         return len(data)
 
     def _finish_files(self, cleaned: Segment, group: list[JobSegment]) -> None:
-        """Write the indexes of a segment whose log file is written, and give it the age of what it replaces."""
+        """Write the indexes of a new segment, and give it the age of what it replaces."""
         job, disk, copy = self._job, self._disk, self._copy
         cleaned.reset_indexes()
         for last_offset, position, timestamp_ms, timestamp_offset in copy.index_entries:
@@ -552,14 +557,15 @@ def _reaching(aborted: tuple[AbortedTransaction, ...], offset: int) -> tuple[Abo
 
 
 def _size_of_batch(data: bytes) -> int:
-    """What the batch at the start of `data` says of its size; 0 when not even that is there."""
+    """What the batch at the start of `data` says of its size; a header's when not even that is there."""
     if len(data) < HEADER_BYTES:
         return HEADER_BYTES
-    return int.from_bytes(data[_LENGTH_POSITION : _LENGTH_POSITION + 4], "big", signed=True) + LOG_OVERHEAD_BYTES
+    length = int.from_bytes(data[_LENGTH_POSITION : _LENGTH_POSITION + 4], "big", signed=True)
+    return length + LOG_OVERHEAD_BYTES
 
 
 def _empty_batch(header: BatchHeader) -> bytearray:
-    """What remains of a batch without records: its offsets, its producer and sequences, its latest timestamp."""
+    """What remains of a batch without records: offsets, producer and sequences, the latest timestamp."""
     attributes = header.attributes & ~(_COMPRESSION_MASK | HAS_DELETE_HORIZON)
     return _sealed(header, attributes, -1, header.max_timestamp, 0, b"")
 

@@ -200,7 +200,7 @@ class Segment(SegmentExtent):
         self.release()
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename the files, the log last: it is what a restart goes by. They survive after `sync_directory`."""
+        """Rename the files, the log last: it is what a restart goes by. Synced they are by the caller."""
         disk = self.pool.disk
         self.close()
         for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG):

@@ -5,7 +5,9 @@ INTERVAL_S = 0.3
 
 
 class Throttle:
-    """As `Throttler.java`, with the time as an argument."""
+    """As `Throttler.java`, with the time as an argument; but what an interval has room for ends it, however
+    soon, so that a fast disk is not busy with much more for a moment.
+    """
 
     def __init__(self, bytes_per_second: float, now_s: float) -> None:
         self._bytes_per_second = bytes_per_second
@@ -16,9 +18,10 @@ class Throttle:
         """So many bytes were read or written; returns the seconds to rest before the next."""
         self._bytes += size_bytes
         elapsed_s = now_s - self._begun_s
-        if elapsed_s <= INTERVAL_S or self._bytes == 0:
+        wanted_s = self._bytes / self._bytes_per_second
+        if elapsed_s <= INTERVAL_S and wanted_s <= INTERVAL_S:
             return 0.0
-        rest_s = max(self._bytes / self._bytes_per_second - elapsed_s, 0.0)
+        rest_s = max(wanted_s - elapsed_s, 0.0)
         self._begun_s = now_s + rest_s
         self._bytes = 0
         return rest_s

@@ -35,7 +35,8 @@ def decode_aborted(data: bytes) -> list[AbortedTransaction]:
         entry = AbortedTransaction(*fields)
         if version != _VERSION or not 0 <= entry.first_offset <= entry.last_offset:
             raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"A transaction index has an entry that makes no sense: {entry}."
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"A transaction index has an entry that makes no sense: {entry}.",
             )
         entries.append(entry)
     return entries

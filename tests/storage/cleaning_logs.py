@@ -1,5 +1,5 @@
-"""Sealed segments written by hand, a round of compaction over them, and what a plain reading of the rules says
-that has to stay of them.
+"""Sealed segments written by hand, a round of compaction over them, and what a plain reading of the rules
+says that has to stay of them.
 """
 
 import importlib
@@ -69,7 +69,9 @@ class Batch:
     leader_epoch: int = 0
 
     def encoded(self) -> bytes:
-        records = [Record(*record, headers=(("h", b"1"),) if record[0] % 5 == 0 else ()) for record in self.records]
+        records = [
+            Record(*record, headers=(("h", b"1"),) if record[0] % 5 == 0 else ()) for record in self.records
+        ]
         if self.marker is not None:
             records = [Record(*record) for record in self.records]
         return bytes(
@@ -152,7 +154,9 @@ class WrittenLog:
             "directory": DIRECTORY,
             "segments": tuple(
                 JobSegment(
-                    batches[0].base_offset, end, self.disk.size(f"{DIRECTORY}/{batches[0].base_offset:020d}.log")
+                    batches[0].base_offset,
+                    end,
+                    self.disk.size(f"{DIRECTORY}/{batches[0].base_offset:020d}.log"),
                 )
                 for batches, end in zip(self.segments, self.ends, strict=True)
             ),
@@ -185,7 +189,8 @@ class WrittenLog:
                     {
                         kind: bytes(self.disk.files[path].data)
                         for kind in (".log", ".index", ".timeindex", ".txnindex")
-                        if (path := f"{DIRECTORY}/{event.base_offset:020d}{kind}{job.suffix}") in self.disk.files
+                        if (path := f"{DIRECTORY}/{event.base_offset:020d}{kind}{job.suffix}")
+                        in self.disk.files
                     }
                 )
 
@@ -200,12 +205,14 @@ def aborted_in(segments: list[list[Batch]]) -> tuple[AbortedTransaction, ...]:
         elif batch.marker is not None:
             begun = first.pop(batch.producer, None)
             if batch.marker == "abort" and begun is not None:
-                found.append(AbortedTransaction(batch.producer, begun, batch.last_offset, batch.last_offset + 1))
+                found.append(
+                    AbortedTransaction(batch.producer, begun, batch.last_offset, batch.last_offset + 1)
+                )
     return tuple(found)
 
 
 def expected(segments: list[list[Batch]], job: CleaningJob, entries_max: int) -> tuple[int, list[Batch]]:
-    """How far the log is clean after a round, and its batches up to there, by a plain reading of the rules."""
+    """How far the log is clean after a round, and what its batches then are, by a plain reading."""
     batches = [batch for one in segments for batch in one]
 
     def is_aborted(batch: Batch) -> bool:

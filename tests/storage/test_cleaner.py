@@ -5,7 +5,7 @@ readers.
 import pytest
 from memory_disk import MemoryDisk, PowerLost
 
-from odradek.storage.cleaner import CleanableSegment, CleanerSettings, Cleaning, Plan, plan_cleaning
+from odradek.storage.cleaner import CleanableSegment, CleanerSettings, Cleaning, plan_cleaning
 from odradek.storage.cleaning_run import CleanedGroup, cleaning_round
 from odradek.storage.config import LogConfig
 from odradek.storage.partition import Partition
@@ -329,11 +329,7 @@ def test_a_round_of_a_deleted_topic_touches_nothing_of_a_new_one_of_its_name(sto
     append(again, (b"new", b"1"))
     before = {name: bytes(one.data) for name, one in store.disk.files.items() if name.startswith("data/t-0/")}
     sync()
-    try:
-        while True:
-            swapping.send(None)
-    except StopIteration as end:
-        assert end.value is False
+    assert finish(swapping) is False
     work.close()
     finish(store.cleaner.abandon(begun))
     after = {name: bytes(one.data) for name, one in store.disk.files.items() if name.startswith("data/t-0/")}

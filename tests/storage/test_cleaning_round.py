@@ -90,18 +90,36 @@ def kept(log: WrittenLog, job: CleaningJob) -> list[tuple[int, bytes | None, byt
 
 def test_nothing_of_an_aborted_transaction_stays_and_its_records_outdate_no_others(twin):
     log = WrittenLog(
-        [[data(0, (b"a", b"old")), in_transaction(1, (b"a", b"new"), (b"b", b"1")), marker(3, "abort"), data(4, (b"c", b"3"))]]
+        [
+            [
+                data(0, (b"a", b"old")),
+                in_transaction(1, (b"a", b"new"), (b"b", b"1")),
+                marker(3, "abort"),
+                data(4, (b"c", b"3")),
+            ]
+        ]
     )
     assert kept(log, log.job()) == [(0, b"a", b"old"), (4, b"c", b"3")]
 
 
 def test_a_committed_transaction_is_like_other_data(twin):
-    log = WrittenLog([[data(0, (b"a", b"old")), in_transaction(1, (b"a", b"new")), marker(2, "commit"), data(3, (b"c", b"3"))]])
+    log = WrittenLog(
+        [
+            [
+                data(0, (b"a", b"old")),
+                in_transaction(1, (b"a", b"new")),
+                marker(2, "commit"),
+                data(3, (b"c", b"3")),
+            ]
+        ]
+    )
     assert kept(log, log.job()) == [(1, b"a", b"new"), (3, b"c", b"3")]
 
 
 def test_a_marker_stays_while_there_is_data_then_until_its_horizon(twin):
-    log = WrittenLog([[in_transaction(0, (b"a", b"1")), marker(1, "commit"), data(2, (b"a", b"2")), data(3, (b"b", b"3"))]])
+    log = WrittenLog(
+        [[in_transaction(0, (b"a", b"1")), marker(1, "commit"), data(2, (b"a", b"2")), data(3, (b"b", b"3"))]]
+    )
     first = batches_after(log, log.job())
     # Its data went in this round, but it was there when the round met the marker.
     assert [(one.base_offset, one.marker, one.horizon_ms) for one in first] == [
@@ -110,7 +128,7 @@ def test_a_marker_stays_while_there_is_data_then_until_its_horizon(twin):
         (3, None, None),
     ]
     second = batches_after(again := WrittenLog([first]), again.job())
-    assert [(one.base_offset, one.horizon_ms) for one in second][0] == (1, NOW_MS + DAY_MS)
+    assert next((one.base_offset, one.horizon_ms) for one in second) == (1, NOW_MS + DAY_MS)
     third = batches_after(again := WrittenLog([second]), again.job(now_ms=NOW_MS + DAY_MS - 1))
     assert [one.base_offset for one in third] == [1, 2, 3]
     fourth = batches_after(again := WrittenLog([third]), again.job(now_ms=NOW_MS + DAY_MS))
@@ -118,7 +136,9 @@ def test_a_marker_stays_while_there_is_data_then_until_its_horizon(twin):
 
 
 def test_a_transaction_index_has_the_aborted_ones_whose_data_was_met(twin):
-    log = WrittenLog([[in_transaction(0, (b"a", b"1")), data(1, (b"b", b"1")), marker(2, "abort"), data(3, (b"c", b"1"))]])
+    log = WrittenLog(
+        [[in_transaction(0, (b"a", b"1")), data(1, (b"b", b"1")), marker(2, "abort"), data(3, (b"c", b"1"))]]
+    )
     _, _, files = log.cleaned(log.job())
     assert decode_aborted(files[0][".txnindex"]) == [AbortedTransaction(7, 0, 2, 3)]
     again = WrittenLog([decoded(files[0][".log"])])
@@ -131,7 +151,7 @@ def test_the_last_marker_of_a_producer_without_data_stays_as_a_header(twin):
     first = batches_after(log, log.job(producers=((7, 3, -1),)))
     log = WrittenLog([first])
     later = batches_after(log, log.job(producers=((7, 3, -1),), now_ms=NOW_MS + 2 * DAY_MS))
-    assert [(one.base_offset, one.records, one.epoch) for one in later][0] == (0, [], 3)
+    assert next((one.base_offset, one.records, one.epoch) for one in later) == (0, [], 3)
     gone = batches_after(log, log.job(producers=((7, 4, -1),), now_ms=NOW_MS + 2 * DAY_MS))
     assert [one.base_offset for one in gone] == [1]
 
@@ -181,7 +201,9 @@ def test_what_a_retention_beyond_all_time_keeps_can_be_read(twin):
 
 
 def test_a_full_map_ends_the_round_in_the_middle_of_a_batch_as_kafkas_does(twin):
-    log = WrittenLog([[data(0, *((b"%d" % number, b"old") for number in range(10))), data(10, (b"0", b"new"))]])
+    log = WrittenLog(
+        [[data(0, *((b"%d" % number, b"old") for number in range(10))), data(10, (b"0", b"new"))]]
+    )
     job = log.job(memory_bytes=24 * 10, load_factor=0.5)
     outcome, _, files = log.cleaned(job)
     assert outcome.first_dirty == 5
@@ -260,7 +282,9 @@ def test_a_cleaned_segment_has_the_indexes_that_appends_would_have_made(twin):
 
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"a key that is longer than a digest", None])
-RECORDS = st.lists(st.tuples(KEYS, st.sampled_from([b"1", b"22", None]), st.integers(0, 3)), min_size=1, max_size=4)
+RECORDS = st.lists(
+    st.tuples(KEYS, st.sampled_from([b"1", b"22", None]), st.integers(0, 3)), min_size=1, max_size=4
+)
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("data"), st.sampled_from([-1, 7, 8, 9]), RECORDS, st.sampled_from(CODECS)),
@@ -381,12 +405,16 @@ def test_an_offset_map_is_a_dictionary_with_a_bound(plain):
 
 @settings(max_examples=300, deadline=None)
 @given(
-    sizes=st.lists(st.tuples(st.sampled_from([0, 1, 63, 64, 8191, 8192]), st.integers(-(2**40), 2**40)), max_size=5),
+    sizes=st.lists(
+        st.tuples(st.sampled_from([0, 1, 63, 64, 8191, 8192]), st.integers(-(2**40), 2**40)), max_size=5
+    ),
     base=st.sampled_from([0, NOW_MS, 2**62]),
     shift=st.sampled_from([0, 1, -1, -(2**62), NOW_MS, -NOW_MS, 2**63 - 1]),
 )
 def test_both_twins_shift_timestamps_alike(sizes, base, shift):
-    records = [Record(place, base + delta, b"k" * 3, b"v" * size) for place, (size, delta) in enumerate(sizes)]
+    records = [
+        Record(place, base + delta, b"k" * 3, b"v" * size) for place, (size, delta) in enumerate(sizes)
+    ]
     section = bytes(build_batch(records, base_offset=0))[61:]
     shifted = {bytes(one.shift_timestamps(section, len(records), shift)) for one in TWINS}
     assert len(shifted) == 1
@@ -394,11 +422,13 @@ def test_both_twins_shift_timestamps_alike(sizes, base, shift):
     assert _cleaning_python.shift_timestamps(result, len(records), -shift) == section
 
 
-def test_a_throttle_keeps_its_rate_and_rests_only_after_an_interval():
+def test_a_throttle_keeps_its_rate_and_rests_after_an_interval_or_what_it_has_room_for():
     throttle = Throttle(1000.0, 10.0)
-    assert throttle.add(250, 10.1) == 0
-    assert throttle.add(250, 10.2) == 0
-    assert throttle.add(250, 10.5) == pytest.approx(0.25)
+    assert throttle.add(100, 10.1) == 0
+    assert throttle.add(200, 10.2) == 0
+    assert throttle.add(1, 10.21) == pytest.approx(0.091)
+    assert throttle.add(300, 10.4) == 0
+    assert throttle.add(150, 10.7) == pytest.approx(0.051)
     # What was below the rate is not made up for later.
     assert throttle.add(1, 20.0) == 0
     assert throttle.add(1000, 20.5) == pytest.approx(0.5)

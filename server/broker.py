@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.commands import Command, ListGroupsReply
     from odradek.coordinator.driver import GroupCoordinator
     from odradek.coordinator.settings import GroupSettings
+    from odradek.server.cleaner import CleanerOptions, LogCleaner
     from odradek.server.config import BrokerConfig
     from odradek.server.disks import Disks
     from odradek.server.metadata_store import SqliteMetadataStore
@@ -55,9 +56,6 @@ GROUPS_DELAY_MS = 50
 MAINTENANCE_INTERVAL_MS_MIN = 10
 MAINTENANCE_INTERVAL_MS_MAX = 1_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
-CLEANING_STEP_BYTES = 65_536
-CLEANING_PAUSE = 2
-"""Compaction pauses this many times as long as it worked."""
 OPEN_SEGMENTS_MAX = 1024
 PARTITIONS_PER_LOAD = 256
 """So many new partitions are as much to keep as a slice of groups."""
@@ -368,7 +366,8 @@ class BrokerServer:
         if self._machine.view.topic(OFFSETS_TOPIC) is not None:
             self._timers.after(GROUPS_DELAY_MS, self._groups.load)
         if config.log_cleaner_enable:
-            self._background.append(self._start_cleaning(self._timers, config.log_cleaner_backoff_ms))
+            assert self._chores is not None
+            self._background.append(self._start_cleaning(self._timers, self._chores))
 
     def _later_every(
         self, delay_ms: float, interval_ms: float, callback: Callable[[], None]
@@ -584,32 +583,38 @@ class BrokerServer:
         if len(self._chores) == 0:
             self._chores.run(self._store.maintaining(self._now_ms()), _ignore, _log_failed_maintenance)
 
-    def _start_cleaning(self, timers: Timers, backoff_ms: int) -> Callable[[], None]:
-        """Compacts in small steps between the requests; the returned function ends it.
-
-        A step takes about a millisecond and at least twice as long is left to the clients. (In a thread it
-        would cost them more: whoever waits for the interpreter's lock waits five milliseconds.)
-        """
-        loop = asyncio.get_running_loop()
+    def _start_cleaning(self, timers: Timers, chores: WorkQueue) -> Callable[[], None]:
+        """Compacts from when there is a log that wants it; the returned function ends it. See
+        `server/cleaner.py`, which no start needs."""
+        backoff_ms = max(self.config.log_cleaner_backoff_ms, 10)
+        running: LogCleaner | None = None
         is_ended = False
 
-        def step() -> None:
+        def look() -> None:
             if is_ended or self._store is None:
                 return
-            started = loop.time()
-            has_more = False
-            try:
-                has_more = self._store.clean(self._now_ms(), CLEANING_STEP_BYTES)
-            except Exception:
-                logger.exception("compaction failed")
-            took_ms = (loop.time() - started) * 1000
-            timers.after(max(CLEANING_PAUSE * took_ms, 1) if has_more else backoff_ms, step)
+            if any(partition.config.is_compacted for partition in self._store.loaded()):
+                chores.run(beginning(self._store), _ignore, _log_failed_cleaner)
+            else:
+                timers.after(backoff_ms, look)
+
+        def beginning(store: LogStore) -> Work[None]:
+            nonlocal running
+            yield _import_cleaner
+            from odradek.server.cleaner import LogCleaner
+
+            running = LogCleaner(
+                store.cleaner, store.disk, chores, timers, self._now_ms, _cleaner_options(self.config)
+            )
+            running.start()
 
         def end() -> None:
             nonlocal is_ended
             is_ended = True
+            if running is not None:
+                running.close()
 
-        timers.after(backoff_ms, step)
+        timers.after(backoff_ms, look)
         return end
 
     def _flush_due(self) -> None:
@@ -676,6 +681,28 @@ def _open_files_max() -> int:
     if allowed == resource.RLIM_INFINITY:
         return OPEN_SEGMENTS_MAX
     return max(min(allowed // 2, OPEN_SEGMENTS_MAX), 16)
+
+
+def _import_cleaner() -> None:
+    """In a worker thread: it takes 20 ms."""
+    import odradek.server.cleaner  # noqa: F401
+
+
+def _cleaner_options(config: BrokerConfig) -> CleanerOptions:
+    from odradek.server.cleaner import CleanerOptions
+
+    return CleanerOptions(
+        threads=config.log_cleaner_threads,
+        backoff_ms=config.log_cleaner_backoff_ms,
+        bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_buffer_bytes=config.log_cleaner_io_buffer_size,
+    )
+
+
+def _log_failed_cleaner(error: Exception) -> None:
+    logger.error("compaction cannot be started", exc_info=error)
 
 
 def _ignore(result: object) -> None:

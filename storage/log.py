@@ -9,7 +9,8 @@ Files are Kafka's: `topic-N/00000000000000000000.log` with `.index`, `.timeindex
 it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
@@ -119,10 +120,6 @@ class Log(LogStaging):
         self._offset_entries_max = config.segment_index_bytes // OFFSET_ENTRY_BYTES
         # One place is kept for the entry that sealing adds (as in `TimeIndex.isFull`).
         self._time_entries_max = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
-        self._segment_ms = config.segment_ms
-        if config.is_compacted and config.max_compaction_lag_ms > 0:
-            # What is in the active segment is not compacted (`LogConfig.maxSegmentMs`).
-            self._segment_ms = min(config.segment_ms, config.max_compaction_lag_ms)
 
     # Staging
 
@@ -199,7 +196,7 @@ class Log(LogStaging):
         """`segment.jitter.ms` spreads the rolling of partitions; a hash does that as well as a die, and
         repeatably.
         """
-        spread = min(self.config.segment_jitter_ms, self._segment_ms)
+        spread = min(self.config.segment_jitter_ms, self.config.roll_ms)
         return crc32c(f"{self.directory}/{base_offset}".encode()) % spread if spread > 0 else 0
 
     def _waited_long_enough(self, stage: StagedSegment, max_timestamp_ms: int, now_ms: int) -> bool:
@@ -213,7 +210,7 @@ class Log(LogStaging):
             except OSError:
                 # Staging never fails: the clock has to do, and the commit will say whether the disk answers.
                 first = -1
-        patience_ms = self._segment_ms - self._jitter_ms
+        patience_ms = self.config.roll_ms - self._jitter_ms
         if first < 0:
             return now_ms - stage.segment.created_ms > patience_ms
         stage.roll_after_ms = first + patience_ms
@@ -535,20 +532,37 @@ class Log(LogStaging):
         self._forget_hints()
         return dropped
 
-    def replace_segments(self, old: list[Segment], cleaned: Segment) -> None:
-        """Let a compacted segment take the place of neighbours. After a crash it is all or nothing.
+    def replacing_segments(
+        self, old: list[Segment], cleaned: Segment, is_current: Callable[[], bool]
+    ) -> Work[list[Segment]]:
+        """Let a compacted segment take the place of neighbours; returns those whose files are out of sight.
 
-        Once the cleaned log is called `.swap` a restart finishes the replacement; before, it takes the
-        old segments.
+        After a crash it is all or nothing: once the cleaned log is called `.swap` a restart finishes the
+        replacement; before, it takes the old segments. `is_current` says whether these are still the log's:
+        when they are not any more, the new files go and nothing is returned.
         """
+        directory = self.directory
         cleaned.change_suffix(SWAP)
-        for segment in old:
-            segment.doom()
-        cleaned.change_suffix("")
+        yield partial(self.disk.sync_directory, directory)
+        if not is_current():
+            cleaned.remove()
+            return []
         place = self.segments.index(old[0])
         self.segments[place : place + len(old)] = [cleaned]
         self.bases = [segment.base_offset for segment in self.segments]
         self._forget_hints()
+        doomed: list[Segment] = []
+        for segment in old:
+            if self.directory != directory:
+                # Deleted meanwhile, and the files with it; a new topic may have files of these names.
+                return doomed
+            segment.doom()
+            doomed.append(segment)
+            yield None
+        if self.directory == directory and cleaned in self.segments:
+            cleaned.change_suffix("")
+            yield partial(self.disk.sync_directory, directory)
+        return doomed
 
     def close(self) -> None:
         """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the
@@ -589,6 +603,8 @@ class Log(LogStaging):
         for segment in self.segments:
             segment.close()
             segment.directory = directory
+            # Though compaction may just be about to take it away.
+            segment.suffix = ""
         self.directory = directory
         self.recovery_point = self.durable_offset = synced_offset
         self._indexes_end = active.base_offset

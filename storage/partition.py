@@ -14,6 +14,7 @@ When the disk has let it down a partition is offline: everything is answered KAF
 Not built yet: transactions. `last_stable_offset` is the high watermark, no transaction index is written.
 """
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -536,13 +537,12 @@ class Partition(PartitionStaging):
         """Whether this log is due for compaction; `first_dirty` is how far it has been compacted."""
         if not self.config.is_compacted or self._failure is not None:
             return None
-        from odradek.storage.cleaner import CleanableSegment, plan_cleaning  # not needed to start
+        from odradek.storage.cleaner import plan_log  # not needed to start
 
-        segments = [CleanableSegment(*facts) for facts in self.log.facts()[:-1]]
-        return plan_cleaning(
-            segments,
-            self.config,
+        return plan_log(
+            self.log,
             first_dirty=first_dirty,
+            log_start_offset=self.log_start_offset,
             last_stable_offset=self.last_stable_offset,
             now_ms=now_ms,
         )
@@ -573,13 +573,15 @@ class Partition(PartitionStaging):
         if self._is_broken:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
 
-    def take_offline(self, reason: str) -> None:
+    def take_offline(self, reason: str, *, is_told: bool = False) -> None:
         """The files are not what we believe, or cannot be reached: answer KAFKA_STORAGE_ERROR to everything
-        until `reopen`. No change when it has been deleted or closed.
+        until `reopen`. No change when it has been deleted or closed. `is_told`: `on_trouble` need not be.
         """
         if self._failure is None:
             self._failure = f"{self.name} is offline: {reason}"
             self._is_broken = True
+            if not is_told:
+                self.on_trouble(self, OSError(errno.EIO, reason))
         if self._is_broken:
             self._dropped_staged = self._dropped_staged or self.log.has_staged
             self.log.rollback()

@@ -33,7 +33,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
-    from odradek.storage.cleaner import Cleaning
+    from odradek.storage.cleaner import Cleaner
     from odradek.storage.moving import Move
 
 DELETE_SUFFIX = "-delete"
@@ -166,7 +166,7 @@ class LogStore:
         self._homes = {path: DataDirectory(disk, path, new_lock()) for path in self.directories}
         self._places: dict[Key, _Place] = {}
         self._now_ms = 0
-        self._cleaning: tuple[Key, Cleaning] | None = None
+        self._cleaner: Cleaner | None = None
         self._last_checkpoint_ms = 0
         # (due, path of a directory, its partition) and (due, segment): removed once nobody can be reading
         # them.
@@ -349,9 +349,8 @@ class LogStore:
         if not homes:
             return
         self._now_ms = now_ms
-        if self._cleaning is not None:
-            self._cleaning[1].abandon()
-            self._cleaning = None
+        if self._cleaner is not None:
+            self._cleaner.close()
         unclean = {home.path for home in homes if home.failure is not None or not home.was_opened}
         for place in list(self._places.values()):
             try:
@@ -760,10 +759,10 @@ class LogStore:
             self._change_over(key, place, move)
 
     def _change_over(self, key: Key, place: _Place, move: "Move") -> None:
-        """Let the partition lie where it is moved to, unless it is being flushed or compacted."""
+        """Let the partition lie where it is moved to, unless it is being flushed."""
         partition = move.partition
         old_path = place.path
-        if partition.is_broken or (self._cleaning is not None and self._cleaning[0] == key):
+        if partition.is_broken:
             return
         partition.gate = self._gate
         try:
@@ -889,7 +888,7 @@ class LogStore:
         home.failure = reason
         for place in self._places.values():
             if place.home is home and place.partition is not None:
-                place.partition.take_offline(f"{home.path} has failed: {reason}")
+                place.partition.take_offline(f"{home.path} has failed: {reason}", is_told=True)
         self.listener.directory(home.path, reason)
 
     def _bringing_back(self, key: Key, place: _Place) -> Work[None]:
@@ -900,7 +899,7 @@ class LogStore:
             look = partial(self._opened, FilePool(self.disk, 1), key, place, clean=False)
         else:
             # For whoever waits for it, and since a flush in its thread has only said so.
-            partition.take_offline("its disk has failed")
+            partition.take_offline("its disk has failed", is_told=True)
             if partition.is_flushing:
                 self._has_broken = True
                 return
@@ -997,86 +996,62 @@ class LogStore:
             return
 
     def clean(self, now_ms: int, budget_bytes: int = CLEANING_STEP_BYTES) -> bool:
-        """One bounded step of compaction; True while there is more to do.
+        """One bounded step of compaction here and now; True while there is more to do."""
+        return self.cleaner.step(now_ms, budget_bytes)
 
-        For a step in a worker thread use `next_cleaning`, `Cleaning.step` and `finish_cleaning` instead.
-        """
-        cleaning = self.next_cleaning(now_ms) if self._cleaning is None else self._cleaning[1]
-        if cleaning is None:
-            return False
-        try:
-            if cleaning.step(budget_bytes):
-                self.finish_cleaning(now_ms)
-        except (OSError, KafkaError):
-            # No room, or a damaged batch: the log is as it was, and the next round tries again.
-            cleaning.abandon()
-            self._cleaning = None
-            return False
-        return True
+    @property
+    def cleaner(self) -> "Cleaner":
+        """What compaction is to be done, under way and impossible: see there."""
+        if self._cleaner is None:
+            from odradek.storage.cleaner import Cleaner  # not needed to start
 
-    def next_cleaning(self, now_ms: int) -> "Cleaning | None":
-        """Begin a round over the partition that needs it most; None when none does. One round at a time.
+            self._cleaner = Cleaner(self)
+        return self._cleaner
 
-        What has not been flushed yet (`flush_due` names it) is left for a later call: a flush here would
-        block this thread, and might meet that of a worker.
-        """
-        from odradek.storage.cleaner import Cleaning  # not needed to start
+    def new_token(self) -> str:
+        """A part of the name of files that nobody else writes to."""
+        return self._new_id()[:8]
 
-        assert self._cleaning is None
-        self._now_ms = now_ms
-        plans = []
-        for partition in self.loaded():
-            key = (partition.topic, partition.index)
-            if key in self._moves:
-                continue
-            plan = partition.plan_cleaning(now_ms, self._places[key].home.offset(FIRST_DIRTY, key))
-            if plan is not None:
-                plans.append((plan.dirty_ratio, key, partition, plan))
-        for _, key, partition, plan in sorted(plans, key=lambda one: one[0], reverse=True):
-            try:
-                if not self._vouches_for(key, partition, plan.end_offset):
-                    continue
-            except OSError:
-                continue
-            cleaning = Cleaning(partition.log, plan, now_ms=now_ms)
-            self._cleaning = (key, cleaning)
-            return cleaning
-        return None
+    def is_held(self, partition: Partition) -> bool:
+        """Whether this is still the partition of its name, and stays where it is."""
+        key = (partition.topic, partition.index)
+        place = self._places.get(key)
+        return place is not None and place.partition is partition and key not in self._moves
 
-    def _vouches_for(self, key: Key, partition: Partition, end_offset: int) -> bool:
+    def first_dirty_of(self, partition: Partition) -> int:
+        """How far the partition has been compacted."""
+        key = (partition.topic, partition.index)
+        return self._places[key].home.offset(FIRST_DIRTY, key)
+
+    def noting_first_dirty(self, partition: Partition, offset: int) -> Work[None]:
+        """Note how far the partition is compacted now, on the disk, too. Raises `OSError`."""
+        key = (partition.topic, partition.index)
+        place = self._places.get(key)
+        if place is not None and place.partition is partition:
+            place.home.offsets[FIRST_DIRTY][key] = offset
+            place.home.want(FIRST_DIRTY)
+            yield place.home.write
+
+    def vouching_for(self, partition: Partition, end_offset: int) -> Work[bool]:
         """Whether the recovery point is behind what is going to have gaps: recovery takes gaps after it for
-        losses. It has to be so on the disk.
+        losses. It has to be so on the disk. Raises `OSError`.
+
+        What has not been flushed yet (`flush_due` names it) is nothing to vouch for: a flush here would block
+        this thread, and might meet that of a worker.
         """
-        if partition.log.recovery_checkpoint < end_offset:
+        if partition.log.recovery_checkpoint < end_offset or not self.is_held(partition):
             return False
+        key = (partition.topic, partition.index)
         home = self._places[key].home
         if home.written(RECOVERY_POINTS, key) < end_offset:
             home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
             home.want(RECOVERY_POINTS)
-            home.write()
+            yield home.write
         return True
 
-    def finish_cleaning(self, now_ms: int) -> None:
-        """Put in place what the current round has cleaned, in the thread that owns the store."""
-        assert self._cleaning is not None
-        key, cleaning = self._cleaning
-        self._cleaning = None
-        partition = self._places[key].partition if key in self._places else None
-        if partition is None or partition.log is not cleaning.log or partition.is_broken:
-            cleaning.abandon()
-            return
-        home = self._places[key].home
-        try:
-            replaced = cleaning.finish()
-        except OSError as error:
-            cleaning.abandon()
-            partition.take_offline(f"replacing its segments failed: {error}.")
-            self._has_broken = True
-            self._suspect(home.path, error)
-            return
-        home.offsets[FIRST_DIRTY][key] = cleaning.first_dirty
-        delay_ms = cleaning.log.config.file_delete_delay_ms
-        self._doomed_segments += [(now_ms + delay_ms, segment) for segment in replaced]
+    def remove_later(self, segments: Sequence[Segment], due_ms: int) -> None:
+        """Remove the files of segments that are out of sight, when nobody can be reading them any more."""
+        self._doomed_segments += [(due_ms, segment) for segment in segments]
 
     def flush_due(self, now_ms: int) -> list[Partition]:
         """The partitions that want a `flush` soon: sealed segments not on the disk yet, or `flush.ms` is

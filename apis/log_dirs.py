@@ -34,7 +34,7 @@ class DescribeLogDirs:
         if request.topics is not None:
             wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
         topics: dict[str, dict[str, DescribeLogDirsTopic]] = {one: {} for one in self._store.directories}
-        unreadable = set()
+        unreadable = set(self._store.failures)
         for directory, name, index, size_bytes in self._store.sizes():
             if wanted is not None and (name, index) not in wanted:
                 continue

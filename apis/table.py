@@ -74,6 +74,7 @@ def build_apis(
     timers: Timers,
     work: WorkQueue,
     searches: WorkQueue,
+    saves: WorkQueue | None = None,
     start_configs: Mapping[str, str],
     offsets_topic: NewTopic,
     auto_creates_topics: bool = True,
@@ -88,7 +89,7 @@ def build_apis(
 
     `start_configs` are the broker's settings as text, as they were given at start; `offsets_topic` says how
     `__consumer_offsets` is to be created. `work` is for what changes topics, one after the other; `searches`
-    for what looks long and changes nothing.
+    for what looks long and changes nothing, `saves` for what only waits for the disk.
     """
 
     def current_view():
@@ -124,6 +125,7 @@ def build_apis(
         18: (4, lambda: api_versions),
         19: (7, lambda: _create_topics(machine, work, settings())),
         20: (6, _later("topics.DeleteTopics", machine, work, is_enabled=deletes_topics)),
+        21: (2, _later("delete_records.DeleteRecords", leadership, store, work if saves is None else saves)),
         22: (5, lambda: _init_producer_id(machine)),
         23: (4, _later("offsets_of_logs.OffsetForLeaderEpoch", leadership)),
         32: (4, lambda: _describe_configs(settings())),

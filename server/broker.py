@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 import socket
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
     from odradek.coordinator.commands import Command, ListGroupsReply
     from odradek.coordinator.driver import GroupCoordinator
     from odradek.coordinator.settings import GroupSettings
+    from odradek.server.cleaner import CleanerOptions, LogCleaner
     from odradek.server.config import BrokerConfig
+    from odradek.server.disks import Disks
     from odradek.server.metadata_store import SqliteMetadataStore
     from odradek.storage.config import LogConfig
     from odradek.storage.store import LogStore
@@ -50,12 +53,9 @@ logger = logging.getLogger("odradek.broker")
 
 GROUPS_DELAY_MS = 50
 """First the clients that wait for the port, then the loading of groups."""
-MAINTENANCE_INTERVAL_MS_MIN = 1_000
-MAINTENANCE_INTERVAL_MS_MAX = 30_000
+MAINTENANCE_INTERVAL_MS_MIN = 10
+MAINTENANCE_INTERVAL_MS_MAX = 1_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
-CLEANING_STEP_BYTES = 65_536
-CLEANING_PAUSE = 2
-"""Compaction pauses this many times as long as it worked."""
 OPEN_SEGMENTS_MAX = 1024
 PARTITIONS_PER_LOAD = 256
 """So many new partitions are as much to keep as a slice of groups."""
@@ -103,11 +103,12 @@ class BrokerServer:
         now_ms: Callable[[], int] = wall_clock_ms,
         after_loading: Callable[[], object] | None = None,
         lingers: bool = False,
+        on_end: Callable[[], object] | None = None,
     ) -> None:
         """`after_loading` is called after each slice of loading groups, and now and then while very many
         partitions are made; only who owns the process can know what is good then. `lingers` is for the owner,
         too: other threads of a process have better use for the moment in which `server.lingering` looks for
-        the next request."""
+        the next request. `on_end` is called when there is nothing left to serve: every disk has failed."""
         self.config = config
         self.node_id = config.node_id
         self.cluster_id = ""
@@ -117,6 +118,7 @@ class BrokerServer:
         self._now_ms = now_ms
         self._after_loading = after_loading
         self._lingers = lingers
+        self._on_end = on_end
         self._bound: list[tuple[Listener, list[socket.socket]]] = []
         self._servers: list[asyncio.Server] = []
         self._background: list[Callable[[], None]] = []
@@ -124,6 +126,7 @@ class BrokerServer:
         self._metadata: SqliteMetadataStore | None = None
         self._machine: ClusterMachine | None = None
         self._store: LogStore | None = None
+        self._disks: Disks | None = None
         self._groups: Groups | None = None
         self._group_settings: GroupSettings | None = None
         self._connections: Connections | None = None
@@ -132,6 +135,7 @@ class BrokerServer:
         self._changes: WorkQueue | None = None
         self._chores: WorkQueue | None = None
         self._searches: WorkQueue | None = None
+        self._saves: WorkQueue | None = None
 
     @property
     def port(self) -> int:
@@ -158,6 +162,7 @@ class BrokerServer:
         self._changes = WorkQueue(loop)
         self._chores = WorkQueue(loop)
         self._searches = WorkQueue(loop)
+        self._saves = WorkQueue(loop)
         for asked in self.config.listeners:
             advertised = self.config.advertised.get(asked.name)
             listener = Listener(
@@ -175,7 +180,7 @@ class BrokerServer:
             Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config)
         )
         if self._lingers:
-            queues = (self._changes, self._chores, self._searches)
+            queues = (self._changes, self._chores, self._searches, self._saves)
             self._connections.linger = Lingering(loop, lambda: turn.is_idle and not any(map(len, queues)))
         while self._bound:
             listener, sockets = self._bound[0]
@@ -186,6 +191,7 @@ class BrokerServer:
     def _open_data(self) -> None:
         from odradek.coordinator.cluster import ClusterMachine, TopicDefaults
         from odradek.server.config import ConfigError
+        from odradek.server.disks import Disks
         from odradek.server.meta_properties import claim_directories
         from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
         from odradek.storage.disk import OsDisk
@@ -196,16 +202,33 @@ class BrokerServer:
             config.data_directories, node_id=self.node_id, cluster_id=config.cluster_id
         )
         self.cluster_id = identity.cluster_id
+        for path, failure in identity.failures.items():
+            if path == config.data_directories[0]:
+                raise ConfigError(
+                    f"{failure} The metadata of the cluster is there, so it cannot be left out."
+                )
+            logger.error("going on without the data directory %s: %s", path, failure)
+        assert self._timers is not None
+        assert self._chores is not None
+        self._disks = Disks(
+            asyncio.get_running_loop(),
+            self._timers,
+            self._chores,
+            self._now_ms,
+            self._tell_offline,
+            self._end_without_disks,
+        )
         store = LogStore(
             OsDisk(),
             config.data_directories,
             config_for=self._config_of_topic,
             topic_id_for=self._id_of_topic,
-            on_stray=_tell_of_stray,
-            on_damage=logger.error,
+            listener=self._disks,
             checkpoint_interval_ms=_checkpoint_interval_ms(config),
             producer_expiration_ms=config.producer_id_expiration_ms,
+            retention_interval_ms=config.log_retention_check_interval_ms,
             open_files_max=_open_files_max(),
+            new_lock=threading.Lock,
         )
         self._store = store
         assert self._turn is not None
@@ -235,6 +258,7 @@ class BrokerServer:
             logger.info("put back %d bytes that only the group log had", store.restored_bytes)
         self._finish_deletions(self._machine.view)
         self._make_missing(self._machine.view)
+        self._tell_offline()
         self._machine.subscribe(self._apply)
 
     def _register(self) -> None:
@@ -295,6 +319,7 @@ class BrokerServer:
         assert self._timers is not None
         assert self._changes is not None
         assert self._searches is not None
+        assert self._saves is not None
         offsets_topic = NewTopic(
             OFFSETS_TOPIC,
             partition_count=config.offsets_topic_num_partitions,
@@ -310,6 +335,7 @@ class BrokerServer:
             timers=self._timers,
             work=self._changes,
             searches=self._searches,
+            saves=self._saves,
             start_configs=config.layers.start,
             offsets_topic=offsets_topic,
             auto_creates_topics=config.auto_create_topics_enable,
@@ -323,22 +349,47 @@ class BrokerServer:
         assert self._timers is not None
         assert self._connections is not None
         config, every = self.config, self._timers.every
-        maintenance_ms = min(
-            config.log_retention_check_interval_ms,
-            max(_checkpoint_interval_ms(config), MAINTENANCE_INTERVAL_MS_MIN),
-            MAINTENANCE_INTERVAL_MS_MAX,
+        maintenance_ms = max(
+            min(config.log_retention_check_interval_ms, MAINTENANCE_INTERVAL_MS_MAX),
+            MAINTENANCE_INTERVAL_MS_MIN,
         )
         self._background = [
-            every(maintenance_ms, self._maintain),
+            self._later_every(config.log_initial_task_delay_ms, maintenance_ms, self._maintain),
             every(FLUSH_LOOK_INTERVAL_MS, self._flush_due),
             self._connections.start_sweeping(self._timers),
         ]
+        assert self._disks is not None
+        assert self._store is not None
+        self._disks.use(self._store)
         assert self._machine is not None
         assert self._groups is not None
         if self._machine.view.topic(OFFSETS_TOPIC) is not None:
             self._timers.after(GROUPS_DELAY_MS, self._groups.load)
         if config.log_cleaner_enable:
-            self._background.append(self._start_cleaning(self._timers, config.log_cleaner_backoff_ms))
+            assert self._chores is not None
+            self._background.append(self._start_cleaning(self._timers, self._chores))
+
+    def _later_every(
+        self, delay_ms: float, interval_ms: float, callback: Callable[[], None]
+    ) -> Callable[[], None]:
+        """`Timers.every`, the first time after `delay_ms`; the returned function ends it."""
+        assert self._timers is not None
+        timers = self._timers
+        stop_repeating: Callable[[], None] | None = None
+
+        def begin() -> None:
+            nonlocal stop_repeating
+            stop_repeating = timers.every(interval_ms, callback)
+            callback()
+
+        first = timers.after(delay_ms, begin)
+
+        def stop() -> None:
+            first.cancel()
+            if stop_repeating is not None:
+                stop_repeating()
+
+        return stop
 
     # What the machine decides is done to the logs
 
@@ -348,7 +399,10 @@ class BrokerServer:
         assert store is not None
         for topic in change.configured:
             for partition in topic.partitions:
-                log = store.get(topic.name, partition.index)
+                try:
+                    log = store.get(topic.name, partition.index)
+                except KafkaError:
+                    continue  # offline; it will be opened with these settings
                 if log is not None:
                     log.set_config(self._log_config(topic.configs))
         if groups is not None and (groups.is_made or (change.deleted and OFFSETS_TOPIC in view.topics)):
@@ -356,6 +410,9 @@ class BrokerServer:
             groups.made().view_changed(view)
             if change.deleted:
                 groups.made().remove_topics([topic.name for topic in change.deleted])
+        if (store.failures or store.needs_attention) and (change.created or change.deleted):
+            # Whoever made the new view did not know what is offline by now.
+            asyncio.get_running_loop().call_soon(self._tell_offline)
 
     def _make_partitions(self, created: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
         """Partitions are there before anybody can be told of them. What is missing after a kill on the way is
@@ -427,7 +484,8 @@ class BrokerServer:
         if self._store.topic_id_of(name, index) in self._machine.deletions:
             self._store.delete(name, index)
         else:
-            _tell_of_stray(name, index, self._store.set_aside(name, index))
+            path = self._store.set_aside(name, index)
+            self._store.listener.stray(name, index, path)
 
     def _finish_deletions(self, view: ClusterView) -> None:
         """After a kill between the decision to delete a topic and its directories: deletes them now, and
@@ -456,9 +514,12 @@ class BrokerServer:
             logger.warning("left alone, since no topic has them: %s", ", ".join(sorted(strays)[:20]))
 
     def _make_missing(self, view: ClusterView) -> None:
-        """After a kill between the decision to create a topic and its directories: makes them now."""
+        """After a kill between the decision to create a topic and its directories: makes them now. Not while
+        a data directory is offline, which may have them."""
         store = self._store
         assert store is not None
+        if store.failures:
+            return
         for topic in view.topics.values():
             for partition in topic.partitions:
                 if self.node_id in partition.replicas and (topic.name, partition.index) not in store:
@@ -491,6 +552,29 @@ class BrokerServer:
 
         options.topic_values(configs, self.config.topic_defaults)
 
+    # Disks that fail
+
+    def _tell_offline(self) -> None:
+        """Has the cluster know of which partitions this node's replicas are offline."""
+        store, machine = self._store, self._machine
+        if store is None or machine is None:
+            return
+        offline = store.offline()
+        if store.has_unopened:
+            # Nobody knows what a directory held that could not be opened: it is what no other one has.
+            offline |= {
+                (topic.name, one.index)
+                for topic in machine.view.topics.values()
+                for one in topic.partitions
+                if self.node_id in one.replicas and (topic.name, one.index) not in store
+            }
+        machine.set_offline(self.node_id, offline)
+
+    def _end_without_disks(self, reasons: str) -> None:
+        logger.critical("stopping, since no data directory is left that works (%s)", reasons)
+        if self._on_end is not None:
+            self._on_end()
+
     # Background work
 
     def _maintain(self) -> None:
@@ -499,32 +583,38 @@ class BrokerServer:
         if len(self._chores) == 0:
             self._chores.run(self._store.maintaining(self._now_ms()), _ignore, _log_failed_maintenance)
 
-    def _start_cleaning(self, timers: Timers, backoff_ms: int) -> Callable[[], None]:
-        """Compacts in small steps between the requests; the returned function ends it.
-
-        A step takes about a millisecond and at least twice as long is left to the clients. (In a thread it
-        would cost them more: whoever waits for the interpreter's lock waits five milliseconds.)
-        """
-        loop = asyncio.get_running_loop()
+    def _start_cleaning(self, timers: Timers, chores: WorkQueue) -> Callable[[], None]:
+        """Compacts from when there is a log that wants it; the returned function ends it. See
+        `server/cleaner.py`, which no start needs."""
+        backoff_ms = max(self.config.log_cleaner_backoff_ms, 10)
+        running: LogCleaner | None = None
         is_ended = False
 
-        def step() -> None:
+        def look() -> None:
             if is_ended or self._store is None:
                 return
-            started = loop.time()
-            has_more = False
-            try:
-                has_more = self._store.clean(self._now_ms(), CLEANING_STEP_BYTES)
-            except Exception:
-                logger.exception("compaction failed")
-            took_ms = (loop.time() - started) * 1000
-            timers.after(max(CLEANING_PAUSE * took_ms, 1) if has_more else backoff_ms, step)
+            if any(partition.config.is_compacted for partition in self._store.loaded()):
+                chores.run(beginning(self._store), _ignore, _log_failed_cleaner)
+            else:
+                timers.after(backoff_ms, look)
+
+        def beginning(store: LogStore) -> Work[None]:
+            nonlocal running
+            yield _import_cleaner
+            from odradek.server.cleaner import LogCleaner
+
+            running = LogCleaner(
+                store.cleaner, store.disk, chores, timers, self._now_ms, _cleaner_options(self.config)
+            )
+            running.start()
 
         def end() -> None:
             nonlocal is_ended
             is_ended = True
+            if running is not None:
+                running.close()
 
-        timers.after(backoff_ms, step)
+        timers.after(backoff_ms, look)
         return end
 
     def _flush_due(self) -> None:
@@ -544,9 +634,11 @@ class BrokerServer:
                 bound.close()
         for end in self._background:
             end()
+        if self._disks is not None:
+            self._disks.stop()
         self._servers, self._bound, self._background = [], [], []
         await self._say_goodbye()
-        for queue in (self._changes, self._chores, self._searches):
+        for queue in (self._changes, self._chores, self._searches, self._saves):
             if queue is not None:
                 queue.close()
         if self._timers is not None:
@@ -591,8 +683,26 @@ def _open_files_max() -> int:
     return max(min(allowed // 2, OPEN_SEGMENTS_MAX), 16)
 
 
-def _tell_of_stray(name: str, index: int, path: str) -> None:
-    logger.warning("%s-%d belonged to another topic of that name: kept as %s", name, index, path)
+def _import_cleaner() -> None:
+    """In a worker thread: it takes 20 ms."""
+    import odradek.server.cleaner  # noqa: F401
+
+
+def _cleaner_options(config: BrokerConfig) -> CleanerOptions:
+    from odradek.server.cleaner import CleanerOptions
+
+    return CleanerOptions(
+        threads=config.log_cleaner_threads,
+        backoff_ms=config.log_cleaner_backoff_ms,
+        bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_buffer_bytes=config.log_cleaner_io_buffer_size,
+    )
+
+
+def _log_failed_cleaner(error: Exception) -> None:
+    logger.error("compaction cannot be started", exc_info=error)
 
 
 def _ignore(result: object) -> None:

@@ -211,7 +211,7 @@ class Segment(SegmentExtent):
         self.release()
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename the files, the log last: it is what a restart goes by. Then make the names survive."""
+        """Rename the files, the log last: it is what a restart goes by. Synced they are by the caller."""
         disk = self.pool.disk
         self.close()
         for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG):
@@ -219,7 +219,6 @@ class Segment(SegmentExtent):
             if disk.exists(source):
                 disk.rename(source, f"{self.directory}/{self.base_offset:020d}{kind}{suffix}")
         self.suffix = suffix
-        disk.sync_directory(self.directory)
 
     def doom(self) -> None:
         """Rename the files out of the log's sight. They can still be read until `remove`.

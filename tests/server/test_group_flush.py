@@ -320,8 +320,7 @@ def test_a_clean_stop_leaves_no_group_log_and_a_killed_broker_needs_it(tmp_path)
         path = tmp_path / "data" / partition.name / f"{0:020d}.log"
         with path.open("r+b") as file:
             file.truncate(path.stat().st_size // 2)
-    for lock in bench.store._locks:
-        lock.release()
+    bench.store._unlock()
     again = LogStore(OsDisk(), [str(tmp_path / "data")])
     again.open(NOW_MS)
     assert again.restored_bytes

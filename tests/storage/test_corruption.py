@@ -18,7 +18,7 @@ from promises import CONFIGS, START_MS, Sent, World, history
 
 from odradek.storage.config import LogConfig
 from odradek.storage.partition import Partition
-from odradek.storage.store import LogStore
+from odradek.storage.store import LogStore, StoreListener
 from odradek.wire.down_conversion import down_convert
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches, verify_crc
@@ -57,6 +57,16 @@ class Case:
 @cache
 def case_of(seed: int, *, is_clean: bool) -> Case:
     return Case(seed, is_clean=is_clean)
+
+
+class Told(StoreListener):
+    """Keeps what the store says of damage."""
+
+    def __init__(self, sentences: list[str]) -> None:
+        self.sentences = sentences
+
+    def damage(self, sentence: str) -> None:
+        self.sentences.append(sentence)
 
 
 class Reader:
@@ -111,7 +121,7 @@ class Reader:
 
 
 def open_store(disk: MemoryDisk, told: list[str]) -> tuple[LogStore, bool]:
-    store = LogStore(disk, ["data"], config_for=CONFIGS.__getitem__, on_damage=told.append)
+    store = LogStore(disk, ["data"], config_for=CONFIGS.__getitem__, listener=Told(told))
     cut_bytes = store.open(LATER_MS)
     return store, bool(cut_bytes)
 
@@ -210,7 +220,7 @@ def test_every_bit_that_a_batchs_checksum_leaves_out_is_watched(is_clean):
             content[positions[batch] + bit // 8] ^= 1 << bit % 8
             told: list[str] = []
             damaged = MemoryDisk.of({**contents, path: bytes(content)})
-            store = LogStore(damaged, ["data"], config_for=lambda topic: config, on_damage=told.append)
+            store = LogStore(damaged, ["data"], config_for=lambda topic: config, listener=Told(told))
             is_cut = store.open(START_MS)
             partition = store.create("t", 0, bytes(range(16)), config)
             reader = Reader(partition, sent)
@@ -283,7 +293,7 @@ def test_a_partition_that_cannot_be_read_at_the_start_leaves_the_others_alone():
     disk.held.clear()
     disk.fail = lambda operation, path: errno.EIO if operation == "read" and "t-1/" in path else None
     told: list[str] = []
-    store = LogStore(disk, ["data"], on_damage=told.append)
+    store = LogStore(disk, ["data"], listener=Told(told))
     store.open(START_MS)
     assert len(told) == 1
     assert "t-1" in told[0]

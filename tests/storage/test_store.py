@@ -112,22 +112,23 @@ def test_what_was_staged_when_the_partition_went_away_is_not_acknowledged():
         partition.commit()
 
 
-def test_a_segment_is_rolled_by_the_records_time_and_by_the_clock():
+def test_a_segment_is_rolled_by_the_records_time_and_not_while_nothing_is_appended():
     store = open_store(MemoryDisk())
     partition = store.create("t", 0, TOPIC_ID, LogConfig(segment_ms=1000))
     for timestamp in (NOW_MS - 9000, NOW_MS - 8000, NOW_MS - 7999, NOW_MS):
         append(partition, timestamp=timestamp)
     assert partition.log.bases == [0, 2, 3]
-    store.maintain(NOW_MS + 1000)
+    store.maintain(NOW_MS + 100_000)
     assert partition.log.bases == [0, 2, 3]
-    store.maintain(NOW_MS + 1001)
-    assert partition.log.bases == [0, 2, 3, 4]
-    store.maintain(NOW_MS + 5000)
+    append(partition, timestamp=NOW_MS + 100_000)
     assert partition.log.bases == [0, 2, 3, 4]
     partition.set_config(LogConfig(segment_ms=10_000))
-    append(partition, timestamp=NOW_MS + 5000)
-    append(partition, timestamp=NOW_MS + 8000)
+    append(partition, timestamp=NOW_MS + 101_001)
     assert partition.log.bases == [0, 2, 3, 4]
+    compacted = frozenset({"compact"})
+    partition.set_config(LogConfig(cleanup_policy=compacted, segment_ms=10_000, max_compaction_lag_ms=500))
+    append(partition, timestamp=NOW_MS + 101_002)
+    assert partition.log.bases == [0, 2, 3, 4, 6]
 
 
 def test_a_deletion_that_was_interrupted_is_finished_at_the_start():
@@ -263,9 +264,17 @@ def test_a_failed_flush_takes_the_partition_offline():
         with pytest.raises(KafkaError) as refused:
             partition.flush()
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    with pytest.raises(KafkaError):
-        append(partition)
-    assert partition.read(0, max_bytes=1000).records
+    for refuses in (
+        lambda: append(partition),
+        lambda: partition.read(0, max_bytes=1000),
+        lambda: partition.delete_records(0),
+        lambda: finish(partition.finding_timestamp(0)),
+        lambda: finish(partition.finding_max_timestamp()),
+        partition.segments_written,
+    ):
+        with pytest.raises(KafkaError) as refused:
+            refuses()
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_sealed_segments_and_late_records_are_due_for_a_flush():

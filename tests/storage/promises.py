@@ -121,6 +121,19 @@ class World:
             self.check(is_kill=True)
             self._resume()
 
+    def attend(self) -> None:
+        """The disk answers again: what went offline comes back, with all that was committed."""
+        for _ in range(3):
+            if self.store.needs_attention:
+                self.now_ms += 60_000
+                finish(self.store.attending(self.now_ms))
+        assert not self.store.needs_attention
+        for book in self._live_books():
+            assert self._partition(book).is_available
+            if not self._partition(book).log.has_staged:
+                book.staged.clear()
+                self._learn_sequences(book)
+
     def _some_book(self, chance: random.Random) -> Book | None:
         topics = sorted(book.topic for book in self._live_books())
         return self.books[chance.choice(topics)] if topics else None

@@ -279,33 +279,3 @@ def test_a_conversion_for_old_clients_gives_damage_no_new_checksum():
         down_convert(data, 1, 0)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
-
-def test_a_partition_that_cannot_be_read_at_the_start_leaves_the_others_alone():
-    import errno
-
-    disk = MemoryDisk()
-    store = LogStore(disk, ["data"])
-    store.open(START_MS)
-    for index in range(2):
-        partition = store.create("t", index, bytes(range(16)), LogConfig())
-        partition.append(build_batch([Record(0, START_MS, b"k", b"v")]), now_ms=START_MS)
-        partition.commit()
-    disk.held.clear()
-    disk.fail = lambda operation, path: errno.EIO if operation == "read" and "t-1/" in path else None
-    told: list[str] = []
-    store = LogStore(disk, ["data"], listener=Told(told))
-    store.open(START_MS)
-    assert len(told) == 1
-    assert "t-1" in told[0]
-    assert store.get("t", 0) is not None
-    disk.fail = lambda operation, path: None
-    with pytest.raises(KafkaError) as refused:
-        store.get("t", 1)
-    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    store.close(START_MS)
-    again = LogStore(disk, ["data"])
-    again.open(START_MS)
-    assert not again.was_clean
-    recovered = again.get("t", 1)
-    assert recovered is not None
-    assert recovered.log_end_offset == 1

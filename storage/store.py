@@ -225,7 +225,9 @@ class LogStore:
         clean = checkpoints.take_clean_shutdown(disk, directory)
         self.was_clean = self.was_clean and clean
         for damaged in home.read_checkpoints():
-            self.listener.damage(f"{directory}/{damaged} is damaged: what it said is found again in the logs.")
+            self.listener.damage(
+                f"{directory}/{damaged} is damaged: what it said is found again in the logs."
+            )
         if clean:
             # Not ours, else it were gone: another broker has had the directory since.
             remove_files(disk, directory)
@@ -1136,7 +1138,8 @@ class LogStore:
         partition = place.partition
         assert partition is not None
         starts = place.home.offsets[LOG_STARTS]
-        if partition.log_start_offset > partition.log.segments[0].base_offset:
+        if partition.log_start_offset > 0:
+            # Where the first segment begins there, too: the names of those before it may yet come back.
             starts[key] = partition.log_start_offset
         else:
             starts.pop(key, None)

@@ -665,14 +665,15 @@ class _Loaded:
         return topics
 
 
-def _partition_row(name: str, partition: PartitionView) -> Row:
+def partition_row(name: str, partition: PartitionView) -> Row:
+    """How the store has a partition."""
     replicas, isr = (",".join(map(str, brokers)) for brokers in (partition.replicas, partition.isr))
     value = f"{partition.leader} {partition.leader_epoch} {replicas} {isr}"
     return Row(PARTITION, f"{name}/{partition.index}", value)
 
 
 def _partition_rows(name: str, partitions: Sequence[PartitionView]) -> Iterator[Row]:
-    return (_partition_row(name, partition) for partition in partitions)
+    return (partition_row(name, partition) for partition in partitions)
 
 
 def _partition_from_row(index: int, value: str) -> PartitionView:

@@ -189,11 +189,10 @@ class BrokerServer:
         self._start_background()
 
     def _open_data(self) -> None:
-        from odradek.coordinator.cluster import ClusterMachine, TopicDefaults
         from odradek.server.config import ConfigError
         from odradek.server.disks import Disks
         from odradek.server.meta_properties import claim_directories
-        from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+        from odradek.server.metadata_store import FILE_NAME
         from odradek.storage.disk import OsDisk
         from odradek.storage.store import DirectoryInUse, LogStore
 
@@ -233,18 +232,7 @@ class BrokerServer:
         self._store = store
         assert self._turn is not None
         self._turn.flushes.use(store.group_logs)
-        self._metadata = SqliteMetadataStore(os.path.join(config.data_directories[0], FILE_NAME))
-        self._machine = ClusterMachine(
-            self._metadata,
-            cluster_id=self.cluster_id,
-            new_topic_id=_new_topic_id,
-            defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
-            check_topic_configs=lambda _, configs: self._check_topic_configs(configs),
-            check_broker_configs=_check_broker_configs,
-            make_partitions=self._make_partitions,
-            remove_partitions=self._remove_partitions,
-        )
-        self._machine.load()
+        machine = self._machine = self._load_metadata(os.path.join(config.data_directories[0], FILE_NAME))
         self._register()
         try:
             cut_bytes = store.open(self._now_ms())
@@ -256,10 +244,53 @@ class BrokerServer:
             logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)
         if store.restored_bytes:
             logger.info("put back %d bytes that only the group log had", store.restored_bytes)
-        self._finish_deletions(self._machine.view)
-        self._make_missing(self._machine.view)
+        self._finish_deletions(machine.view)
+        self._make_missing(machine.view)
         self._tell_offline()
-        self._machine.subscribe(self._apply)
+        machine.subscribe(self._apply)
+
+    def _load_metadata(self, path: str) -> ClusterMachine:
+        """Damage is not the end: see `metadata_repair`."""
+        from odradek.server.metadata_store import DamagedMetadata, SqliteMetadataStore
+
+        try:
+            self._metadata = SqliteMetadataStore(path)
+            machine = self._new_machine(self._metadata)
+            machine.load()
+        except (DamagedMetadata, AssertionError, LookupError, ValueError) as error:
+            # The latter: rows that are sound, of which others are missing.
+            logger.error("the cluster's metadata is damaged: %s", error)
+            if self._metadata is not None:
+                self._metadata.close()
+            from odradek.server.metadata_repair import repair
+            from odradek.storage.disk import OsDisk
+
+            self._metadata = repair(
+                path,
+                OsDisk(),
+                self.config.data_directories,
+                node_id=self.node_id,
+                now_ms=self._now_ms(),
+                tell=logger.error,
+            )
+            machine = self._new_machine(self._metadata)
+            machine.load()
+        return machine
+
+    def _new_machine(self, metadata: SqliteMetadataStore) -> ClusterMachine:
+        from odradek.coordinator.cluster import ClusterMachine, TopicDefaults
+
+        config = self.config
+        return ClusterMachine(
+            metadata,
+            cluster_id=self.cluster_id,
+            new_topic_id=_new_topic_id,
+            defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
+            check_topic_configs=lambda _, configs: self._check_topic_configs(configs),
+            check_broker_configs=_check_broker_configs,
+            make_partitions=self._make_partitions,
+            remove_partitions=self._remove_partitions,
+        )
 
     def _register(self) -> None:
         from odradek.coordinator.cluster import Broker, Endpoint

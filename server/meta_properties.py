@@ -2,12 +2,14 @@
 
 Each log directory has one, in Kafka's format of version 1 (`MetaProperties`, KIP-858): the cluster, the node,
 and an id of the directory itself. It is made when the directory is first used and never changed. A directory
-of another node or cluster, or one whose metadata Kafka keeps, is refused before anything in it is touched. One that cannot
-be used is left out as long as there is another.
+of another node or cluster, or one whose metadata Kafka keeps, is refused before anything in it is touched.
+One that cannot be used is left out as long as there is another. Ours ends with a checksum in a comment.
 """
 
+import logging
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -19,6 +21,10 @@ __all__ = ["FILE_NAME", "Identity", "claim_directories"]
 
 FILE_NAME = "meta.properties"
 _KRAFT_METADATA = "__cluster_metadata-0"
+_CHECKSUM_MARK = b"#crc32="
+"""The last line: a comment to Kafka, the checksum of what stands above it."""
+
+logger = logging.getLogger("odradek.data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +109,37 @@ def _read(directory: str) -> dict[str, str]:
     path = os.path.join(directory, FILE_NAME)
     try:
         with open(path, "rb") as file:
-            properties = parse_properties(file.read())
+            content = file.read()
+        properties = parse_properties(content)
     except OSError as error:
         raise _unusable(path, error) from None
     except ValueError:
         properties = {}
+    mended = _mended(content)
+    if mended != content:
+        logger.error("%s was damaged, and has been %s", path, "mended" if mended else "made anew")
+        return parse_properties(mended)
     if properties.get("version") not in ("0", "1") or not properties.get("cluster.id"):
         raise ConfigError(f"{path} is damaged: restore it, or name another directory in log.dirs.")
     return properties
+
+
+def _mended(content: bytes) -> bytes:
+    """A file's content as its checksum wants it: with one bit the other way, if need be. Empty when that does
+    not do. A file without checksum, as Kafka writes it, is believed.
+    """
+    head, mark, told = content.rpartition(_CHECKSUM_MARK)
+    if not mark:
+        return content
+    checksum = b"%08x\n" % zlib.crc32(head)
+    if sum(map(int.__ne__, checksum, told)) <= 1 and len(told) == len(checksum):
+        return content  # or it is the checksum itself that has suffered
+    for place in range(8 * len(head)):
+        other = bytearray(head)
+        other[place // 8] ^= 1 << place % 8
+        if b"%08x\n" % zlib.crc32(other) == told:
+            return bytes(other) + mark + told
+    return b""
 
 
 def _check_node(directory: str, properties: dict[str, str], node_id: int) -> None:
@@ -132,6 +161,7 @@ def _write(directory: str, cluster_id: str, node_id: int, directory_id: str) -> 
         f"node.id={node_id}\n"
         "version=1\n"
     )
+    text += f"{_CHECKSUM_MARK.decode()}{zlib.crc32(text.encode('latin-1')):08x}\n"
     path = os.path.join(directory, FILE_NAME)
     try:
         with open(path + ".tmp", "w", encoding="latin-1") as file:

@@ -567,8 +567,8 @@ class LogStore:
                 yield partition
 
     def sizes(self) -> Iterator[tuple[str, str, int, int | None]]:
-        """(data directory, topic, index, bytes of its segments) of every partition whose directory serves. None
-        is loaded for it.
+        """(data directory, topic, index, bytes of its segments) of every partition whose directory serves.
+        None is loaded for it.
 
         None instead of the bytes where the disk does not answer.
         """

@@ -77,7 +77,7 @@ class Round:
             time.sleep(0.01)
 
     def check(self) -> None:
-        """Read all of it; the idempotent producer may have written more meanwhile, never less or otherwise."""
+        """Read all of it; there may be more than is known to be acknowledged, but nothing else."""
         where = [TopicPartition(self.topic, partition) for partition in range(PARTITIONS)]
         with KafkaConsumer(bootstrap_servers=self.broker.bootstrap_servers) as consumer:
             ends = {one.partition: end for one, end in consumer.end_offsets(where).items()}

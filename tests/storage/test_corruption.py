@@ -5,7 +5,7 @@ is refused. What it gets has to be what was sent, at its offset; what it does no
 a refusal, by a checksum, or by what the start says of damage and of bytes that it has cut. Afterwards the
 store takes records as ever, and the next start finds them.
 
-What no check can see is listed in docs/operations.md.
+What no check can see is listed in docs/damage.md.
 """
 
 import os

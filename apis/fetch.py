@@ -42,6 +42,7 @@ from odradek.apis.leadership import (
     leader_hint,
 )
 from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import (
     AbortedTransaction,
@@ -65,6 +66,7 @@ FIRST_VERSION_OF_V1 = 2
 FIRST_VERSION_WITH_MAX_BYTES = 3
 FIRST_VERSION_OF_V2 = 4
 FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_ENDPOINTS = 16
@@ -260,6 +262,23 @@ class FetchPlan:
         )
         return answer, log
 
+    def _for_old_client(self, partition: FetchedPartition, answer: PartitionData) -> PartitionData:
+        """Versions 0 to 9: nothing of a topic whose codec is zstd, whatever is in it (KIP-110)."""
+        try:
+            is_in_zstd = (
+                self._leadership.lead(partition.topic, partition.index).log.config.codec is Compression.ZSTD
+            )
+        except KafkaError:
+            is_in_zstd = False
+        if is_in_zstd:
+            refusal = self._refusal(partition, KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE))
+            refusal.records = None  # as Kafka's answer to what cannot be read
+            refusal.aborted_transactions = []
+            return refusal
+        if self._version < FIRST_VERSION_OF_V2 and answer.records:
+            return self._convert(partition, answer)
+        return answer
+
     def _convert(self, partition: FetchedPartition, answer: PartitionData) -> PartitionData:
         """Versions 0 to 3: the same answer with its records as message sets of format v0 or v1."""
         from odradek.wire.down_conversion import down_convert  # few clients are that old
@@ -307,10 +326,8 @@ class FetchPlan:
         current_name: str | None = None
         current_id: bytes | None = None
         served: list[FetchedPartition] = []
-        is_old = self._version < FIRST_VERSION_OF_V2
+        is_old = self._version < FIRST_VERSION_WITH_ZSTD
         for partition, answer in answers:
-            if is_old and answer.records:
-                answer = self._convert(partition, answer)
             if session is not None:
                 is_news = partition.is_news(answer)
                 if self._is_incremental:
@@ -318,6 +335,8 @@ class FetchPlan:
                         continue
                     if answer.records:
                         served.append(partition)
+            if is_old:
+                answer = self._for_old_client(partition, answer)
             if answer.error_code in _MOVED and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
                 self._name_the_leader(response, partition, answer)
             if partition.topic != current_name or partition.topic_id != current_id:

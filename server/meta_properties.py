@@ -2,8 +2,8 @@
 
 Each log directory has one, in Kafka's format of version 1 (`MetaProperties`, KIP-858): the cluster, the node,
 and an id of the directory itself. It is made when the directory is first used and never changed. A directory
-of another node or cluster, or one whose metadata Kafka keeps, is refused before anything in it is touched. One that cannot
-be used is left out as long as there is another.
+of another node or cluster, or one whose metadata Kafka keeps, is refused before anything in it is touched.
+One that cannot be used is left out as long as there is another.
 """
 
 import os

@@ -96,6 +96,8 @@ class Log(LogStaging):
         self._jitter_ms = 0
         self._take_config(config)
         self._stage = self._new_stage(self.active)
+        # Of an earlier run, too: what a crash left set aside is given back like the rest.
+        self.active.is_reserved = config.preallocate
 
     @property
     def active(self) -> Segment:
@@ -309,6 +311,7 @@ class Log(LogStaging):
                         self.pool, self.directory, stage.segment.base_offset, stage.segment.created_ms
                     )
                     made.append(segment)
+                    self._reserve(segment)
                     stage.segment = segment
                     self._write_snapshot(segment.base_offset, stages[number - 1].snapshot or b"")
                 if stage.parts:
@@ -320,10 +323,15 @@ class Log(LogStaging):
         for stage in stages[:-1]:
             self._apply(stage)
             stage.segment.seal()
+            stage.segment.give_back()
             self._save_indexes_if_possible(stage.segment)
         self.segments.extend(made)
         self.bases.extend(segment.base_offset for segment in made)
         self._directory_is_synced = False
+
+    def _reserve(self, segment: Segment) -> None:
+        if self.config.preallocate:
+            segment.reserve(self._segment_bytes)
 
     def _save_indexes_if_possible(self, segment: Segment) -> None:
         """An index that could not be written stays in memory, and is written before the next checkpoint."""
@@ -493,7 +501,9 @@ class Log(LogStaging):
         except OSError:
             self._discard(segment)
             raise
+        self._reserve(segment)
         old.seal()
+        old.give_back()
         self._save_indexes_if_possible(old)
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
@@ -571,6 +581,7 @@ class Log(LogStaging):
         self.rollback()
         if self._cut_wanted:
             self._cut()
+        self.active.give_back()
         if self._changed:
             self.flush()
             self.active.seal()

@@ -161,7 +161,7 @@ class LogStore:
         self._topic_id_for = topic_id_for
         self._new_id = new_id
         self._checkpoint_interval_ms = checkpoint_interval_ms
-        self._producer_expiration_ms = producer_expiration_ms
+        self.producer_expiration_ms = producer_expiration_ms
         self._retention_interval_ms = retention_interval_ms
         self._homes = {path: DataDirectory(disk, path, new_lock()) for path in self.directories}
         self._places: dict[Key, _Place] = {}
@@ -550,8 +550,8 @@ class LogStore:
                 yield partition
 
     def sizes(self) -> Iterator[tuple[str, str, int, int | None]]:
-        """(data directory, topic, index, bytes of its segments) of every partition whose directory serves. None
-        is loaded for it.
+        """(data directory, topic, index, bytes of its segments) of every partition in a directory that
+        serves, without loading any.
 
         None instead of the bytes where the disk does not answer.
         """
@@ -606,6 +606,9 @@ class LogStore:
     def _move_away(self, key: Key, place: _Place, suffix: str, *, sync: bool = True) -> str:
         """Rename a partition's directory as Kafka does (`topic-0.<id>-delete`), and forget the partition."""
         path = place.path
+        for left in [one for one in self._moved if one.key == key]:
+            # Now: a new partition of that name may be made where it is.
+            self._remove_left_behind(left)
         error: OSError | str | None = place.home.failure
         if error is None:
             try:
@@ -790,6 +793,9 @@ class LogStore:
             and (log.is_in_unsafe_place or log.recovery_point < left.end_offset)
         ):
             return
+        self._remove_left_behind(left)
+
+    def _remove_left_behind(self, left: _LeftBehind) -> None:
         self._moved.remove(left)
         ending = f".{self._new_id()}{DELETE_SUFFIX}"
         name = left.path.rpartition("/")[2]
@@ -987,7 +993,7 @@ class LogStore:
             if partition is None or not partition.is_available:
                 return
             delay_ms = partition.config.file_delete_delay_ms
-            for segment in (yield from partition.maintaining(now_ms, self._producer_expiration_ms)):
+            for segment in (yield from partition.maintaining(now_ms, self.producer_expiration_ms)):
                 self._doomed_segments.append((now_ms + delay_ms, segment))
         except OSError as error:
             # Maintenance tries again the next time.

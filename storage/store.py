@@ -765,8 +765,8 @@ class LogStore:
         """Let the partition lie where it is moved to, unless it is being flushed."""
         partition = move.partition
         old_path = place.path
-        if partition.is_broken:
-            return
+        if partition.is_broken or any(left.key == key for left in self._moved):
+            return  # the place before this one is still needed, and may be the one to come
         partition.gate = self._gate
         try:
             with self._gate:

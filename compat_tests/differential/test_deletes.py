@@ -254,7 +254,7 @@ def test_retention_leaves_the_same(pair: Pair) -> None:
     if not pair.versions(DeleteRecordsRequest):
         return  # the other reference broker serves them all
     log_dirs = pair.versions(DescribeLogDirsRequest)[-1]
-    topics = {}
+    topics, starts = {}, set()
     for story in STORIES:
         # Nothing goes before it is all there.
         quiet = {**story.settings, "retention_ms": "-1", "retention_bytes": "-1"}
@@ -273,3 +273,5 @@ def test_retention_leaves_the_same(pair: Pair) -> None:
         topic = topics[story.name]
         theirs, ours = (settled(side, topic, log_dirs) for side in pair.sides)
         pair.compare(f"(earliest offset, bytes) after retention: {story.name}", list(theirs), list(ours))
+        starts.add(theirs[0])
+    assert len(starts) > 5, starts

@@ -250,6 +250,30 @@ def test_a_move_to_a_disk_that_fails_leaves_the_partition_where_it_is(operation)
     assert disk.list("two") == [name for name in disk.list("two") if "t-0" not in name]
 
 
+def test_a_partition_goes_to_and_fro():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, CONFIG)
+    for number in range(6):
+        append(partition, 5)
+        target = "one" if number % 2 else "two"
+        store.begin_move("t", 0, target)
+        for _ in range(4):
+            finish(store.moving(NOW_MS))
+            if not store.has_moves:
+                break
+            if number < 5:
+                break  # the next move begins before the old directory of this one is gone
+            for one in store.flush_due(NOW_MS):
+                one.flush()
+        assert offsets_of(partition) == list(range(5 * number + 5))
+    move(store)
+    assert not store.has_moves
+    assert partition.directory == "one/t-0"
+    assert directories_of(disk) == ["one"]
+    assert store.listener.moves[-1] == ("t-0", "one")
+
+
 def test_a_move_can_be_taken_back():
     disk = MemoryDisk()
     store = open_store(disk)

@@ -15,7 +15,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.topics import OFFSETS_TOPIC
@@ -26,7 +26,7 @@ from odradek.server.listeners import Listener, SocketOptions, accept, bind_liste
 from odradek.server.live_config import LiveConfig
 from odradek.server.timers import Timers, steady_clock_ms, wall_clock_ms
 from odradek.server.turn import LoopTurn
-from odradek.server.work import WorkQueue
+from odradek.server.work import WorkQueue, WorkQueues
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import finish
 
@@ -58,6 +58,8 @@ MAINTENANCE_INTERVAL_MS_MIN = 10
 MAINTENANCE_INTERVAL_MS_MAX = 1_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
 MOVE_INTERVAL_MS = 1_000
+COLD_READS_AT_ONCE = 4
+"""Fetches that wait for the disk, each in a thread; others wait behind these."""
 OPEN_SEGMENTS_MAX = 1024
 PARTITIONS_PER_LOAD = 256
 """So many new partitions are as much to keep as a slice of groups."""
@@ -141,6 +143,7 @@ class BrokerServer:
         self._searches: WorkQueue | None = None
         self._saves: WorkQueue | None = None
         self._moves: WorkQueue | None = None
+        self._reads: WorkQueues | None = None
 
     @property
     def port(self) -> int:
@@ -169,6 +172,7 @@ class BrokerServer:
         self._searches = WorkQueue(loop)
         self._saves = WorkQueue(loop)
         self._moves = WorkQueue(loop)
+        self._reads = WorkQueues(loop, COLD_READS_AT_ONCE)
         for asked in self.config.listeners:
             advertised = self.config.advertised.get(asked.name)
             listener = Listener(
@@ -186,7 +190,13 @@ class BrokerServer:
             Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config, self._live)
         )
         if self._lingers:
-            queues = (self._changes, self._chores, self._searches, self._saves)
+            queues: tuple[Sized, ...] = (
+                self._changes,
+                self._chores,
+                self._searches,
+                self._saves,
+                self._reads,
+            )
             self._connections.linger = Lingering(loop, lambda: turn.is_idle and not any(map(len, queues)))
         while self._bound:
             listener, sockets = self._bound[0]
@@ -330,6 +340,7 @@ class BrokerServer:
         assert self._changes is not None
         assert self._searches is not None
         assert self._saves is not None
+        assert self._reads is not None
         offsets_topic = NewTopic(
             OFFSETS_TOPIC,
             partition_count=config.offsets_topic_num_partitions,
@@ -347,6 +358,7 @@ class BrokerServer:
             searches=self._searches,
             saves=self._saves,
             begin_moves=self._move,
+            reads=self._reads,
             start_configs=config.layers.start,
             offsets_topic=offsets_topic,
             auto_creates_topics=config.auto_create_topics_enable,
@@ -662,7 +674,7 @@ class BrokerServer:
             self._disks.stop()
         self._servers, self._bound, self._background = [], [], []
         await self._say_goodbye()
-        for queue in (self._changes, self._chores, self._searches, self._saves, self._moves):
+        for queue in (self._changes, self._chores, self._searches, self._reads, self._saves, self._moves):
             if queue is not None:
                 queue.close()
         if self._timers is not None:

@@ -17,7 +17,6 @@ from odradek.wire.option import (
     ACCEPTED,
     HONOURED,
     LATER,
-    PASSWORD,
     PER_BROKER,
     READ_ONLY,
     STRING,
@@ -276,7 +275,7 @@ def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = Non
     entries = []
     for name in _wanted(wanted, BROKER_OPTIONS):
         option = BROKER_OPTIONS[name]
-        value = None if option.is_sensitive else option.text(option.parse(layers.all_brokers[name]))
+        value = None if option.is_sensitive else layers.all_brokers[name]
         synonyms = [synonym for synonym in _synonyms(name, only) if synonym.source == FROM_ALL_BROKERS]
         entries.append(_entry(option, value, synonyms, read_only=option.dynamic == READ_ONLY))
     return entries
@@ -314,8 +313,8 @@ def _synonyms(name: str, layers: BrokerLayers) -> list[ConfigSynonym]:
     ):
         for synonym in names:
             if synonym in layer:
-                option = BROKER_OPTIONS[synonym]
-                text = None if option.kind == PASSWORD else option.text(option.parse(layer[synonym]))
+                # As it was set, where the value of the entry is written as Kafka writes such values.
+                text = None if BROKER_OPTIONS[synonym].is_sensitive else layer[synonym]
                 found.append(ConfigSynonym(synonym, text, source))
     for synonym in names:
         text = BROKER_OPTIONS[synonym].default_text

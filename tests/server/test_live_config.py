@@ -12,6 +12,8 @@ from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import create_topics, describe_configs, incremental_alter_configs, produce
+from odradek.wire.option import READ_ONLY
+from odradek.wire.options import BROKER_OPTIONS, HONOURED, TOPIC_OPTIONS
 from odradek.wire.records import Record, build_batch, iter_batches
 
 TOPIC, BROKER = 2, 4
@@ -236,3 +238,26 @@ def test_what_is_set_without_effect_is_named():
     live = LiveConfig(load())
     live.follow({None: {"num.io.threads": "9", "log.retention.ms": "5"}, 1: {"num.network.threads": "5"}})
     assert live.without_effect == ("num.io.threads", "num.network.threads")
+
+
+FOLLOWED = {
+    "max.connections",
+    "max.connections.per.ip",
+    "log.cleaner.backoff.ms",
+    "producer.id.expiration.ms",
+}
+"""Asked for each time, or told in `BrokerServer._follow_settings`."""
+
+
+def test_every_honoured_option_that_may_change_is_followed():
+    of_topics = {name for option in TOPIC_OPTIONS.values() for name in option.synonyms}
+    changeable = set()
+    for name, option in BROKER_OPTIONS.items():
+        if option.standing != HONOURED or option.dynamic == READ_ONLY:
+            continue
+        try:
+            LiveConfig(load()).check_broker("1", {name: option.default_text or "5"})
+        except KafkaError:
+            continue
+        changeable.add(name)
+    assert changeable - of_topics == FOLLOWED

@@ -295,3 +295,11 @@ def test_a_misspelt_name_is_answered_with_the_nearest_one():
     assert options.nearest("log.retention.hour") == "log.retention.hours"
     assert options.nearest("auto.create.topic.enabled") == "auto.create.topics.enable"
     assert options.nearest("zzz") is None
+
+
+def test_a_text_is_told_as_it_was_set_and_a_value_as_kafka_writes_it():
+    layers = BrokerLayers(all_brokers={"log.cleanup.policy": " compact ,delete"})
+    (entry,) = options.describe_broker(layers, ["log.cleanup.policy"])
+    assert (entry.value, entry.synonyms[0].value) == ("compact,delete", " compact ,delete")
+    (entry,) = options.describe_all_brokers(layers)
+    assert entry.value == " compact ,delete"

@@ -1,4 +1,4 @@
-"""Topics with a codec of their own: what is appended in another one is packed anew, and nothing else is."""
+"""Settings that a partition follows: a codec of its own, and what changes while it lives."""
 
 import pytest
 from memory_disk import MemoryDisk
@@ -175,3 +175,23 @@ def test_new_settings_count_from_the_next_append_on():
     assert partition.append(plain, now_ms=NOW_MS).must_flush
     codecs = [header.compression for header, _ in stored(partition)]
     assert codecs == [Compression.NONE, Compression.NONE, Compression.LZ4, Compression.NONE, Compression.NONE]
+
+
+def test_a_new_size_of_indexes_counts_for_the_segment_that_is_being_written():
+    def config(entries):
+        return {"index_interval_bytes": 0, "segment_index_bytes": 12 * entries}
+
+    partition = partition_with(**config(10))
+
+    def append(count):
+        for _ in range(count):
+            partition.append(build_batch(RECORDS), now_ms=NOW_MS)
+            partition.commit()
+        return len(partition.log.segments)
+
+    assert append(5) == 1
+    partition.set_config(LogConfig(**config(4)))
+    assert append(1) == 2
+    partition.set_config(LogConfig(**config(6)))
+    assert append(6) == 2
+    assert append(1) == 3

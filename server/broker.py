@@ -54,6 +54,7 @@ GROUPS_DELAY_MS = 50
 MAINTENANCE_INTERVAL_MS_MIN = 1_000
 MAINTENANCE_INTERVAL_MS_MAX = 30_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
+CLEANER_LOOK_INTERVAL_MS_MIN = 10
 OPEN_SEGMENTS_MAX = 1024
 PARTITIONS_PER_LOAD = 256
 """So many new partitions are as much to keep as a slice of groups."""
@@ -127,6 +128,7 @@ class BrokerServer:
         self._connections: Connections | None = None
         self._turn: LoopTurn | None = None
         self._timers: Timers | None = None
+        self._cleaner: LogCleaner | None = None
         self._changes: WorkQueue | None = None
         self._chores: WorkQueue | None = None
         self._searches: WorkQueue | None = None
@@ -500,8 +502,7 @@ class BrokerServer:
     def _start_cleaning(self, timers: Timers, chores: WorkQueue) -> Callable[[], None]:
         """Compacts from when there is a log that wants it; the returned function ends it. See
         `server/cleaner.py`, which no start needs."""
-        backoff_ms = max(self.config.log_cleaner_backoff_ms, 10)
-        running: LogCleaner | None = None
+        backoff_ms = max(self.config.log_cleaner_backoff_ms, CLEANER_LOOK_INTERVAL_MS_MIN)
         is_ended = False
 
         def look() -> None:
@@ -513,20 +514,19 @@ class BrokerServer:
                 timers.after(backoff_ms, look)
 
         def beginning(store: LogStore) -> Work[None]:
-            nonlocal running
             yield _import_cleaner
             from odradek.server.cleaner import LogCleaner
 
-            running = LogCleaner(
+            self._cleaner = LogCleaner(
                 store.cleaner, store.disk, chores, timers, self._now_ms, _cleaner_options(self.config)
             )
-            running.start()
+            self._cleaner.start()
 
         def end() -> None:
             nonlocal is_ended
             is_ended = True
-            if running is not None:
-                running.close()
+            if self._cleaner is not None:
+                self._cleaner.close()
 
         timers.after(backoff_ms, look)
         return end

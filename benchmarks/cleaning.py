@@ -214,8 +214,10 @@ def seconds(
             due_ms = int((time.time() + fill_seconds) * 1000)
             fill(broker, f"seconds-{number}", path, due_ms)
             wait_until(due_ms)
+            before = cpu_seconds(broker.pid)
             one = wait_for_round(broker, f"seconds-{number}", 600)
-            print(f"{broker.name}, round {number}: {one:.2f} s", flush=True)
+            cpu = cpu_seconds(broker.pid) - before
+            print(f"{broker.name}, round {number}: {one:.2f} s, {cpu:.2f} s of processor", flush=True)
             if number:
                 took[broker.name].append(one)
     return took
@@ -224,6 +226,16 @@ def seconds(
 def children(pid: int) -> list[int]:
     lists = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for one in lists for child in one.read_text().split()]
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process and of its children, so far."""
+    ticks = 0
+    for one in (pid, *children(pid)):
+        with contextlib.suppress(FileNotFoundError):
+            fields = pathlib.Path(f"/proc/{one}/stat").read_text().rpartition(") ")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def probe(client: WireClient, topic: str, until_s: float) -> list[float]:

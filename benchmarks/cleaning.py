@@ -207,7 +207,9 @@ def wait_until(due_ms: int) -> None:
 def seconds(
     running: list[Running], path: pathlib.Path, rounds: int, fill_seconds: float
 ) -> dict[str, list[float]]:
-    """Of each broker the seconds of each round but the first."""
+    """Of each broker the seconds of each round but the first. Printed beside them is the time of the
+    processor: what counts where others use the core, too.
+    """
     took: dict[str, list[float]] = {broker.name: [] for broker in running}
     for number in range(rounds + 1):
         for broker in running if number % 2 else running[::-1]:

@@ -74,6 +74,7 @@ def build_apis(
     timers: Timers,
     work: WorkQueue,
     searches: WorkQueue,
+    reads: WorkQueue,
     start_configs: Mapping[str, str],
     offsets_topic: NewTopic,
     auto_creates_topics: bool = True,
@@ -88,7 +89,7 @@ def build_apis(
 
     `start_configs` are the broker's settings as text, as they were given at start; `offsets_topic` says how
     `__consumer_offsets` is to be created. `work` is for what changes topics, one after the other; `searches`
-    for what looks long and changes nothing.
+    for what looks long and changes nothing, `reads` for what waits for the disk, several at once.
     """
 
     def current_view():
@@ -109,7 +110,7 @@ def build_apis(
     # versions (KAFKA-18659), so that a range is never narrowed without need.
     rows: dict[int, tuple[int, MakeHandler]] = {
         0: (13, _later("produce.Produce", leadership, turn)),
-        1: (18, lambda: _fetch(leadership, timers, fetch_session_slots, fetch_max_bytes)),
+        1: (18, lambda: _fetch(leadership, timers, reads, fetch_session_slots, fetch_max_bytes)),
         2: (11, _later("offsets_of_logs.ListOffsets", leadership, searches)),
         3: (13, _later("metadata.Metadata", node_id, topics, work, auto_creates_topics=auto_creates_topics)),
         8: (10, _later("offsets.OffsetCommit", leadership, groups)),
@@ -142,11 +143,13 @@ def build_apis(
 # Handlers that need something which only they use.
 
 
-def _fetch(leadership: Leadership, timers: Timers, session_slots: int, max_bytes: int) -> Handler:
+def _fetch(
+    leadership: Leadership, timers: Timers, reads: WorkQueue, session_slots: int, max_bytes: int
+) -> Handler:
     from odradek.apis.fetch import Fetch
     from odradek.apis.fetch_sessions import FetchSessionCache
 
-    return Fetch(leadership, timers, FetchSessionCache(session_slots), max_bytes)
+    return Fetch(leadership, timers, reads, FetchSessionCache(session_slots), max_bytes)
 
 
 def _create_topics(machine: ClusterMachine, work: WorkQueue, settings: Settings) -> Handler:

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.topics import OFFSETS_TOPIC
@@ -24,7 +24,7 @@ from odradek.server.lingering import Lingering
 from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
 from odradek.server.timers import Timers, steady_clock_ms, wall_clock_ms
 from odradek.server.turn import LoopTurn
-from odradek.server.work import WorkQueue
+from odradek.server.work import WorkQueue, WorkQueues
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import finish
 
@@ -55,6 +55,8 @@ MAINTENANCE_INTERVAL_MS_MIN = 1_000
 MAINTENANCE_INTERVAL_MS_MAX = 30_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
 CLEANER_LOOK_INTERVAL_MS_MIN = 10
+COLD_READS_AT_ONCE = 4
+"""Fetches that wait for the disk, each in a thread; others wait behind these."""
 OPEN_SEGMENTS_MAX = 1024
 PARTITIONS_PER_LOAD = 256
 """So many new partitions are as much to keep as a slice of groups."""
@@ -132,6 +134,7 @@ class BrokerServer:
         self._changes: WorkQueue | None = None
         self._chores: WorkQueue | None = None
         self._searches: WorkQueue | None = None
+        self._reads: WorkQueues | None = None
 
     @property
     def port(self) -> int:
@@ -158,6 +161,7 @@ class BrokerServer:
         self._changes = WorkQueue(loop)
         self._chores = WorkQueue(loop)
         self._searches = WorkQueue(loop)
+        self._reads = WorkQueues(loop, COLD_READS_AT_ONCE)
         for asked in self.config.listeners:
             advertised = self.config.advertised.get(asked.name)
             listener = Listener(
@@ -175,7 +179,7 @@ class BrokerServer:
             Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config)
         )
         if self._lingers:
-            queues = (self._changes, self._chores, self._searches)
+            queues: tuple[Sized, ...] = (self._changes, self._chores, self._searches, self._reads)
             self._connections.linger = Lingering(loop, lambda: turn.is_idle and not any(map(len, queues)))
         while self._bound:
             listener, sockets = self._bound[0]
@@ -294,6 +298,7 @@ class BrokerServer:
         assert self._timers is not None
         assert self._changes is not None
         assert self._searches is not None
+        assert self._reads is not None
         offsets_topic = NewTopic(
             OFFSETS_TOPIC,
             partition_count=config.offsets_topic_num_partitions,
@@ -309,6 +314,7 @@ class BrokerServer:
             timers=self._timers,
             work=self._changes,
             searches=self._searches,
+            reads=self._reads,
             start_configs=config.layers.start,
             offsets_topic=offsets_topic,
             auto_creates_topics=config.auto_create_topics_enable,
@@ -550,7 +556,7 @@ class BrokerServer:
             end()
         self._servers, self._bound, self._background = [], [], []
         await self._say_goodbye()
-        for queue in (self._changes, self._chores, self._searches):
+        for queue in (self._changes, self._chores, self._searches, self._reads):
             if queue is not None:
                 queue.close()
         if self._timers is not None:

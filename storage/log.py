@@ -453,10 +453,11 @@ class Log(LogStaging):
         place = segment_holding([segment.base_offset for segment in segments], offset)
         return segments[max(place, 0) :]
 
-    def save_leader_epochs(self) -> None:
+    def save_leader_epochs(self, *, sync: bool = True) -> None:
         self.leader_epochs.dirty = False
+        path, entries = f"{self.directory}/{LEADER_EPOCHS}", self.leader_epochs.entries()
         try:
-            write_leader_epochs(self.disk, f"{self.directory}/{LEADER_EPOCHS}", self.leader_epochs.entries())
+            write_leader_epochs(self.disk, path, entries, sync=sync)
         except OSError:
             self.leader_epochs.dirty = True
             raise
@@ -549,6 +550,34 @@ class Log(LogStaging):
             cleaned.change_suffix("")
             yield partial(self.disk.sync_directory, directory)
         return doomed
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether `close` has something to write."""
+        return self._changed
+
+    def write_down(self) -> None:
+        """Write what `close` writes, without a sync: for who syncs the file system and then calls
+        `is_safe`. Forgets what is staged.
+        """
+        self.rollback()
+        if self._cut_wanted:
+            self._cut()
+        for segment in self._segments_after(self._indexes_end):
+            segment.save_indexes()
+        self.active.seal()
+        self.active.save_indexes()
+        self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
+        if self.leader_epochs.dirty:
+            self.save_leader_epochs(sync=False)
+            # Until `is_safe`: who closes without it has to write them again, and sync them.
+            self.leader_epochs.dirty = True
+
+    def is_safe(self) -> None:
+        """What `write_down` wrote will survive a loss of power: `close` has only the files to close."""
+        self.recovery_point = self.durable_offset = self._indexes_end = self.log_end_offset
+        self._directory_is_synced = True
+        self._directory_is_new = self._changed = self.leader_epochs.dirty = False
 
     def close(self) -> None:
         """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the

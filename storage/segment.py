@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from odradek.storage.batches import EXTENT, HEADER_BYTES, LOG_OVERHEAD_BYTES, StoredBatch, scan
-from odradek.storage.disk import Disk, File, read_file
+from odradek.storage.disk import Buffer, Disk, File, read_file
 from odradek.storage.indexes import TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from odradek.storage.staging import SegmentExtent
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -241,6 +241,17 @@ class Segment(SegmentExtent):
 
     def read(self, position: int, size_bytes: int) -> bytes:
         return self.file().read(position, size_bytes)
+
+    def read_now(self, position: int, size_bytes: int) -> Buffer | None:
+        return self.file().read_now(position, size_bytes)
+
+    def is_resident(self, position: int, size_bytes: int) -> bool:
+        return self.file().is_resident(position, size_bytes)
+
+    def load(self, position: int, size_bytes: int) -> None:
+        """Wait until this stretch is in the system's memory. For a worker thread."""
+        with self.pinned() as file:
+            file.load(position, size_bytes)
 
     def view(self, position: int, size_bytes: int) -> memoryview:
         """A view of the mapped file, which is mapped anew when it has grown."""

@@ -29,6 +29,7 @@ from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
     from odradek.storage.cleaner import Cleaner
+    from odradek.storage.log import Log
 
 Key = tuple[str, int]
 
@@ -37,6 +38,8 @@ STRAY_SUFFIX = "-stray"
 FILE_NAME_BYTES_MAX = 255
 CHECKPOINT_INTERVAL_MS = 60_000
 """Default of `log.flush.offset.checkpoint.interval.ms`."""
+MANY_TO_CLOSE = 64
+"""From so many changed partitions on one sync of the file system before theirs is cheaper."""
 EFFORT_PER_MAINTENANCE = 256
 EFFORT_OF_LOADING = 8
 
@@ -232,6 +235,7 @@ class LogStore:
         clean = True
         if self._cleaner is not None:
             self._cleaner.close()
+        self._write_down()
         for partition in list(self.loaded()):
             try:
                 partition.close()
@@ -251,6 +255,29 @@ class LogStore:
         except OSError:
             pass
         self._unlock()
+
+    def _write_down(self) -> None:
+        """Where many partitions are to be closed: writes what their closing would write and syncs the file
+        systems. At a sync of each file, five a partition, the device flushes its cache each time, whether
+        there is something in it or not.
+        """
+        changed = [one.log for one in self.loaded() if one.is_available and one.log.is_changed]
+        if len(changed) < MANY_TO_CLOSE:
+            return
+        written: list[Log] = []
+        for log in changed:
+            try:
+                log.write_down()
+                written.append(log)
+            except OSError:
+                pass  # its own close will say so
+        try:
+            for directory in self.directories:
+                self.disk.sync_file_system(directory)
+        except OSError:
+            return
+        for log in written:
+            log.is_safe()
 
     def _unlock(self) -> None:
         for lock in self._locks:

@@ -247,6 +247,7 @@ class Node:
             timers=self.loop,
             work=self.loop,
             searches=self.loop,
+            reads=self.loop,
             start_configs=self.start_configs,
             offsets_topic=NewTopic("__consumer_offsets", 5, 1, configs={"cleanup.policy": "compact"}),
             **options,

@@ -76,6 +76,17 @@ class MemoryFile:
         self._disk.step("read", self._path)
         return bytes(self._inode.data[position : position + size_bytes])
 
+    def read_now(self, position: int, size_bytes: int) -> bytes | None:
+        return self.read(position, size_bytes) if self.is_resident(position, size_bytes) else None
+
+    def is_resident(self, position: int, size_bytes: int) -> bool:
+        cold = self._disk.cold.get(self._path)
+        return cold is None or position + size_bytes <= cold[0] or position >= cold[1]
+
+    def load(self, position: int, size_bytes: int) -> None:
+        self.read(position, size_bytes)
+        self._disk.cold.pop(self._path, None)
+
     def write(self, position: int, parts: Sequence[Buffer]) -> int:
         content = b"".join(parts)
         allowed = self._disk.room_for(self._path, self._inode, position, content)
@@ -134,6 +145,8 @@ class MemoryDisk:
         self.fail: Callable[[str, str], int | None] = lambda operation, path: None
         self.room_bytes: int | None = None
         self.short_writes: random.Random | None = None
+        self.cold: dict[str, tuple[int, int]] = {}
+        """Of a file, from where to where it is not in the system's memory until somebody loads it."""
 
     def step(self, operation: str, path: str) -> None:
         """Count an operation that matters, and let it fail or the power go where a test wants it."""
@@ -242,6 +255,13 @@ class MemoryDisk:
                     del names[name]
                 else:
                     self.durable_files[name] = names[name]
+
+    def sync_file_system(self, path: str) -> None:
+        self.step("syncfs", path)
+        for inode in self.files.values():
+            inode.durable = bytes(inode.data)
+            inode.pending.clear()
+        self.durable_files = dict(self.files)
 
     def lock(self, path: str) -> MemoryLock:
         if path in self.held:

@@ -34,13 +34,20 @@ from benchmarks.wire_client import WireClient
 from compat_tests import reference
 from odradek.wire.checksums import crc32c
 from odradek.wire.compression import compression_named
+from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from odradek.wire.records import Record, build_batch
 
 LAG_MS = 3_600_000
 SEGMENT_BYTES = 64 << 20
 MEGABYTE = 1024 * 1024
+PRODUCE_VERSION = 9
 LENGTH = struct.Struct(">i")
 TIMESTAMPS, TIMESTAMPS_AT = struct.Struct(">qq"), 27
 CHECKSUM, CHECKSUM_AT, CHECKED_FROM = struct.Struct(">I"), 17, 21
@@ -157,6 +164,36 @@ def batches(path: pathlib.Path, timestamp_ms: int) -> Iterator[bytearray]:
             yield batch
 
 
+class Pipeline(WireClient):
+    """Requests of one kind, so many at a time: a log of gigabytes is not written one round trip after the
+    other.
+    """
+
+    def __init__(self, host: str, port: int, depth: int = 32) -> None:
+        super().__init__(host, port)
+        self._depth = depth
+        self._under_way = 0
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def send(self, request: ProduceRequest, version: int) -> None:
+        if self._under_way == self._depth:
+            self.receive(version)
+        self._under_way += 1
+        self._socket.sendall(request_frame(request, version, 1, "benchmark"))
+
+    def receive(self, version: int) -> None:
+        self._under_way -= 1
+        (length,) = LENGTH.unpack(self._receive(LENGTH.size))
+        _, response = read_response(self._receive(length), ProduceRequest, version)
+        check(response)
+
+    def finish(self, version: int) -> None:
+        while self._under_way:
+            self.receive(version)
+
+
 def new_topic(client: WireClient, name: str, **settings: str) -> None:
     configs = [
         CreatableTopicConfig(name=one.replace("_", "."), value=value) for one, value in settings.items()
@@ -167,17 +204,18 @@ def new_topic(client: WireClient, name: str, **settings: str) -> None:
     client.wait_for_leaders([name], 1)
 
 
-def produce(client: WireClient, topic: str, batch: bytes | bytearray) -> int:
+def produce_request(topic: str, batch: bytes | bytearray) -> ProduceRequest:
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
-    answer = client.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 9)
-    partition = answer.responses[0].partition_responses[0]
-    assert partition.error_code == 0, answer
-    return int(partition.base_offset)
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data])
+
+
+def check(answer: ProduceResponse) -> None:
+    assert answer.responses[0].partition_responses[0].error_code == 0, answer
 
 
 def fill(broker: Running, topic: str, path: pathlib.Path, due_ms: int) -> None:
     """Write a log that is due at `due_ms`, which has to be in the future until the end."""
-    with WireClient("127.0.0.1", broker.port) as client:
+    with Pipeline("127.0.0.1", broker.port) as client:
         new_topic(
             client,
             topic,
@@ -187,7 +225,8 @@ def fill(broker: Running, topic: str, path: pathlib.Path, due_ms: int) -> None:
             min_cleanable_dirty_ratio="0.01",
         )
         for batch in batches(path, due_ms - LAG_MS):
-            produce(client, topic, batch)
+            client.send(produce_request(topic, batch), PRODUCE_VERSION)
+        client.finish(PRODUCE_VERSION)
     assert time.time() * 1000 < due_ms, "the log was not written in time: give --fill-seconds"
 
 
@@ -245,7 +284,7 @@ def probe(client: WireClient, topic: str, until_s: float) -> list[float]:
     took = []
     batch = bytes(build_batch([Record(0, int(time.time() * 1000), b"key", b"v" * 100)]))
     while (now := time.perf_counter()) < until_s:
-        produce(client, topic, batch)
+        check(client.call(produce_request(topic, batch), PRODUCE_VERSION))
         took.append((time.perf_counter() - now) * 1000)
         time.sleep(0.001)
     return took

@@ -58,6 +58,7 @@ MAINTENANCE_INTERVAL_MS_MIN = 10
 MAINTENANCE_INTERVAL_MS_MAX = 1_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
 MOVE_INTERVAL_MS = 1_000
+CLEANER_LOOK_INTERVAL_MS_MIN = 10
 COLD_READS_AT_ONCE = 4
 """Fetches that wait for the disk, each in a thread; others wait behind these."""
 OPEN_SEGMENTS_MAX = 1024
@@ -138,6 +139,7 @@ class BrokerServer:
         self._connections: Connections | None = None
         self._turn: LoopTurn | None = None
         self._timers: Timers | None = None
+        self._cleaner: LogCleaner | None = None
         self._changes: WorkQueue | None = None
         self._chores: WorkQueue | None = None
         self._searches: WorkQueue | None = None
@@ -614,11 +616,10 @@ class BrokerServer:
     def _start_cleaning(self, timers: Timers, chores: WorkQueue) -> Callable[[], None]:
         """Compacts from when there is a log that wants it; the returned function ends it. See
         `server/cleaner.py`, which no start needs."""
-        running: LogCleaner | None = None
         is_ended = False
 
         def backoff_ms() -> int:
-            return max(self._live["log.cleaner.backoff.ms"], 10)
+            return max(self._live["log.cleaner.backoff.ms"], CLEANER_LOOK_INTERVAL_MS_MIN)
 
         def look() -> None:
             if is_ended or self._store is None:
@@ -629,20 +630,19 @@ class BrokerServer:
                 timers.after(backoff_ms(), look)
 
         def beginning(store: LogStore) -> Work[None]:
-            nonlocal running
             yield _import_cleaner
             from odradek.server.cleaner import LogCleaner
 
-            running = LogCleaner(
+            self._cleaner = LogCleaner(
                 store.cleaner, store.disk, chores, timers, self._now_ms, _cleaner_options(self.config)
             )
-            running.start()
+            self._cleaner.start()
 
         def end() -> None:
             nonlocal is_ended
             is_ended = True
-            if running is not None:
-                running.close()
+            if self._cleaner is not None:
+                self._cleaner.close()
 
         timers.after(backoff_ms(), look)
         return end

@@ -239,7 +239,7 @@ BROKER = (
            doc="How long the files of a removed segment stay before they are deleted."),
     Option("log.preallocate", HONOURED, BOOLEAN, False, dynamic=CLUSTER_WIDE,
            doc="Whether the disk sets room aside for a whole segment when it is made."),
-    Option("log.initial.task.delay.ms", ACCEPTED, LONG, 30000, low=0, internal=True,
+    Option("log.initial.task.delay.ms", HONOURED, LONG, 30000, low=0, internal=True,
            doc="How long after the start the chores on logs begin."),
     Option("log.dir.failure.timeout.ms", ACCEPTED, LONG, 30000, low=1,
            doc="How long a broker with a failed directory tries to tell the controllers."),

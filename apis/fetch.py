@@ -2,9 +2,10 @@
 
 One read path: an attempt reads every partition of the plan within the byte budget. Is it enough (or an
 error, or too late), it is the answer; else the request watches its partitions and runs the same attempt
-again when one of them moves or the deadline comes. Records leave as slices of the log, never copied here;
-only versions 0 to 3 get them converted to the formats v0 and v1 that they know, once, when the answer is
-made.
+again when one of them moves or the deadline comes. Records leave as slices of the log, never copied here.
+What is not in the system's memory is loaded in a worker thread before the answer goes out: a page fault in
+the event loop would stop everybody. Versions 0 to 3 get their records converted to the formats v0 and v1 that
+they know, batch by batch while others are served.
 
 Sizes are KIP-74's: the first partition that has anything gets at least one whole batch, whatever the
 limits, from version 3 on; what comes is cut off where the limit is, its last batch too. Sessions are
@@ -23,7 +24,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from odradek.apis.api import Waiting
+from odradek.apis.api import Waiting, WorkAnswer
 from odradek.apis.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -42,6 +43,7 @@ from odradek.apis.leadership import (
     leader_hint,
 )
 from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import (
     AbortedTransaction,
@@ -56,8 +58,10 @@ from odradek.wire.messages.fetch import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.turn import TimerHandle, Timers
+    from odradek.apis.turn import TimerHandle, Timers, WorkQueue
     from odradek.storage.partition import Partition
+    from odradek.storage.slices import Slice
+    from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.fetch")
 
@@ -65,6 +69,7 @@ FIRST_VERSION_OF_V1 = 2
 FIRST_VERSION_WITH_MAX_BYTES = 3
 FIRST_VERSION_OF_V2 = 4
 FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_ENDPOINTS = 16
@@ -81,13 +86,19 @@ _told: set[str] = set()
 class Fetch:
     """The handler. `max_bytes` is `fetch.max.bytes`, the most that one answer may hold."""
 
-    __slots__ = ("_leadership", "_max_bytes", "_sessions", "_timers")
+    __slots__ = ("_leadership", "_max_bytes", "_reads", "_sessions", "_timers")
 
     def __init__(
-        self, leadership: Leadership, timers: Timers, sessions: FetchSessionCache, max_bytes: int
+        self,
+        leadership: Leadership,
+        timers: Timers,
+        reads: WorkQueue,
+        sessions: FetchSessionCache,
+        max_bytes: int,
     ) -> None:
         self._leadership = leadership
         self._timers = timers
+        self._reads = reads
         self._sessions = sessions
         self._max_bytes = max_bytes
 
@@ -97,9 +108,11 @@ class Fetch:
         except KafkaError as error:
             return FetchResponse(error_code=error.code, session_id=NO_SESSION)
         answer = plan.attempt(is_first=True)
-        if answer is not None:
-            return answer
-        return PendingFetch(plan, self._timers, request, context.api_version)
+        if answer is None:
+            return PendingFetch(plan, self._timers, self._reads, request, context.api_version)
+        if plan.unready:
+            return WorkAnswer(self._reads, plan.finishing(answer), context)
+        return answer
 
     def _plan(self, request: FetchRequest, context: RequestContext) -> FetchPlan:
         """Opens, resumes or ends the session that the request names, and says what to read."""
@@ -149,6 +162,7 @@ class FetchPlan:
         "_replica_id",
         "_session",
         "_version",
+        "unready",
         "watchable",
     )
 
@@ -180,6 +194,8 @@ class FetchPlan:
         self._may_wait = request.max_wait_ms > 0 and bool(partitions) and self._min_bytes > 0
         self.watchable: list[Partition] = []
         """The logs that the last attempt read: what to watch until the next one."""
+        self.unready: list[tuple[FetchedPartition, list[PartitionData], int]] = []
+        """What `finishing` has work with: the question, and the answer's place in the list of its topic."""
 
     def attempt(self, *, is_first: bool = False, is_last: bool = False) -> FetchResponse | None:
         """Reads every partition once: the answer, or None when it is worth waiting for more.
@@ -263,23 +279,33 @@ class FetchPlan:
         )
         return answer, log
 
-    def _convert(self, partition: FetchedPartition, answer: PartitionData) -> PartitionData:
-        """Versions 0 to 3: the same answer with its records as message sets of format v0 or v1."""
-        from odradek.wire.down_conversion import down_convert  # few clients are that old
+    def finishing(self, response: FetchResponse) -> Work[FetchResponse]:
+        """Loads what the disk has to give first, converts what old versions would not understand."""
+        is_old = self._version < FIRST_VERSION_OF_V2
+        for partition, answers, place in self.unready:
+            answer = answers[place]
+            try:
+                assert answer.records is not None
+                if is_old:
+                    answer.records = yield from self._converting(partition, answer.records)
+                else:
+                    yield answer.records.load
+            except OSError:
+                refusal = answers[place] = self._refusal(partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+                if self._session is not None:
+                    partition.is_news(refusal)
+            except KafkaError as error:
+                answers[place] = self._refusal(partition, error)
+                answers[place].records = None  # as Kafka's answer to what cannot be converted
+        return response
 
-        records = answer.records
-        assert records is not None
-        try:
-            answer.records = down_convert(
-                records.tobytes(), 0 if self._version < FIRST_VERSION_OF_V1 else 1, partition.fetch_offset
-            )
-        except OSError:
-            return self._refusal(partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-        except KafkaError as error:
-            refusal = self._refusal(partition, error)
-            refusal.records = None  # as Kafka's answer to what cannot be converted
-            return refusal
-        return answer
+    def _converting(self, partition: FetchedPartition, records: Slice) -> Work[bytes]:
+        from odradek.wire.down_conversion import down_converting  # few clients are that old
+
+        if records.would_wait():
+            yield records.load
+        magic = 0 if self._version < FIRST_VERSION_OF_V1 else 1
+        return (yield from down_converting(records.tobytes(), magic, partition.fetch_offset))
 
     def _name_of(self, partition: FetchedPartition) -> str:
         if self._version < FIRST_VERSION_WITH_IDS:
@@ -304,6 +330,21 @@ class FetchPlan:
             records=_NO_RECORDS,
         )
 
+    def _is_in_zstd(self, partition: FetchedPartition) -> bool:
+        """Whether it is the codec of the topic."""
+        try:
+            led = self._leadership.lead(partition.topic, partition.index)
+        except KafkaError:
+            return False
+        return led.log.config.codec is Compression.ZSTD
+
+    def _refusal_of_zstd(self, partition: FetchedPartition) -> PartitionData:
+        """Versions 0 to 9: nothing of such a topic, whatever is in it (KIP-110; Kafka 4.3 looks no more)."""
+        refusal = self._refusal(partition, KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE))
+        refusal.records = None  # as Kafka's answer to what cannot be read
+        refusal.aborted_transactions = []
+        return refusal
+
     def _answer(self, answers: list[tuple[FetchedPartition, PartitionData]]) -> FetchResponse:
         """The response with what is news; remembers in the session what the client will know."""
         session = self._session
@@ -313,9 +354,14 @@ class FetchPlan:
         current_id: bytes | None = None
         served: list[FetchedPartition] = []
         is_old = self._version < FIRST_VERSION_OF_V2
+        self.unready = unready = []
         for partition, answer in answers:
-            if is_old and answer.records:
-                answer = self._convert(partition, answer)
+            is_ready = True
+            if answer.records:
+                try:
+                    is_ready = not is_old and not answer.records.would_wait()
+                except OSError:
+                    answer = self._refusal(partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
             if session is not None:
                 is_news = partition.is_news(answer)
                 if self._is_incremental:
@@ -323,12 +369,17 @@ class FetchPlan:
                         continue
                     if answer.records:
                         served.append(partition)
+            if self._version < FIRST_VERSION_WITH_ZSTD and self._is_in_zstd(partition):
+                answer, is_ready = self._refusal_of_zstd(partition), True
             if answer.error_code in _MOVED and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
                 self._name_the_leader(response, partition, answer)
             if partition.topic != current_name or partition.topic_id != current_id:
                 current_name, current_id = partition.topic, partition.topic_id
                 topics.append(FetchableTopicResponse(topic=current_name, topic_id=current_id))
-            topics[-1].partitions.append(answer)
+            partitions = topics[-1].partitions
+            if not is_ready:
+                unready.append((partition, partitions, len(partitions)))
+            partitions.append(answer)
         if session is not None and served:
             session.serve_later(served)
         return response
@@ -351,11 +402,24 @@ class PendingFetch(Waiting):
     are done.
     """
 
-    __slots__ = ("_deadline", "_plan", "_request", "_retry_timer", "_timers", "_version", "_wake", "_watched")
+    __slots__ = (
+        "_deadline",
+        "_plan",
+        "_reads",
+        "_request",
+        "_retry_timer",
+        "_timers",
+        "_version",
+        "_wake",
+        "_watched",
+    )
 
-    def __init__(self, plan: FetchPlan, timers: Timers, request: FetchRequest, version: int) -> None:
+    def __init__(
+        self, plan: FetchPlan, timers: Timers, reads: WorkQueue, request: FetchRequest, version: int
+    ) -> None:
         super().__init__(self._stop)
         self._plan = plan
+        self._reads = reads
         self._timers = timers
         self._request = request
         self._version = version
@@ -396,10 +460,17 @@ class PendingFetch(Waiting):
             answer = _failure(self._request, self._version)
         if answer is not None:
             self._stop()
-            self.complete(answer)
+            if self._plan.unready:
+                self._reads.run(self._plan.finishing(answer), self.complete, self._failed)
+            else:
+                self.complete(answer)
         elif self._plan.watchable != self._watched:
             self._unwatch()
             self._watch(self._plan.watchable)
+
+    def _failed(self, error: Exception) -> None:
+        logger.error("a waiting fetch failed", exc_info=error)
+        self.complete(_failure(self._request, self._version))
 
     def _stop(self) -> None:
         self._unwatch()

@@ -64,6 +64,10 @@ def _later(name: str, *arguments: Any, **keywords: Any) -> MakeHandler:
     return lambda: getattr(import_module(f"odradek.apis.{module}"), handler)(*arguments, **keywords)
 
 
+def _leave_them() -> None:
+    """For those who go on with the moves by themselves."""
+
+
 def build_apis(
     *,
     node_id: int,
@@ -75,6 +79,8 @@ def build_apis(
     work: WorkQueue,
     searches: WorkQueue,
     saves: WorkQueue | None = None,
+    begin_moves: Callable[[], object] = _leave_them,
+    reads: WorkQueue,
     start_configs: Mapping[str, str],
     offsets_topic: NewTopic,
     auto_creates_topics: bool = True,
@@ -89,7 +95,9 @@ def build_apis(
 
     `start_configs` are the broker's settings as text, as they were given at start; `offsets_topic` says how
     `__consumer_offsets` is to be created. `work` is for what changes topics, one after the other; `searches`
-    for what looks long and changes nothing, `saves` for what only waits for the disk.
+    for what looks long and changes nothing, `reads` for what waits for the disk, several at once,
+    `saves` for what only waits for the disk. `begin_moves` is called when there is something to move between
+    data directories.
     """
 
     def current_view():
@@ -110,7 +118,7 @@ def build_apis(
     # versions (KAFKA-18659), so that a range is never narrowed without need.
     rows: dict[int, tuple[int, MakeHandler]] = {
         0: (13, _later("produce.Produce", leadership, turn)),
-        1: (18, lambda: _fetch(leadership, timers, fetch_session_slots, fetch_max_bytes)),
+        1: (18, lambda: _fetch(leadership, timers, reads, fetch_session_slots, fetch_max_bytes)),
         2: (11, _later("offsets_of_logs.ListOffsets", leadership, searches)),
         3: (13, _later("metadata.Metadata", node_id, topics, work, auto_creates_topics=auto_creates_topics)),
         8: (10, _later("offsets.OffsetCommit", leadership, groups)),
@@ -129,9 +137,12 @@ def build_apis(
         22: (5, lambda: _init_producer_id(machine)),
         23: (4, _later("offsets_of_logs.OffsetForLeaderEpoch", leadership)),
         32: (4, lambda: _describe_configs(settings())),
+        33: (2, _later("alter_configs.AlterConfigs", node_id, machine, work)),
+        34: (2, _later("log_dirs.AlterReplicaLogDirs", current_view, store, begin_moves)),
         35: (5, _later("log_dirs.DescribeLogDirs", store)),
         37: (3, _later("topics.CreatePartitions", machine, work)),
         42: (2, _later("groups.DeleteGroups", groups)),
+        44: (1, _later("alter_configs.IncrementalAlterConfigs", node_id, machine, work)),
         47: (0, _later("offsets.OffsetDelete", leadership, groups)),
         60: (2, _later("metadata.DescribeCluster", node_id, topics)),
         75: (0, _later("metadata.DescribeTopicPartitions", node_id, topics, description_partitions_max)),
@@ -144,11 +155,13 @@ def build_apis(
 # Handlers that need something which only they use.
 
 
-def _fetch(leadership: Leadership, timers: Timers, session_slots: int, max_bytes: int) -> Handler:
+def _fetch(
+    leadership: Leadership, timers: Timers, reads: WorkQueue, session_slots: int, max_bytes: int
+) -> Handler:
     from odradek.apis.fetch import Fetch
     from odradek.apis.fetch_sessions import FetchSessionCache
 
-    return Fetch(leadership, timers, FetchSessionCache(session_slots), max_bytes)
+    return Fetch(leadership, timers, reads, FetchSessionCache(session_slots), max_bytes)
 
 
 def _create_topics(machine: ClusterMachine, work: WorkQueue, settings: Settings) -> Handler:

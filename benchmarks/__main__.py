@@ -220,14 +220,6 @@ def main(arguments: list[str]) -> int:
             f"of a file that grows {fdatasync_us(work, grows=True):.0f} us"
         )
         print(f"median fdatasync: {disk}", flush=True)
-        if not options.no_pinned:
-            print("server on one core, load on the other", flush=True)
-            tables["pinned"] = run_table(options, work, cases, True)
-        if not options.no_free:
-            print("all cores free", flush=True)
-            tables["free"] = run_table(
-                options, work, [c for c in all_cases() if options.only in c.name and not c.pinned_only], False
-            )
         facts = {**machine(), "median fdatasync": disk}
         if any(case.unit == "MB/s" and isinstance(case, ProduceCase) for case in cases):
             rate, cpu_seconds = kernel_floor.measure(work, SERVER_CORE, LOAD_CORE)
@@ -235,9 +227,24 @@ def main(arguments: list[str]) -> int:
                 f"{cpu_seconds:.2f} s of CPU for each GB, {rate:,.0f} MB/s over one connection"
             )
             print(f"kernel alone: {cpu_seconds:.2f} s/GB, {rate:,.0f} MB/s", flush=True)
-        grown = "" if options.no_scale else scale.table(scale.measure(work))
-        if options.output:
-            results.write(options.output, tables, facts, options, grown)
+
+        def write(grown: str = "") -> None:
+            """After each part: what comes next takes half an hour and may fail."""
+            if options.output:
+                results.write(options.output, tables, facts, options, grown)
+
+        if not options.no_pinned:
+            print("server on one core, load on the other", flush=True)
+            tables["pinned"] = run_table(options, work, cases, True)
+            write()
+        if not options.no_free:
+            print("all cores free", flush=True)
+            tables["free"] = run_table(
+                options, work, [c for c in all_cases() if options.only in c.name and not c.pinned_only], False
+            )
+            write()
+        if not options.no_scale:
+            write(scale.table(scale.measure(work)))
         (work.parent / "odradek-bench-last.json").write_text(
             json.dumps({name: [asdict(o) for o in rows] for name, rows in tables.items()})
         )

@@ -11,6 +11,8 @@ from xml.sax.saxutils import escape
 if TYPE_CHECKING:
     from benchmarks.__main__ import Outcome
 
+LONGEST = 5.4
+"""Where a bar of the plot is cut off."""
 TITLES = {"pinned": "Server pinned to one core, load to the other", "free": "All cores free"}
 
 
@@ -64,9 +66,11 @@ def plot(outcomes: list[Outcome]) -> str:
         '<text x="8" y="18">Odradek over Apache Kafka 4.3.1 (right of the line: Odradek is better)</text>',
     ]
     for index, outcome in enumerate(outcomes):
-        better = 1 / outcome.ratio if outcome.lower else outcome.ratio
+        better = outcome.ratio
+        if outcome.lower:
+            better = 1 / outcome.ratio if outcome.ratio else LONGEST
         y = top + index * row
-        length = min(better, 5.4) * scale
+        length = min(better, LONGEST) * scale
         color = "#b33" if outcome.met is False else "#386"
         parts.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(outcome.case)}</text>')
         parts.append(f'<rect x="{left}" y="{y + 3}" width="{length:.0f}" height="14" fill="{color}"/>')

@@ -25,6 +25,8 @@ SERVED = {
     "describeTopics": "2 1 1 true false",
     "createPartitions": "null",
     "describeConfigs": "86400000 DYNAMIC_TOPIC_CONFIG 1",
+    "incrementalAlterConfigs": "null",
+    "alterConfigs": "null",
     "listOffsets": "0 5 4 3 0 -1",
     "alterConsumerGroupOffsets": "null",
     "listConsumerGroupOffsets": "2 3 note",
@@ -34,6 +36,7 @@ SERVED = {
     "removeMembersFromConsumerGroup": "Empty 0",
     "deleteConsumerGroups": "0",
     "describeCluster": "1 true 22",
+    "deleteRecords": "2",
     "describeLogDirs": "1 true true",
     "describeReplicaLogDirs": "0",
     "deleteTopics": "false",
@@ -52,13 +55,13 @@ SERVED_NEWER = {
 }
 
 NOT_BUILT = {
-    "incrementalAlterConfigs", "alterConfigs", "listClientMetricsResources", "listConfigResources",
-    "describeProducers", "deleteRecords", "updateFeatures", "describeMetadataQuorum",
+    "listClientMetricsResources", "listConfigResources",
+    "describeProducers", "updateFeatures", "describeMetadataQuorum",
     "unregisterBroker", "addRaftVoter", "removeRaftVoter", "listTransactions", "abortTransaction",
     "describeAcls", "createAcls", "deleteAcls", "describeClientQuotas", "alterClientQuotas",
     "describeUserScramCredentials", "alterUserScramCredentials", "createDelegationToken",
     "renewDelegationToken", "expireDelegationToken", "describeDelegationToken", "electLeaders",
-    "alterPartitionReassignments", "listPartitionReassignments", "alterReplicaLogDirs",
+    "alterPartitionReassignments", "listPartitionReassignments",
     "describeStreamsGroups", "alterShareGroupOffsets", "listShareGroupOffsets", "describeShareGroups",
     "deleteShareGroupOffsets",
 }  # fmt: skip
@@ -69,6 +72,8 @@ REFUSED_OTHERWISE = {
     "describeTransactions": {"InvalidRequestException"},
     "fenceProducers": {"InvalidRequestException"},
     "forceTerminateTransaction": {"InvalidRequestException"},
+    # It asks for a directory that there is not.
+    "alterReplicaLogDirs": {"LogDirNotFoundException"},
     # There is no such group, since none could be made.
     "deleteShareGroups": {"GroupIdNotFoundException"},
 }

@@ -83,6 +83,50 @@ def test_the_topic_tool_creates_describes_grows_and_deletes(bootstrap: str, vers
     assert topic not in run("--list").split()
 
 
+@pytest.mark.parametrize(
+    ("entity", "setting", "value", "source"),
+    [
+        (("--entity-type", "topics", "--entity-name", "TOPIC"), "retention.ms", "123456789", "DYNAMIC_TOPIC"),
+        (("--entity-type", "brokers", "--entity-name", "1"), "log.retention.bytes", "-5", "DYNAMIC_BROKER"),
+        (
+            ("--entity-type", "brokers", "--entity-default"),
+            "log.retention.bytes",
+            "-6",
+            "DYNAMIC_DEFAULT_BROKER",
+        ),
+    ],
+    ids=["topic", "broker", "brokers"],
+)
+def test_the_configs_tool_adds_describes_and_deletes(
+    bootstrap: str,
+    client: KafkaPythonClient,
+    version: str,
+    entity: tuple[str, ...],
+    setting: str,
+    value: str,
+    source: str,
+) -> None:
+    topic = topic_name("tool")
+    client.create_topic(topic, 1)
+    entity = tuple(topic if word == "TOPIC" else word for word in entity)
+
+    def run(*arguments: str, check: bool = True) -> str:
+        command = ("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments, *entity)
+        finished = kafka_tool(*command, version=version, check=check)
+        return finished.stdout + finished.stderr
+
+    def described() -> str:
+        return run("--describe")
+
+    assert "Completed updating" in run("--alter", "--add-config", f"{setting}={value}")
+    told = f"{source}_CONFIG:{setting}={value}"
+    wait_until(lambda: told in described(), f"{setting} is set")
+    assert f"{setting}={value} sensitive=false" in described()
+    assert "Exception" in run("--alter", "--add-config", f"{setting}=much", check=False)
+    run("--alter", "--delete-config", setting)
+    wait_until(lambda: told not in described(), f"{setting} is taken back")
+
+
 def test_the_console_consumer_prints_what_the_console_producer_was_given(
     bootstrap: str, version: str
 ) -> None:
@@ -217,6 +261,44 @@ def test_the_offset_tool_finds_ends_and_times(
     assert offsets("earliest").split() == [f"{topic}:0:0", f"{topic}:1:0"]
     assert offsets("max-timestamp").split()[0] == f"{topic}:0:29"
     assert offsets(str(START_MS + 12)).split()[0] == f"{topic}:0:12"
+
+
+def test_the_delete_records_tool_moves_the_start_of_a_log(
+    bootstrap: str, client: KafkaPythonClient, version: str, tmp_path: pathlib.Path
+) -> None:
+    topic = topic_name("deleted")
+    client.create_topic(topic, 2)
+    client.produce(topic, [Message(b"%d" % n, timestamp_ms=START_MS + n) for n in range(10)])
+
+    def run(*wanted: tuple[str, int, int]) -> list[str]:
+        asked = [{"topic": name, "partition": index, "offset": offset} for name, index, offset in wanted]
+        path = tmp_path / "offsets.json"
+        path.write_text(json.dumps({"version": 1, "partitions": asked}))
+        command = ("--bootstrap-server", bootstrap, "--offset-json-file", str(path))
+        tool = f"{TOOLS}.DeleteRecordsCommand"
+        return kafka_tool(tool, *command, version=version).stdout.splitlines()
+
+    assert f"partition: {topic}-0\tlow_watermark: 4" in run((topic, 0, 4), (topic, 1, -1))
+    assert f"partition: {topic}-0\tlow_watermark: 10" in run((topic, 0, -1))
+    assert any("OffsetOutOfRange" in line for line in run((topic, 0, 11)))
+
+
+def test_the_log_dirs_tool_describes_what_lies_where(
+    bootstrap: str, client: KafkaPythonClient, version: str
+) -> None:
+    topic = topic_name("dirs")
+    client.create_topic(topic, 2)
+    client.produce(topic, [Message(b"value", timestamp_ms=START_MS)])
+    arguments = ("--bootstrap-server", bootstrap, "--describe", "--topic-list", topic)
+    lines = kafka_tool(f"{TOOLS}.LogDirsCommand", *arguments, version=version).stdout.splitlines()
+    (told,) = [json.loads(line) for line in lines if line.startswith("{")]
+    (broker,) = told["brokers"]
+    (directory,) = broker["logDirs"]
+    assert directory["error"] is None
+    found = {one["partition"]: one for one in directory["partitions"]}
+    assert found.keys() == {f"{topic}-0", f"{topic}-1"}
+    assert found[f"{topic}-0"]["size"] > 0 == found[f"{topic}-1"]["size"]
+    assert {(one["offsetLag"], one["isFuture"]) for one in found.values()} == {(0, False)}
 
 
 def test_the_performance_tools_run(bootstrap: str, client: KafkaPythonClient, version: str) -> None:

@@ -15,7 +15,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.topics import OFFSETS_TOPIC
@@ -23,9 +23,10 @@ from odradek.server.connection import Routes
 from odradek.server.connections import ConnectionLimits, Connections
 from odradek.server.lingering import Lingering
 from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
+from odradek.server.live_config import LiveConfig
 from odradek.server.timers import Timers, steady_clock_ms, wall_clock_ms
 from odradek.server.turn import LoopTurn
-from odradek.server.work import WorkQueue
+from odradek.server.work import WorkQueue, WorkQueues
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import finish
 
@@ -56,9 +57,15 @@ GROUPS_DELAY_MS = 50
 MAINTENANCE_INTERVAL_MS_MIN = 10
 MAINTENANCE_INTERVAL_MS_MAX = 1_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
+MOVE_INTERVAL_MS = 1_000
+CLEANER_LOOK_INTERVAL_MS_MIN = 10
+COLD_READS_AT_ONCE = 4
+"""Fetches that wait for the disk, each in a thread; others wait behind these."""
 OPEN_SEGMENTS_MAX = 1024
 PARTITIONS_PER_LOAD = 256
 """So many new partitions are as much to keep as a slice of groups."""
+PARTITIONS_PER_STEP = 64
+"""Of those that take new settings."""
 FLUSH_WAIT_S = 1.0
 GOODBYE_WAIT_S = 0.5
 
@@ -122,7 +129,7 @@ class BrokerServer:
         self._bound: list[tuple[Listener, list[socket.socket]]] = []
         self._servers: list[asyncio.Server] = []
         self._background: list[Callable[[], None]] = []
-        self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        self._live = LiveConfig(config)
         self._metadata: SqliteMetadataStore | None = None
         self._machine: ClusterMachine | None = None
         self._store: LogStore | None = None
@@ -132,10 +139,13 @@ class BrokerServer:
         self._connections: Connections | None = None
         self._turn: LoopTurn | None = None
         self._timers: Timers | None = None
+        self._cleaner: LogCleaner | None = None
         self._changes: WorkQueue | None = None
         self._chores: WorkQueue | None = None
         self._searches: WorkQueue | None = None
         self._saves: WorkQueue | None = None
+        self._moves: WorkQueue | None = None
+        self._reads: WorkQueues | None = None
 
     @property
     def port(self) -> int:
@@ -163,6 +173,8 @@ class BrokerServer:
         self._chores = WorkQueue(loop)
         self._searches = WorkQueue(loop)
         self._saves = WorkQueue(loop)
+        self._moves = WorkQueue(loop)
+        self._reads = WorkQueues(loop, COLD_READS_AT_ONCE)
         for asked in self.config.listeners:
             advertised = self.config.advertised.get(asked.name)
             listener = Listener(
@@ -177,10 +189,16 @@ class BrokerServer:
         self._open_data()
         self._groups = Groups(self._new_coordinator)
         self._connections = Connections(
-            Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config)
+            Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config, self._live)
         )
         if self._lingers:
-            queues = (self._changes, self._chores, self._searches, self._saves)
+            queues: tuple[Sized, ...] = (
+                self._changes,
+                self._chores,
+                self._searches,
+                self._saves,
+                self._reads,
+            )
             self._connections.linger = Lingering(loop, lambda: turn.is_idle and not any(map(len, queues)))
         while self._bound:
             listener, sockets = self._bound[0]
@@ -233,6 +251,7 @@ class BrokerServer:
         assert self._turn is not None
         self._turn.flushes.use(store.group_logs)
         machine = self._machine = self._load_metadata(os.path.join(config.data_directories[0], FILE_NAME))
+        self._follow_settings(machine.view)
         self._register()
         try:
             cut_bytes = store.open(self._now_ms())
@@ -286,10 +305,11 @@ class BrokerServer:
             cluster_id=self.cluster_id,
             new_topic_id=_new_topic_id,
             defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
-            check_topic_configs=lambda _, configs: self._check_topic_configs(configs),
-            check_broker_configs=_check_broker_configs,
+            check_topic_configs=self._live.check_topic,
+            check_broker_configs=self._live.check_broker,
             make_partitions=self._make_partitions,
             remove_partitions=self._remove_partitions,
+            apply_configs=self._apply_configs,
         )
 
     def _register(self) -> None:
@@ -334,7 +354,9 @@ class BrokerServer:
         if settings is None:
             settings = self._group_settings = _group_settings(self.config)
         if OFFSETS_TOPIC in view.topics:
-            settings.append_max_bytes = self._log_config(view.topics[OFFSETS_TOPIC].configs).max_message_bytes
+            settings.append_max_bytes = self._live.log_config(
+                view.topics[OFFSETS_TOPIC].configs
+            ).max_message_bytes
         return settings
 
     def _build_apis(self) -> Mapping[int, Api]:
@@ -351,6 +373,7 @@ class BrokerServer:
         assert self._changes is not None
         assert self._searches is not None
         assert self._saves is not None
+        assert self._reads is not None
         offsets_topic = NewTopic(
             OFFSETS_TOPIC,
             partition_count=config.offsets_topic_num_partitions,
@@ -367,6 +390,8 @@ class BrokerServer:
             work=self._changes,
             searches=self._searches,
             saves=self._saves,
+            begin_moves=self._move,
+            reads=self._reads,
             start_configs=config.layers.start,
             offsets_topic=offsets_topic,
             auto_creates_topics=config.auto_create_topics_enable,
@@ -387,6 +412,7 @@ class BrokerServer:
         self._background = [
             self._later_every(config.log_initial_task_delay_ms, maintenance_ms, self._maintain),
             every(FLUSH_LOOK_INTERVAL_MS, self._flush_due),
+            every(MOVE_INTERVAL_MS, self._move),
             self._connections.start_sweeping(self._timers),
         ]
         assert self._disks is not None
@@ -428,14 +454,8 @@ class BrokerServer:
         """Follows a new view."""
         store, groups = self._store, self._groups
         assert store is not None
-        for topic in change.configured:
-            for partition in topic.partitions:
-                try:
-                    log = store.get(topic.name, partition.index)
-                except KafkaError:
-                    continue  # offline; it will be opened with these settings
-                if log is not None:
-                    log.set_config(self._log_config(topic.configs))
+        if change.brokers_configured:
+            self._follow_settings(view)
         if groups is not None and (groups.is_made or (change.deleted and OFFSETS_TOPIC in view.topics)):
             self._settings_of_groups(view)
             groups.made().view_changed(view)
@@ -444,6 +464,33 @@ class BrokerServer:
         if (store.failures or store.needs_attention) and (change.created or change.deleted):
             # Whoever made the new view did not know what is offline by now.
             asyncio.get_running_loop().call_soon(self._tell_offline)
+
+    def _follow_settings(self, view: ClusterView) -> None:
+        """Takes what was set at run time to what works by the broker's own settings."""
+        live = self._live
+        live.follow(view.broker_configs)
+        if live.without_effect:
+            logger.info("set at run time, but without effect here: %s", ", ".join(live.without_effect))
+        if self._store is not None:
+            self._store.producer_expiration_ms = live["producer.id.expiration.ms"]
+        if self._connections is not None:
+            self._connections.limits = _limits(self.config, live)
+
+    def _apply_configs(self, change: ClusterChange) -> Work[None]:
+        """Takes new settings to the logs that are loaded; the others get theirs when they are. There may be
+        very many."""
+        store, machine = self._store, self._machine
+        assert store is not None
+        assert machine is not None
+        names = {topic.name for topic in change.configured}
+        for number, partition in enumerate(store.loaded(), 1):
+            topic = machine.view.topics.get(partition.topic)
+            if topic is not None and (change.brokers_configured or partition.topic in names):
+                config = self._live.log_config(topic.configs)
+                if partition.config is not config:
+                    partition.set_config(config)
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
 
     def _make_partitions(self, created: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
         """Partitions are there before anybody can be told of them. What is missing after a kill on the way is
@@ -493,7 +540,7 @@ class BrokerServer:
         """A partition that cannot be made is one that answers KAFKA_STORAGE_ERROR."""
         store = self._store
         assert store is not None
-        arguments = (topic.name, index, topic.topic_id, self._log_config(topic.configs))
+        arguments = (topic.name, index, topic.topic_id, self._live.log_config(topic.configs))
         try:
             store.create(*arguments, leader_epoch=leader_epoch, now_ms=self._now_ms())
         except KafkaError as error:
@@ -559,29 +606,12 @@ class BrokerServer:
     def _config_of_topic(self, name: str) -> LogConfig:
         assert self._machine is not None
         topic = self._machine.view.topics.get(name)
-        return self._log_config({} if topic is None else topic.configs)
+        return self._live.log_config({} if topic is None else topic.configs)
 
     def _id_of_topic(self, name: str, index: int) -> bytes | None:
         assert self._machine is not None
         topic = self._machine.view.topics.get(name)
         return None if topic is None or index >= len(topic.partitions) else topic.topic_id
-
-    def _log_config(self, configs: Mapping[str, str]) -> LogConfig:
-        """The settings of a log; shared by topics with the same overrides."""
-        from odradek.storage.config import LogConfig
-        from odradek.wire import options
-
-        key = tuple(sorted(configs.items()))
-        known = self._log_configs.get(key)
-        if known is None:
-            values = options.topic_values(configs, self.config.topic_defaults)
-            known = self._log_configs[key] = LogConfig.from_mapping(values)
-        return known
-
-    def _check_topic_configs(self, configs: Mapping[str, str]) -> None:
-        from odradek.wire import options
-
-        options.topic_values(configs, self.config.topic_defaults)
 
     # Disks that fail
 
@@ -617,9 +647,10 @@ class BrokerServer:
     def _start_cleaning(self, timers: Timers, chores: WorkQueue) -> Callable[[], None]:
         """Compacts from when there is a log that wants it; the returned function ends it. See
         `server/cleaner.py`, which no start needs."""
-        backoff_ms = max(self.config.log_cleaner_backoff_ms, 10)
-        running: LogCleaner | None = None
         is_ended = False
+
+        def backoff_ms() -> int:
+            return max(self._live["log.cleaner.backoff.ms"], CLEANER_LOOK_INTERVAL_MS_MIN)
 
         def look() -> None:
             if is_ended or self._store is None:
@@ -627,25 +658,24 @@ class BrokerServer:
             if any(partition.config.is_compacted for partition in self._store.loaded()):
                 chores.run(beginning(self._store), _ignore, _log_failed_cleaner)
             else:
-                timers.after(backoff_ms, look)
+                timers.after(backoff_ms(), look)
 
         def beginning(store: LogStore) -> Work[None]:
-            nonlocal running
             yield _import_cleaner
             from odradek.server.cleaner import LogCleaner
 
-            running = LogCleaner(
+            self._cleaner = LogCleaner(
                 store.cleaner, store.disk, chores, timers, self._now_ms, _cleaner_options(self.config)
             )
-            running.start()
+            self._cleaner.start()
 
         def end() -> None:
             nonlocal is_ended
             is_ended = True
-            if running is not None:
-                running.close()
+            if self._cleaner is not None:
+                self._cleaner.close()
 
-        timers.after(backoff_ms, look)
+        timers.after(backoff_ms(), look)
         return end
 
     def _flush_due(self) -> None:
@@ -653,6 +683,12 @@ class BrokerServer:
         assert self._turn is not None
         for partition in self._store.flush_due(self._now_ms()):
             self._turn.flush_in_background(partition)
+
+    def _move(self) -> None:
+        """Goes on with what is moved between data directories."""
+        assert self._moves is not None
+        if self._store is not None and self._store.has_moves and len(self._moves) == 0:
+            self._moves.run(self._store.moving(self._now_ms()), _ignore, _log_failed_move)
 
     # Stop
 
@@ -669,7 +705,7 @@ class BrokerServer:
             self._disks.stop()
         self._servers, self._bound, self._background = [], [], []
         await self._say_goodbye()
-        for queue in (self._changes, self._chores, self._searches, self._saves):
+        for queue in (self._changes, self._chores, self._searches, self._reads, self._saves, self._moves):
             if queue is not None:
                 queue.close()
         if self._timers is not None:
@@ -740,6 +776,10 @@ def _ignore(result: object) -> None:
     pass
 
 
+def _log_failed_move(error: Exception) -> None:
+    logger.error("moving partitions between directories failed", exc_info=error)
+
+
 def _log_failed_maintenance(error: Exception) -> None:
     logger.error("maintenance failed", exc_info=error)
 
@@ -766,11 +806,11 @@ def _checkpoint_interval_ms(config: BrokerConfig) -> int:
     )
 
 
-def _limits(config: BrokerConfig) -> ConnectionLimits:
+def _limits(config: BrokerConfig, live: LiveConfig) -> ConnectionLimits:
     return ConnectionLimits(
         request_bytes_max=config.socket_request_max_bytes,
-        connections_max=config.max_connections,
-        connections_per_ip_max=config.max_connections_per_ip,
+        connections_max=live["max.connections"],
+        connections_per_ip_max=live["max.connections.per.ip"],
         idle_ms_max=config.connections_max_idle_ms,
     )
 
@@ -788,12 +828,6 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         offsets_topic_num_partitions=config.offsets_topic_num_partitions,
     )
-
-
-def _check_broker_configs(owner: str, configs: Mapping[str, str]) -> None:
-    from odradek.wire import options
-
-    options.parse_broker_configs(configs, for_all_brokers=not owner)
 
 
 def _random_uuid() -> bytes:

@@ -86,6 +86,12 @@ class Disks(StoreListener):
         else:
             logger.warning("%s is back, and nothing of it is lost", name)
 
+    def moved(self, name: str, directory: str) -> None:
+        logger.info("%s is in %s now", name, directory)
+
+    def move_failed(self, name: str, directory: str, reason: str) -> None:
+        logger.error("%s could not be moved to %s and stays where it is: %s", name, directory, reason)
+
     # Looking
 
     def _look(self) -> None:

@@ -122,3 +122,27 @@ class WorkQueue:
             self._loop.call_soon_threadsafe(self._go_on, result, error)
         except RuntimeError:
             logger.warning("the event loop closed during %s", function)
+
+
+class WorkQueues:
+    """Some queues of works that have nothing in common: a work goes where the fewest are before it.
+
+    For works that wait for a disk each: one that waits long keeps only those behind it.
+    """
+
+    __slots__ = ("_queues",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count: int) -> None:
+        self._queues = [WorkQueue(loop) for _ in range(count)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues))
+
+    def run(self, work: Work[Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
+        """As `WorkQueue.run`."""
+        min(self._queues, key=len).run(work, done, failed)
+
+    def close(self) -> None:
+        """As `WorkQueue.close`."""
+        for queue in self._queues:
+            queue.close()

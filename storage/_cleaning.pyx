@@ -57,6 +57,8 @@ cdef extern from *:
 cdef enum:
     HEADER_SIZE_BYTES = 61
     LEAST_RECORD_BYTES = 7
+    FIRST_SLOTS = 4096
+    GROWTH = 4
     # So many keys are hashed before the first is looked up: the memory that holds them is on its way meanwhile.
     GROUP = 16
     # Beyond this the crc32c package's three interleaved sums outrun one sum in our own loop.
@@ -82,9 +84,13 @@ cdef struct Entry:
 
 
 cdef class OffsetMap:
-    """See `_cleaning_python.OffsetMap`. 24 bytes a slot, as in Kafka's `SkimpyOffsetMap`."""
+    """See `_cleaning_python.OffsetMap`. 24 bytes a slot, as in Kafka's `SkimpyOffsetMap`, but the table begins
+    small and grows while it is half full: touching 128 MB takes longer than compacting most logs. While it
+    grows for the last time there is a quarter more for a moment.
+    """
 
     cdef Entry *_entries
+    cdef Py_ssize_t _size
     cdef readonly Py_ssize_t slots
     cdef public int64_t latest_offset
     cdef Py_ssize_t _count
@@ -94,10 +100,11 @@ cdef class OffsetMap:
     def __cinit__(self, Py_ssize_t slots, bytes seed not None):
         if not 1 <= slots < 1 << 32 or len(seed) != 16:
             raise ValueError("an offset map has a slot at least and a seed of 16 bytes")
-        self._entries = <Entry *> calloc(slots, sizeof(Entry))
+        self.slots = slots
+        self._size = min(slots, FIRST_SLOTS)
+        self._entries = <Entry *> calloc(self._size, sizeof(Entry))
         if self._entries == NULL:
             raise MemoryError()
-        self.slots = slots
         self.latest_offset = -1
         self._seed0 = big_endian(<const uint8_t *> PyBytes_AsString(seed), 8)
         self._seed1 = big_endian(<const uint8_t *> PyBytes_AsString(seed) + 8, 8)
@@ -126,15 +133,15 @@ cdef inline key_hash _name_of(OffsetMap self, const uint8_t *key, Py_ssize_t siz
 
 cdef inline Entry *_home(OffsetMap self, const key_hash *name) noexcept nogil:
     """The slot from which on a key is looked for."""
-    return self._entries + (((name.first >> 32) * <uint64_t> self.slots) >> 32)
+    return self._entries + (((name.first >> 32) * <uint64_t> self._size) >> 32)
 
 
 cdef inline Entry *_find(OffsetMap self, const key_hash *name) noexcept nogil:
     """The key's slot, or the free one that it would get; NULL when there is neither."""
     cdef Entry *entry = _home(self, name)
-    cdef Entry *end = self._entries + self.slots
+    cdef Entry *end = self._entries + self._size
     cdef Py_ssize_t i
-    for i in range(self.slots):
+    for i in range(self._size):
         if entry.place == 0 or (entry.name.first == name.first and entry.name.second == name.second):
             return entry
         entry += 1
@@ -143,8 +150,28 @@ cdef inline Entry *_find(OffsetMap self, const key_hash *name) noexcept nogil:
     return NULL
 
 
+cdef void _grow(OffsetMap self) noexcept nogil:
+    """A larger table, if there is the memory for one."""
+    cdef Py_ssize_t size = self._size
+    cdef Entry *entries = self._entries
+    cdef Py_ssize_t larger = min(GROWTH * size, self.slots)
+    cdef Entry *grown = <Entry *> calloc(larger, sizeof(Entry))
+    cdef Py_ssize_t i
+    if grown == NULL:
+        return
+    self._entries = grown
+    self._size = larger
+    for i in range(size):
+        if entries[i].place != 0:
+            _find(self, &entries[i].name)[0] = entries[i]
+    free(entries)
+
+
 cdef inline bint _put(OffsetMap self, const key_hash *name, int64_t offset) noexcept nogil:
     cdef Entry *entry = _find(self, name)
+    if (entry == NULL or entry.place == 0) and 2 * self._count >= self._size and self._size < self.slots:
+        _grow(self)
+        entry = _find(self, name)
     if entry == NULL:
         return False
     if entry.place == 0:

@@ -32,6 +32,8 @@ HAS_DELETE_HORIZON = 0x40
 
 SEQUENCE_MAX = 2**31 - 1
 
+_BATCHES_PER_LOOK = 1000
+"""About a millisecond."""
 _SMALL_BATCH_BYTES = 4096
 _WINDOW_BYTES = 16_384
 """After a small batch so much is read at once; after a larger one the next header alone."""
@@ -150,7 +152,8 @@ class Stretch:
     def extend(
         self, read: Callable[[int, int], bytes], until: int, size_bytes: int, limit_offset: int
     ) -> None:
-        """Look on until `end` is not before `until`, or in front of a batch that is damaged.
+        """Look on until `end` is not before `until`, or in front of a batch that is damaged; at no more than
+        a thousand batches, since others wait.
 
         This is about what the checksum leaves out: base offset, length, leader epoch, magic. A batch is taken
         when the one after it is in its place, too: offsets ascend (in the last one to less than
@@ -160,7 +163,9 @@ class Stretch:
         position = self.end
         next_offset, leader_epoch, crc = self.next_offset, self.leader_epoch, 0
         window, start, window_bytes = b"", 0, _WINDOW_BYTES
-        while self.end < until:
+        for _ in range(_BATCHES_PER_LOOK):
+            if self.end >= until:
+                return
             inside = position - start
             if position < size_bytes and inside + HEADER_BYTES > len(window):
                 window, start, inside = read(position, min(window_bytes, size_bytes - position)), position, 0

@@ -83,8 +83,8 @@ def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int] | None:
         return None
 
 
-def write_leader_epochs(disk: Disk, path: str, entries: list[tuple[int, int]]) -> None:
-    replace_file(disk, path, encode_lines([f"{epoch} {start}" for epoch, start in entries]))
+def write_leader_epochs(disk: Disk, path: str, entries: list[tuple[int, int]], *, sync: bool = True) -> None:
+    replace_file(disk, path, encode_lines([f"{epoch} {start}" for epoch, start in entries]), sync=sync)
 
 
 def read_leader_epochs(disk: Disk, path: str) -> list[tuple[int, int]] | None:

@@ -283,6 +283,7 @@ class Cleaner:
     def next_round(self, now_ms: int, settings: CleanerSettings | None = None) -> "Work[Cleaning | None]":
         """Begin a round over the dirtiest log that is due; None when none is."""
         store = self._store
+        self._forget_gone()
         plans = []
         for partition in store.loaded():
             if partition in self._under_way or partition in self._uncleanable:
@@ -368,9 +369,12 @@ class Cleaner:
         """(topic, partition) of those whose compaction failed and is not tried again until the next start,
         and why.
         """
+        self._forget_gone()
+        return {(one.topic, one.index): reason for one, reason in self._uncleanable.items()}
+
+    def _forget_gone(self) -> None:
         for partition in [one for one in self._uncleanable if not self._store.is_held(one)]:
             del self._uncleanable[partition]
-        return {(one.topic, one.index): reason for one, reason in self._uncleanable.items()}
 
     def step(self, now_ms: int, budget_bytes: int) -> bool:
         """Work at a round here and now, for some bytes; True while there is more to do. A failure counts as

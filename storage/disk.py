@@ -12,13 +12,22 @@ import errno
 import fcntl
 import mmap
 import os
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
+CAN_TELL_WAITS = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
+"""Linux has a read that fails where it would have to wait."""
+SAMPLE_EVERY_BYTES = 65_536
+"""Half of what Linux reads ahead by default. 16 samples cost 8 us for a megabyte, whose sending costs 200."""
+LOAD_BYTES = 262_144
+FIRST_LINUX_WITH_ERRORS_OF_SYNCFS = (5, 8)
+
 BUFFERS_PER_WRITE_MAX = 1024
 """IOV_MAX of Linux and the BSDs: `pwritev` refuses more."""
+FALLOC_FL_KEEP_SIZE = 1
 
 
 class SyncFailed(OSError):
@@ -34,6 +43,20 @@ class File(Protocol):
         """Up to `size_bytes` from `position`; fewer only at the end of the file."""
         ...
 
+    def read_now(self, position: int, size_bytes: int) -> Buffer | None:
+        """As `read`, but None where that would have to wait for the device."""
+        ...
+
+    def is_resident(self, position: int, size_bytes: int) -> bool:
+        """Whether the system has this stretch in memory, as far as samples tell."""
+        ...
+
+    def load(self, position: int, size_bytes: int) -> None:
+        """Have the system take this stretch into memory, and begin with as much behind it. Waits for the
+        device: for a worker thread.
+        """
+        ...
+
     def write(self, position: int, parts: Sequence[Buffer]) -> int:
         """Write the parts one after the other; returns how many bytes were taken, which may be fewer than
         given.
@@ -43,6 +66,10 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def truncate(self, size_bytes: int) -> None: ...
+
+    def reserve(self, size_bytes: int) -> None:
+        """Set room aside for the first `size_bytes`; the size stays. `truncate` gives it back."""
+        ...
 
     def sync(self) -> None:
         """Return when the content, and the size that is needed to read it, will survive a loss of power."""
@@ -91,6 +118,12 @@ class Disk(Protocol):
     def rename(self, source: str, target: str) -> None: ...
 
     def sync_directory(self, path: str) -> None: ...
+
+    def sync_file_system(self, path: str) -> None:
+        """Return when all that was written to the file system of `path`, names too, will survive a loss of
+        power. `OSError` also where that cannot be told.
+        """
+        ...
 
     def lock(self, path: str) -> Lock:
         """Take a file for this process alone; `BlockingIOError` when another has it."""
@@ -170,10 +203,11 @@ def replace_file(disk: Disk, path: str, content: bytes, *, sync: bool = True) ->
 class OsFile:
     """A file descriptor with positions: no seek, so that threads may share it."""
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptor", "_tells_waits")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._tells_waits = CAN_TELL_WAITS
 
     def read(self, position: int, size_bytes: int) -> bytes:
         data = os.pread(self._descriptor, size_bytes, position)
@@ -186,6 +220,49 @@ class OsFile:
                 got += len(more)
             return b"".join(pieces)
         return data
+
+    def read_now(self, position: int, size_bytes: int) -> Buffer | None:
+        if self._tells_waits:
+            buffer = bytearray(size_bytes)
+            taken = self._take_now(buffer, position)
+            if taken == size_bytes:
+                return buffer
+            if self._tells_waits:
+                # What is missing is not in memory, or it is behind the end of the file: `read` knows.
+                return None
+        return self.read(position, size_bytes)
+
+    def is_resident(self, position: int, size_bytes: int) -> bool:
+        sample = bytearray(1)
+        end = position + size_bytes
+        while position < end and self._tells_waits:
+            if self._take_now(sample, position) != 1 and self._tells_waits:
+                return False
+            position += SAMPLE_EVERY_BYTES
+        return True
+
+    def _take_now(self, buffer: bytearray, position: int) -> int:
+        """Fills `buffer` as far as that needs no waiting; returns how many bytes that are."""
+        try:
+            return os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                raise
+            # This file system has no answer to the question.
+            self._tells_waits = False
+            return 0
+
+    def load(self, position: int, size_bytes: int) -> None:
+        end = position + size_bytes
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, position, 2 * size_bytes, os.POSIX_FADV_WILLNEED)
+        while position < end:
+            taken = len(os.pread(self._descriptor, min(LOAD_BYTES, end - position), position))
+            if taken == 0:
+                return
+            position += taken
 
     def write(self, position: int, parts: Sequence[Buffer]) -> int:
         if len(parts) == 1:
@@ -206,6 +283,9 @@ class OsFile:
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._descriptor, size_bytes)
+
+    def reserve(self, size_bytes: int) -> None:
+        _reserve(self._descriptor, size_bytes)
 
     def sync(self) -> None:
         _sync_data(self._descriptor)
@@ -231,6 +311,22 @@ def _sync_data(descriptor: int) -> None:
     else:
         # macOS: fsync stops at the drive's cache there, F_FULLFSYNC does not.
         fcntl.fcntl(descriptor, getattr(fcntl, "F_FULLFSYNC"))  # noqa: B009
+
+
+def _reserve(descriptor: int, size_bytes: int) -> None:
+    """fallocate(2) with FALLOC_FL_KEEP_SIZE. Python has posix_fallocate only, which makes the file longer:
+    what follows the records would then have to be told from them.
+    """
+    import ctypes  # few topics ask for it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    fallocate = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
+    if fallocate is None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    if fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, size_bytes) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 class OsLock:
@@ -297,6 +393,20 @@ class OsDisk:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync_file_system(self, path: str) -> None:
+        import ctypes  # Python has os.sync only, which tells no error
+        import platform
+
+        version = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
+        if platform.system() != "Linux" or version < FIRST_LINUX_WITH_ERRORS_OF_SYNCFS:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         finally:
             os.close(descriptor)
 

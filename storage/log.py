@@ -100,6 +100,8 @@ class Log(LogStaging):
         self._jitter_ms = 0
         self._take_config(config)
         self._stage = self._new_stage(self.active)
+        # Of an earlier run, too: what a crash left set aside is given back like the rest.
+        self.active.is_reserved = config.preallocate
 
     @property
     def active(self) -> Segment:
@@ -111,10 +113,12 @@ class Log(LogStaging):
 
     def set_config(self, config: LogConfig) -> None:
         """Take new settings, for the segments to come and the rolling of the current one."""
+        offsets_max, times_max = self._offset_entries_max, self._time_entries_max
         self._take_config(config)
         stage = self._stage
         stage.roll_after_ms = -2
-        stage.index_room = self._index_room(stage.segment, stage.index_entries)
+        # Not counted anew: the index may have been dropped, and very many logs are told at once.
+        stage.index_room += min(self._offset_entries_max - offsets_max, self._time_entries_max - times_max)
         self._jitter_ms = self._jitter_of(stage.segment.base_offset)
 
     def _take_config(self, config: LogConfig) -> None:
@@ -313,6 +317,7 @@ class Log(LogStaging):
                         self.pool, self.directory, stage.segment.base_offset, stage.segment.created_ms
                     )
                     made.append(segment)
+                    self._reserve(segment)
                     stage.segment = segment
                     self._write_snapshot(segment.base_offset, stages[number - 1].snapshot or b"")
                 if stage.parts:
@@ -324,10 +329,15 @@ class Log(LogStaging):
         for stage in stages[:-1]:
             self._apply(stage)
             stage.segment.seal()
+            stage.segment.give_back()
             self._save_indexes_if_possible(stage.segment)
         self.segments.extend(made)
         self.bases.extend(segment.base_offset for segment in made)
         self._directory_is_synced = False
+
+    def _reserve(self, segment: Segment) -> None:
+        if self.config.preallocate:
+            segment.reserve(self._segment_bytes)
 
     def _save_indexes_if_possible(self, segment: Segment) -> None:
         """An index that could not be written stays in memory, and is written before the next checkpoint."""
@@ -495,10 +505,11 @@ class Log(LogStaging):
         place = segment_holding([segment.base_offset for segment in segments], offset)
         return segments[max(place, 0) :]
 
-    def save_leader_epochs(self) -> None:
+    def save_leader_epochs(self, *, sync: bool = True) -> None:
         self.leader_epochs.dirty = False
+        path, entries = f"{self.directory}/{LEADER_EPOCHS}", self.leader_epochs.entries()
         try:
-            write_leader_epochs(self.disk, f"{self.directory}/{LEADER_EPOCHS}", self.leader_epochs.entries())
+            write_leader_epochs(self.disk, path, entries, sync=sync)
         except OSError:
             self.leader_epochs.dirty = True
             raise
@@ -515,7 +526,9 @@ class Log(LogStaging):
         except OSError:
             self._discard(segment)
             raise
+        self._reserve(segment)
         old.seal()
+        old.give_back()
         self._save_indexes_if_possible(old)
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
@@ -586,6 +599,34 @@ class Log(LogStaging):
             yield partial(self.disk.sync_directory, directory)
         return doomed
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether `close` has something to write."""
+        return self._changed
+
+    def write_down(self) -> None:
+        """Write what `close` writes, without a sync: for who syncs the file system and then calls
+        `is_safe`. Forgets what is staged.
+        """
+        self.rollback()
+        if self._cut_wanted:
+            self._cut()
+        for segment in self._segments_after(self._indexes_end):
+            segment.save_indexes()
+        self.active.seal()
+        self.active.save_indexes()
+        self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
+        if self.leader_epochs.dirty:
+            self.save_leader_epochs(sync=False)
+            # Until `is_safe`: who closes without it has to write them again, and sync them.
+            self.leader_epochs.dirty = True
+
+    def is_safe(self) -> None:
+        """What `write_down` wrote will survive a loss of power: `close` has only the files to close."""
+        self.recovery_point = self.durable_offset = self._indexes_end = self.log_end_offset
+        self._directory_is_synced = True
+        self._directory_is_new = self._changed = self.leader_epochs.dirty = self._is_unsafe_place = False
+
     def close(self) -> None:
         """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the
         producers.
@@ -593,6 +634,7 @@ class Log(LogStaging):
         self.rollback()
         if self._cut_wanted:
             self._cut()
+        self.active.give_back()
         if self._changed:
             self.flush()
             self.active.seal()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from odradek.storage.batches import EXTENT, LOG_OVERHEAD_BYTES, StoredBatch, Stretch, scan
-from odradek.storage.disk import Disk, File, read_file, sync_file
+from odradek.storage.disk import Buffer, Disk, File, read_file, sync_file
 from odradek.storage.indexes import TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from odradek.storage.staging import SegmentExtent
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -87,6 +87,7 @@ class Segment(SegmentExtent):
         "deleted",
         "directory",
         "inherited_bytes",
+        "is_reserved",
         "pins",
         "pool",
         "suffix",
@@ -119,6 +120,7 @@ class Segment(SegmentExtent):
         self._stretches: list[Stretch] = []
         self.used = False
         self.deleted = False
+        self.is_reserved = False
         self.pins: list[None] = []
         self._file: File | None = None
         self._mapped = memoryview(b"")
@@ -157,6 +159,26 @@ class Segment(SegmentExtent):
             raise
         pool.admit(segment)
         return segment
+
+    def reserve(self, size_bytes: int) -> None:
+        """Set room aside on the disk until it is sealed. A wish: where that cannot be, the file grows as it
+        is written.
+        """
+        self.is_reserved = True
+        try:
+            self.file().reserve(size_bytes)
+        except OSError:
+            pass
+
+    def give_back(self) -> None:
+        """The room that was set aside and is not needed."""
+        if not self.is_reserved:
+            return
+        try:
+            self.file().truncate(self.size_bytes)
+        except OSError:
+            return
+        self.is_reserved = False
 
     def path(self, kind: str) -> str:
         return f"{self.directory}/{self.base_offset:020d}{kind}{self.suffix}"
@@ -252,6 +274,17 @@ class Segment(SegmentExtent):
 
     def read(self, position: int, size_bytes: int) -> bytes:
         return self.file().read(position, size_bytes)
+
+    def read_now(self, position: int, size_bytes: int) -> Buffer | None:
+        return self.file().read_now(position, size_bytes)
+
+    def is_resident(self, position: int, size_bytes: int) -> bool:
+        return self.file().is_resident(position, size_bytes)
+
+    def load(self, position: int, size_bytes: int) -> None:
+        """Wait until this stretch is in the system's memory. For a worker thread."""
+        with self.pinned() as file:
+            file.load(position, size_bytes)
 
     def view(self, position: int, size_bytes: int) -> memoryview:
         """A view of the mapped file, which is mapped anew when it has grown."""

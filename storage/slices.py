@@ -8,6 +8,8 @@ may be closed, replaced or deleted while answers are still going out.
 import errno
 from typing import Protocol
 
+from odradek.storage.disk import Buffer
+
 MAP_AT_LEAST_BYTES = 65_536
 """Below this a `pread` is cheaper than the page faults of a mapping that has just grown."""
 
@@ -18,6 +20,12 @@ class Source(Protocol):
     def read(self, position: int, size_bytes: int) -> bytes: ...
 
     def view(self, position: int, size_bytes: int) -> memoryview: ...
+
+    def read_now(self, position: int, size_bytes: int) -> Buffer | None: ...
+
+    def is_resident(self, position: int, size_bytes: int) -> bool: ...
+
+    def load(self, position: int, size_bytes: int) -> None: ...
 
 
 class Slice:
@@ -54,6 +62,27 @@ class Slice:
             self._buffers = [buffer]
         return self._buffers
 
+    def would_wait(self) -> bool:
+        """Whether `buffers` would have to wait for the disk, as far as can be told. Raises `OSError` as it.
+
+        A page that is missing would stop whoever touches it, and with the event loop everybody: `load` is
+        for a worker thread, and then `buffers` does not wait.
+        """
+        if self._buffers is not None or not self._size:
+            return False
+        if self._size >= MAP_AT_LEAST_BYTES:
+            return not self._source.is_resident(self._position, self._size)
+        buffer = self._source.read_now(self._position, self._size)
+        if buffer is None:
+            return True
+        if len(buffer) == self._size:
+            self._buffers = [memoryview(buffer)]
+        return False
+
+    def load(self) -> None:
+        """Wait until the bytes are in memory. For a worker thread."""
+        self._source.load(self._position, self._size)
+
     def tobytes(self) -> bytes:
         """A copy of the bytes."""
         return b"".join(self.buffers())
@@ -65,6 +94,15 @@ class _NoSource:
 
     def view(self, position: int, size_bytes: int) -> memoryview:
         return memoryview(b"")
+
+    def read_now(self, position: int, size_bytes: int) -> Buffer | None:
+        return b""
+
+    def is_resident(self, position: int, size_bytes: int) -> bool:
+        return True
+
+    def load(self, position: int, size_bytes: int) -> None:
+        pass
 
 
 EMPTY = Slice(_NoSource(), 0, 0)

@@ -14,9 +14,10 @@ Source: LazyDownConversionRecords.java and LazyDownConversionRecordsSend.java of
 """
 
 from collections.abc import Iterator
+from functools import partial
 from struct import Struct
 
-from odradek.wire.compression import DEFAULT_LIMIT_BYTES
+from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import batch_to_legacy
 from odradek.wire.records import (
@@ -26,9 +27,13 @@ from odradek.wire.records import (
     Buffer,
     iter_whole_batches,
 )
+from odradek.wire.work import Work, finish
 
 CHUNK_BYTES = 128 * 1024
 """So much is converted at once. It shows where a batch cannot be converted: the others do not come either."""
+
+QUICK_BATCH_BYTES_MAX = 16_384
+"""Up to here an uncompressed batch costs less than having another thread do it."""
 
 _OVERFLOW = Struct(">qi")
 
@@ -36,6 +41,13 @@ _OVERFLOW = Struct(">qi")
 def down_convert(
     records: Buffer, magic: int, first_offset: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> bytes:
+    """All of `down_converting` at once."""
+    return finish(down_converting(records, magic, first_offset, limit_bytes=limit_bytes))
+
+
+def down_converting(
+    records: Buffer, magic: int, first_offset: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Work[bytes]:
     """The bytes of a fetch from `first_offset`, its last batch perhaps cut off, in the format `magic` (0, 1).
 
     Refuses with UNSUPPORTED_COMPRESSION_TYPE when the first batch is compressed with zstd, and with
@@ -45,28 +57,41 @@ def down_convert(
     batches = list(iter_whole_batches(view))
     if not batches:
         return b""
+    convert = partial(_converting, view, magic, first_offset, limit_bytes)
     converted = bytearray()
     count = 0
     while not converted and count < len(batches):
-        converted += batch_to_legacy(view, *batches[count], magic, first_offset, limit_bytes=limit_bytes)
+        converted += yield from convert(*batches[count])
         count += 1
     size_bytes = max(len(view), len(converted)) if converted else LOG_OVERHEAD_BYTES
     for chunk in _chunks(batches[count:]):
         if len(converted) >= size_bytes:
             break
+        messages = bytearray()
         try:
-            converted += b"".join(
-                batch_to_legacy(view, *batch, magic, first_offset, limit_bytes=limit_bytes) for batch in chunk
-            )
+            for batch in chunk:
+                messages += yield from convert(*batch)
         except KafkaError as error:
             if error.code is not ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
                 raise
             # The client will be told when it asks for that batch first.
             break
+        converted += messages
     del converted[size_bytes:]
     while len(converted) < size_bytes:
         converted += _overflow(size_bytes - len(converted))
     return bytes(converted)
+
+
+def _converting(
+    view: memoryview, magic: int, first_offset: int, limit_bytes: int, position: int, header: BatchHeader
+) -> Work[Buffer]:
+    """One batch, elsewhere if it may take long."""
+    work = partial(batch_to_legacy, view, position, header, magic, first_offset, limit_bytes=limit_bytes)
+    if header.size_bytes <= QUICK_BATCH_BYTES_MAX and header.compression == Compression.NONE:
+        yield None
+        return work()
+    return (yield work)
 
 
 def _chunks(batches: list[tuple[int, BatchHeader]]) -> Iterator[list[tuple[int, BatchHeader]]]:

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from odradek.coordinator.cluster import Broker, Endpoint
+from odradek.storage.segment import Segment
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode
 from odradek.wire.legacy_records import iter_messages
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from odradek.wire.records import iter_records, iter_whole_batches
+from odradek.wire.work import finish
 
 PLENTY = 1 << 20
 
@@ -443,3 +445,130 @@ def test_a_bug_while_waiting_answers_instead_of_hanging(node, monkeypatch):
     assert by_id.response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert by_id.response.responses == []
     assert node.loop.pending_timers == 0
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_of_a_topic_in_zstd_old_clients_get_nothing(node, version):
+    node.create("t", compression_type="zstd")
+    node.fill("t", [b"a"])
+    refused = only(node.ask(fetch(("t", 0, 0)), version))
+    assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert (refused.high_watermark, refused.records) == (-1, None)
+    assert values(only(node.ask(fetch(("t", 0, 0)), 10))) == [b"a"]
+    # An answer to nothing new is not held back by it.
+    node.set_configs("t", {})
+    assert only(node.ask(fetch(("t", 0, 1)), version)).error_code == ErrorCode.NONE
+
+
+# What the disk has to give first
+
+
+@pytest.fixture
+def cold(monkeypatch):
+    """Nothing is in the system's memory until it has been loaded; the works that load wait in a list."""
+    loaded = set()
+
+    def load(segment, position, size_bytes):
+        loaded.add((position, size_bytes))
+
+    def read_now(segment, position, size_bytes):
+        return segment.read(position, size_bytes) if (position, size_bytes) in loaded else None
+
+    monkeypatch.setattr(Segment, "load", load)
+    monkeypatch.setattr(Segment, "read_now", read_now)
+    monkeypatch.setattr(Segment, "is_resident", lambda segment, *stretch: stretch in loaded)
+    return loaded
+
+
+@pytest.fixture
+def works(node, monkeypatch):
+    """The works that handlers have started; each does nothing until it is asked to."""
+    started = []
+    monkeypatch.setattr(
+        node.loop, "run", lambda work, done, failed: started.append(lambda: done(finish(work)))
+    )
+    return started
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_what_is_not_in_memory_is_loaded_before_the_answer_goes_out(node, cold, works, size):
+    node.create("t")
+    node.fill("t", [b"x" * size])
+    answer = node.start(fetch(("t", 0, 0)), 12)
+    assert not answer.was_sent
+    assert answer.result.holds_back
+    works.pop()()
+    assert values(only(answer.response)) == [b"x" * size]
+    assert len(cold) == 1
+    again = node.start(fetch(("t", 0, 0)), 12)
+    assert again.was_sent
+    assert not works
+
+
+def test_a_fetch_that_waited_for_records_waits_for_the_disk_too(node, cold, works):
+    node.create("t")
+    answer = node.start(fetch(("t", 0, 0), max_wait_ms=500), 12)
+    node.fill("t", [b"a"])
+    node.loop.turn()
+    assert not answer.was_sent
+    works.pop()()
+    assert values(only(answer.response)) == [b"a"]
+    assert node.loop.pending_timers == 0
+
+
+def test_a_client_that_goes_while_the_disk_is_asked_is_forgotten(node, cold, works):
+    node.create("t")
+    answer = node.start(fetch(("t", 0, 0), max_wait_ms=500), 12)
+    node.fill("t", [b"a"])
+    node.loop.turn()
+    answer.cancel()
+    works.pop()()
+    assert not answer.was_sent
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, 6), (5, 6), (12, 56)])
+def test_a_disk_that_does_not_give_it_is_an_error_of_that_partition(node, cold, monkeypatch, version, code):
+    def fail(segment, position, size_bytes):
+        raise OSError("the disk does not answer")
+
+    node.create("t", 2)
+    node.fill("t", [b"a"])
+    node.fill("t", [b"b"], index=1)
+    load = Segment.load
+
+    def load_or_fail(segment, *stretch):
+        (fail if "t-0" in segment.directory else load)(segment, *stretch)
+
+    monkeypatch.setattr(Segment, "load", load_or_fail)
+    broken, sound = node.ask(fetch(("t", 0, 0), ("t", 1, 0)), version).responses[0].partitions
+    assert (broken.error_code, bytes(broken.records), broken.high_watermark) == (code, b"", -1)
+    assert (sound.error_code, sound.high_watermark) == (0, 1)
+    assert sound.records
+
+
+def to_the_end(work):
+    """How often the work lets others go first, and its result."""
+    pauses = 0
+    while True:
+        try:
+            assert next(work) is None
+        except StopIteration as end:
+            return pauses, end.value
+        pauses += 1
+
+
+def test_old_messages_are_made_batch_by_batch_while_others_are_served(node, works, monkeypatch):
+    steps = []
+
+    def run(work, done, failed):
+        steps.append(work)
+
+    monkeypatch.setattr(node.loop, "run", run)
+    node.create("t")
+    node.fill("t", *([b"x" * 100] for _ in range(10)))
+    answer = node.start(fetch(("t", 0, 0)), 1)
+    (work,) = steps
+    pauses, response = to_the_end(work)
+    assert pauses >= 10
+    answer.result.complete(response)
+    assert len(list(whole_messages(only(answer.response).records))) == 10

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from odradek.server.work import SLICE_S, WorkQueue
+from odradek.server.work import SLICE_S, WorkQueue, WorkQueues
 from odradek.wire.work import finish
 
 
@@ -115,3 +115,21 @@ def test_closing_ends_what_is_under_way_and_what_waits_without_a_word():
     queue.close()
     loop.turn()
     assert ended == [True]
+
+
+def test_a_work_goes_where_the_fewest_are_before_it():
+    loop, told = FakeLoop(), []
+    queues = WorkQueues(loop, 2)
+
+    def endless():
+        while True:
+            yield None
+
+    queues.run(endless(), pytest.fail, pytest.fail)
+    queues.run(counting(1, [], "first"), told.append, pytest.fail)
+    queues.run(counting(1, [], "second"), told.append, pytest.fail)
+    for _ in range(3):
+        loop.turn()
+    assert told == ["first", "second"]
+    assert len(queues) == 1
+    queues.close()

@@ -169,6 +169,17 @@ class MemoryFile:
         self._disk.step("read", self._path)
         return bytes(self._inode.data[position : position + size_bytes])
 
+    def read_now(self, position: int, size_bytes: int) -> bytes | None:
+        return self.read(position, size_bytes) if self.is_resident(position, size_bytes) else None
+
+    def is_resident(self, position: int, size_bytes: int) -> bool:
+        cold = self._disk.cold.get(self._path)
+        return cold is None or position + size_bytes <= cold[0] or position >= cold[1]
+
+    def load(self, position: int, size_bytes: int) -> None:
+        self.read(position, size_bytes)
+        self._disk.cold.pop(self._path, None)
+
     def write(self, position: int, parts: Sequence[Buffer]) -> int:
         self._disk.need_power()
         content = b"".join(parts)
@@ -186,6 +197,9 @@ class MemoryFile:
         self._disk.step("truncate", self._path)
         _apply(self._inode.data, (size_bytes, None))
         self._inode.pending.append((size_bytes, None))
+
+    def reserve(self, size_bytes: int) -> None:
+        self._disk.step("reserve", self._path)
 
     def sync(self) -> None:
         try:
@@ -227,6 +241,8 @@ class MemoryDisk:
         self.room_bytes: int | None = None
         self.short_writes: random.Random | None = None
         self.chance = random.Random(0)
+        self.cold: dict[str, tuple[int, int]] = {}
+        """Of a file, from where to where it is not in the system's memory until somebody loads it."""
 
     @classmethod
     def of(cls, contents: dict[str, bytes]) -> "MemoryDisk":
@@ -367,6 +383,12 @@ class MemoryDisk:
     def sync_directory(self, path: str) -> None:
         self.step("syncdir", path)
         self._directory(path).sync()
+
+    def sync_file_system(self, path: str) -> None:
+        # When it fails nothing is lost without a word: of what is, the sync of each file tells, too.
+        self.step("syncfs", path)
+        for _, node in _walk(self.root, ""):
+            node.sync()
 
     def lock(self, path: str) -> MemoryLock:
         if path in self.held:

@@ -1,14 +1,15 @@
 """The store: data directories, creation, deletion, checkpoints, laziness, flushing."""
 
+import errno
 import pathlib
 
 import pytest
-from memory_disk import MemoryDisk
+from memory_disk import MemoryDisk, PowerLost
 
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
 from odradek.storage.producer_state import decode_snapshot
-from odradek.storage.store import CHECKPOINT_INTERVAL_MS, DirectoryInUse, LogStore
+from odradek.storage.store import CHECKPOINT_INTERVAL_MS, MANY_TO_CLOSE, DirectoryInUse, LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish
@@ -340,3 +341,58 @@ def test_the_latest_timestamp_is_found_with_the_offset_of_its_record():
     partition.commit()
     assert finish(partition.finding_max_timestamp()) == (9, 3, 0)
     assert finish(partition.finding_timestamp(10)) is None
+
+
+def filled(disk, count: int) -> LogStore:
+    store = open_store(disk, "one", "two")
+    for index in range(count):
+        partition = store.create("t", index, TOPIC_ID, LogConfig())
+        partition.leader_epoch = 2
+        append(partition, producer_id=index, producer_epoch=0, base_sequence=0)
+    return store
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_many_partitions_are_closed_by_one_sync_of_the_file_system_or_one_by_one(fails):
+    disk = MemoryDisk()
+    asked = []
+
+    def look(operation, path):
+        asked.append(operation)
+        return errno.EIO if fails and operation == "syncfs" else None
+
+    store = filled(disk, MANY_TO_CLOSE)
+    disk.fail = look
+    store.close(NOW_MS)
+    assert asked.count("syncfs") == (1 if fails else 2)
+    assert (asked.count("sync") > MANY_TO_CLOSE) == fails
+    for seed in range(5):
+        again = open_store(disk.lose_power(seed), "one", "two")
+        assert again.was_clean
+        for index in range(MANY_TO_CLOSE):
+            partition = again.get("t", index)
+            assert (partition.log_end_offset, partition.log.leader_epochs.latest) == (1, 2)
+            assert list(partition.log.producers.producers) == [index]
+
+
+def test_power_that_goes_while_many_are_closed_costs_nothing_that_was_flushed():
+    def at(operation: int) -> MemoryDisk:
+        disk = MemoryDisk()
+        store = filled(disk, MANY_TO_CLOSE)
+        for partition in store.loaded():
+            partition.flush()
+            append(partition)
+        disk.lose_power_at = disk.operations + operation
+        try:
+            store.close(NOW_MS)
+        except PowerLost:
+            return disk
+        disk.lose_power_at = None
+        return disk
+
+    end = 8 * MANY_TO_CLOSE
+    for operation in range(1, end, 61):
+        disk = at(operation)
+        again = open_store(disk.lose_power(operation), "one", "two")
+        for index in range(MANY_TO_CLOSE):
+            assert again.get("t", index).log_end_offset >= 1

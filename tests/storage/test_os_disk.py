@@ -1,0 +1,126 @@
+"""What only a real file system answers: whether a stretch of a file is in memory, and the loading of it."""
+
+import ctypes
+import errno
+import mmap
+import os
+import platform
+
+import pytest
+
+from odradek.storage.disk import SAMPLE_EVERY_BYTES, OsDisk
+from odradek.storage.slices import MAP_AT_LEAST_BYTES, Slice
+
+CONTENT = os.urandom(64 * SAMPLE_EVERY_BYTES)
+"""Much more than is read ahead: Linux begins with that when it is only asked."""
+
+
+@pytest.fixture
+def file(tmp_path):
+    opened = OsDisk().open(str(tmp_path / "file"), create=True)
+    opened.write(0, [CONTENT])
+    opened.sync()
+    yield opened
+    opened.close()
+
+
+def test_what_was_just_written_is_in_memory(file):
+    assert file.is_resident(0, len(CONTENT))
+    assert file.read_now(100, 1000) == CONTENT[100:1100]
+
+
+def dropped(path):
+    """Has the system drop a file from its memory; whether it did, by `mincore`: that reads nothing."""
+    descriptor = os.open(path, os.O_RDWR)
+    mapping = mmap.mmap(descriptor, len(CONTENT))
+    first = ctypes.c_char.from_buffer(mapping)
+    pages = (ctypes.c_ubyte * -(-len(CONTENT) // mmap.PAGESIZE))()
+    try:
+        # What is on its way through the system's lists is not dropped at the first word.
+        for _ in range(100):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            address = ctypes.c_void_p(ctypes.addressof(first))
+            assert not ctypes.CDLL(None).mincore(address, ctypes.c_size_t(len(CONTENT)), pages)
+            if not any(page & 1 for page in pages):
+                return True
+        return False
+    finally:
+        del first
+        mapping.close()
+        os.close(descriptor)
+
+
+def test_what_the_system_has_dropped_is_told_and_can_be_loaded(file, tmp_path):
+    if not dropped(tmp_path / "file"):
+        pytest.skip("the file system of the temporary directory keeps what it is told to drop")
+    assert not file.is_resident(0, len(CONTENT))
+    assert file.read_now(len(CONTENT) - 100, 100) is None
+    file.load(0, len(CONTENT))
+    assert file.is_resident(0, len(CONTENT))
+    assert file.read_now(0, len(CONTENT)) == CONTENT
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL])
+def test_a_file_system_that_cannot_tell_is_read_as_ever(file, monkeypatch, code):
+    def refuse(*arguments):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    assert file.is_resident(0, len(CONTENT))
+    assert file.read_now(0, 100) == CONTENT[:100]
+
+
+def test_a_disk_that_fails_is_an_error_at_once(file, monkeypatch):
+    def fail(*arguments):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "preadv", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        file.is_resident(0, 1)
+    with pytest.raises(OSError, match="Input/output"):
+        file.read_now(0, 1)
+
+
+class Source:
+    """What a slice reads from; counts who was asked."""
+
+    def __init__(self, resident):
+        self.resident = resident
+        self.reads = 0
+
+    def read(self, position, size_bytes):
+        self.reads += 1
+        return CONTENT[position : position + size_bytes]
+
+    def view(self, position, size_bytes):
+        return memoryview(CONTENT)[position : position + size_bytes]
+
+    def read_now(self, position, size_bytes):
+        return CONTENT[position : position + size_bytes] if self.resident else None
+
+    def is_resident(self, position, size_bytes):
+        return self.resident
+
+    def load(self, position, size_bytes):
+        self.resident = True
+
+
+@pytest.mark.parametrize("size", [100, MAP_AT_LEAST_BYTES])
+def test_a_slice_waits_until_it_is_loaded_and_reads_once(size):
+    source = Source(resident=False)
+    records = Slice(source, 10, size)
+    assert records.would_wait()
+    records.load()
+    assert not records.would_wait()
+    assert records.tobytes() == CONTENT[10 : 10 + size]
+    assert source.reads == 0
+
+
+def test_a_whole_file_system_is_synced_or_it_says_that_it_cannot(tmp_path, monkeypatch):
+    disk = OsDisk()
+    disk.sync_file_system(str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        disk.sync_file_system(str(tmp_path / "missing"))
+    monkeypatch.setattr(platform, "release", lambda: "5.4.0-generic")
+    with pytest.raises(OSError, match="not implemented"):
+        disk.sync_file_system(str(tmp_path))

@@ -475,6 +475,8 @@ class BrokerServer:
             self._store.producer_expiration_ms = live["producer.id.expiration.ms"]
         if self._connections is not None:
             self._connections.limits = _limits(self.config, live)
+        if self._cleaner is not None:
+            self._cleaner.configure(_cleaner_options(live))
 
     def _apply_configs(self, change: ClusterChange) -> Work[None]:
         """Takes new settings to the logs that are loaded; the others get theirs when they are. There may be
@@ -665,7 +667,7 @@ class BrokerServer:
             from odradek.server.cleaner import LogCleaner
 
             self._cleaner = LogCleaner(
-                store.cleaner, store.disk, chores, timers, self._now_ms, _cleaner_options(self.config)
+                store.cleaner, store.disk, chores, timers, self._now_ms, _cleaner_options(self._live)
             )
             self._cleaner.start()
 
@@ -755,16 +757,16 @@ def _import_cleaner() -> None:
     import odradek.server.cleaner  # noqa: F401
 
 
-def _cleaner_options(config: BrokerConfig) -> CleanerOptions:
+def _cleaner_options(live: LiveConfig) -> CleanerOptions:
     from odradek.server.cleaner import CleanerOptions
 
     return CleanerOptions(
-        threads=config.log_cleaner_threads,
-        backoff_ms=config.log_cleaner_backoff_ms,
-        bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
-        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
-        load_factor=config.log_cleaner_io_buffer_load_factor,
-        io_buffer_bytes=config.log_cleaner_io_buffer_size,
+        threads=live["log.cleaner.threads"],
+        backoff_ms=live["log.cleaner.backoff.ms"],
+        bytes_per_second=live["log.cleaner.io.max.bytes.per.second"],
+        dedupe_buffer_bytes=live["log.cleaner.dedupe.buffer.size"],
+        load_factor=live["log.cleaner.io.buffer.load.factor"],
+        io_buffer_bytes=live["log.cleaner.io.buffer.size"],
     )
 
 

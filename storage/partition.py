@@ -76,8 +76,8 @@ ZERO_UUID = bytes(16)
 CODEC_MASK = 0b111
 QUICK_BATCH_BYTES_MAX = 16_384
 """Up to here it costs less to look through a batch than to have another thread do it."""
-SEGMENTS_PER_STEP = 16
-"""A millisecond or two of renaming."""
+SEGMENTS_PER_STEP = 8
+"""A millisecond of renaming."""
 PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 """`producer.id.expiration.check.interval.ms`"""
 

@@ -209,6 +209,7 @@ def test_a_meta_properties_that_cannot_be_mended_is_made_anew(tmp_path):
     assert claim_directories([str(tmp_path)], node_id=1) == second
 
 
+@pytest.mark.timeout(600)
 def test_topics_survive_a_flipped_bit_of_the_metadata(tmp_path):
     """Wherever it is: the file is read, or kept aside and made anew from rows and directories."""
     path = str(tmp_path / "odradek-metadata.db")

@@ -17,6 +17,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
 

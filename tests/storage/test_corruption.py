@@ -25,6 +25,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches, verify_crc
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
 SAMPLES = 10_000 if NIGHTLY else 500
 SAMPLES_PER_CASE = 50
 LATER_MS = START_MS + 86_400_000

@@ -18,6 +18,7 @@ from memory_disk import MemoryDisk, PowerLost
 from promises import World, history
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
 NUMBERS = st.integers(0, 1 << 16)
 
 
@@ -93,7 +94,7 @@ class HistoryMachine(RuleBasedStateMachine):
 
 TestHistories = HistoryMachine.TestCase
 TestHistories.settings = settings(
-    max_examples=1500 if NIGHTLY else 25,
+    max_examples=1500 if NIGHTLY else 60,
     stateful_step_count=60 if NIGHTLY else 30,
     deadline=None,
     suppress_health_check=list(HealthCheck),

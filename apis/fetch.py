@@ -78,6 +78,9 @@ LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
 _NO_RECORDS = b""
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_TOLD_MAX = 100
+_told: set[str] = set()
+"""Which damage has been logged: consumers ask for it again and again."""
 
 
 class Fetch:
@@ -315,6 +318,8 @@ class FetchPlan:
 
     def _refusal(self, partition: FetchedPartition, error: KafkaError) -> PartitionData:
         code = error.code
+        if code is ErrorCode.CORRUPT_MESSAGE:
+            _tell_once(str(error))
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version <= LAST_VERSION_WITHOUT_STORAGE_ERROR:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return PartitionData(
@@ -473,6 +478,12 @@ class PendingFetch(Waiting):
         if self._retry_timer is not None:
             self._retry_timer.cancel()
             self._retry_timer = None
+
+
+def _tell_once(damage: str) -> None:
+    if damage not in _told and len(_told) < _TOLD_MAX:
+        _told.add(damage)
+        logger.error("%s", damage)
 
 
 def _divergence(led: LedPartition, partition: FetchedPartition) -> PartitionData | None:

@@ -67,6 +67,8 @@ class Leadership:
         partition_view = topic_view.partitions[index]
         if partition_view.leader != self.node_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.node_id in partition_view.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         log = self._store.get(topic, index)
         if log is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -1,15 +1,27 @@
-"""DescribeLogDirs (key 35, versions 0 to 5): how much each partition holds, in which data directory.
+"""DescribeLogDirs (key 35, versions 0 to 5) and AlterReplicaLogDirs (34, 0 to 2): what lies where.
 
-Source: ReplicaManager.describeLogDirs of Kafka 4.3. There are no future replicas and no cordoned directories.
+A partition is moved while it is written and read; the answer says only that the move has begun. Until it is
+over DescribeLogDirs shows a future replica in the new directory. A move to where the partition is ends a move
+to anywhere else. One of a partition that does not exist is remembered for when it is made, until the next
+start.
+
+Source: ReplicaManager.describeLogDirs and alterReplicaLogDirs of Kafka 4.3. No directory is cordoned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from shutil import disk_usage
 from typing import TYPE_CHECKING
 
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from odradek.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -20,7 +32,11 @@ from odradek.wire.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.coordinator.cluster import ClusterView
     from odradek.storage.store import LogStore
+
+FUTURE_NAME_BYTES_MAX = 255
+FUTURE_ENDING_BYTES = len(".") + 32 + len("-future")
 
 
 class DescribeLogDirs:
@@ -34,19 +50,26 @@ class DescribeLogDirs:
         if request.topics is not None:
             wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
         topics: dict[str, dict[str, DescribeLogDirsTopic]] = {one: {} for one in self._store.directories}
-        unreadable = set()
+        unreadable = set(self._store.failures)
+
+        def add(directory: str, name: str, index: int, size_bytes: int, lag: int, is_future: bool) -> None:
+            topic = topics[directory].setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=index, partition_size=size_bytes, offset_lag=lag, is_future_key=is_future
+                )
+            )
+
         for directory, name, index, size_bytes in self._store.sizes():
             if wanted is not None and (name, index) not in wanted:
                 continue
             if size_bytes is None:
                 unreadable.add(directory)
                 continue
-            topic = topics[directory].setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
-            topic.partitions.append(
-                DescribeLogDirsPartition(
-                    partition_index=index, partition_size=size_bytes, offset_lag=0, is_future_key=False
-                )
-            )
+            add(directory, name, index, size_bytes, 0, False)
+        for directory, name, index, size_bytes, lag in self._store.moves():
+            if wanted is None or (name, index) in wanted:
+                add(directory, name, index, size_bytes, lag, True)
         return DescribeLogDirsResponse(
             results=[
                 _unreadable(directory) if directory in unreadable else _directory(directory, found.values())
@@ -62,7 +85,7 @@ def _directory(directory: str, topics: Iterable[DescribeLogDirsTopic]) -> Descri
         return _unreadable(directory)
     return DescribeLogDirsResult(
         error_code=0,
-        log_dir=directory,
+        log_dir=os.path.abspath(directory),
         topics=list(topics),
         total_bytes=usage.total,
         usable_bytes=usage.free,
@@ -71,4 +94,58 @@ def _directory(directory: str, topics: Iterable[DescribeLogDirsTopic]) -> Descri
 
 def _unreadable(directory: str) -> DescribeLogDirsResult:
     """The disk does not answer: as Kafka says of a directory that it has taken offline."""
-    return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory, topics=[])
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=os.path.abspath(directory), topics=[]
+    )
+
+
+class AlterReplicaLogDirs:
+    """The handler. `begin` lets the store's moves go on beside the requests."""
+
+    __slots__ = ("_begin", "_current_view", "_store")
+
+    def __init__(
+        self, current_view: Callable[[], ClusterView], store: LogStore, begin: Callable[[], object]
+    ) -> None:
+        self._current_view = current_view
+        self._store = store
+        self._begin = begin
+
+    def __call__(
+        self, request: AlterReplicaLogDirsRequest, context: RequestContext
+    ) -> AlterReplicaLogDirsResponse:
+        # Of a partition that is named twice the last directory counts, as in Kafka.
+        wanted = {
+            (topic.name, index): directory.path
+            for directory in request.dirs
+            for topic in directory.topics
+            for index in topic.partitions
+        }
+        results: dict[str, AlterReplicaLogDirTopicResult] = {}
+        for (name, index), path in wanted.items():
+            code = ErrorCode.NONE
+            try:
+                self._move(name, index, path)
+            except KafkaError as error:
+                code = error.code
+            topic = results.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name, partitions=[]))
+            topic.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+        if self._store.has_moves:
+            self._begin()
+        return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+    def _move(self, name: str, index: int, path: str) -> None:
+        if len(f"{name}-{index}") + FUTURE_ENDING_BYTES > FUTURE_NAME_BYTES_MAX:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The name of the topic is too long.")
+        directory = next((one for one in self._store.directories if os.path.abspath(one) == path), None)
+        if directory is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs.")
+        if directory in self._store.failures:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline.")
+        try:
+            self._store.begin_move(name, index, directory)
+        except KafkaError as error:
+            is_known = self._current_view().partition(name, index) is not None
+            if error.code is ErrorCode.REPLICA_NOT_AVAILABLE and not is_known:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
+            raise

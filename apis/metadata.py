@@ -243,6 +243,8 @@ def _partition(
 
 
 def _leader(partition: PartitionView, alive, brokers, has_listener_error: bool) -> tuple[int, ErrorCode]:
+    if partition.leader in partition.offline:
+        return -1, ErrorCode.LEADER_NOT_AVAILABLE  # its disk has failed
     if partition.leader in alive:
         return partition.leader, ErrorCode.NONE
     if partition.leader in brokers and has_listener_error:

@@ -64,6 +64,10 @@ def _later(name: str, *arguments: Any, **keywords: Any) -> MakeHandler:
     return lambda: getattr(import_module(f"odradek.apis.{module}"), handler)(*arguments, **keywords)
 
 
+def _leave_them() -> None:
+    """For those who go on with the moves by themselves."""
+
+
 def build_apis(
     *,
     node_id: int,
@@ -74,6 +78,8 @@ def build_apis(
     timers: Timers,
     work: WorkQueue,
     searches: WorkQueue,
+    saves: WorkQueue | None = None,
+    begin_moves: Callable[[], object] = _leave_them,
     reads: WorkQueue,
     start_configs: Mapping[str, str],
     offsets_topic: NewTopic,
@@ -89,7 +95,9 @@ def build_apis(
 
     `start_configs` are the broker's settings as text, as they were given at start; `offsets_topic` says how
     `__consumer_offsets` is to be created. `work` is for what changes topics, one after the other; `searches`
-    for what looks long and changes nothing, `reads` for what waits for the disk, several at once.
+    for what looks long and changes nothing, `reads` for what waits for the disk, several at once,
+    `saves` for what only waits for the disk. `begin_moves` is called when there is something to move between
+    data directories.
     """
 
     def current_view():
@@ -125,10 +133,12 @@ def build_apis(
         18: (4, lambda: api_versions),
         19: (7, lambda: _create_topics(machine, work, settings())),
         20: (6, _later("topics.DeleteTopics", machine, work, is_enabled=deletes_topics)),
+        21: (2, _later("delete_records.DeleteRecords", leadership, store, work if saves is None else saves)),
         22: (5, lambda: _init_producer_id(machine)),
         23: (4, _later("offsets_of_logs.OffsetForLeaderEpoch", leadership)),
         32: (4, lambda: _describe_configs(settings())),
         33: (2, _later("alter_configs.AlterConfigs", node_id, machine, work)),
+        34: (2, _later("log_dirs.AlterReplicaLogDirs", current_view, store, begin_moves)),
         35: (5, _later("log_dirs.DescribeLogDirs", store)),
         37: (3, _later("topics.CreatePartitions", machine, work)),
         42: (2, _later("groups.DeleteGroups", groups)),

@@ -36,6 +36,7 @@ SERVED = {
     "removeMembersFromConsumerGroup": "Empty 0",
     "deleteConsumerGroups": "0",
     "describeCluster": "1 true 22",
+    "deleteRecords": "2",
     "describeLogDirs": "1 true true",
     "describeReplicaLogDirs": "0",
     "deleteTopics": "false",
@@ -55,12 +56,12 @@ SERVED_NEWER = {
 
 NOT_BUILT = {
     "listClientMetricsResources", "listConfigResources",
-    "describeProducers", "deleteRecords", "updateFeatures", "describeMetadataQuorum",
+    "describeProducers", "updateFeatures", "describeMetadataQuorum",
     "unregisterBroker", "addRaftVoter", "removeRaftVoter", "listTransactions", "abortTransaction",
     "describeAcls", "createAcls", "deleteAcls", "describeClientQuotas", "alterClientQuotas",
     "describeUserScramCredentials", "alterUserScramCredentials", "createDelegationToken",
     "renewDelegationToken", "expireDelegationToken", "describeDelegationToken", "electLeaders",
-    "alterPartitionReassignments", "listPartitionReassignments", "alterReplicaLogDirs",
+    "alterPartitionReassignments", "listPartitionReassignments",
     "describeStreamsGroups", "alterShareGroupOffsets", "listShareGroupOffsets", "describeShareGroups",
     "deleteShareGroupOffsets",
 }  # fmt: skip
@@ -71,6 +72,8 @@ REFUSED_OTHERWISE = {
     "describeTransactions": {"InvalidRequestException"},
     "fenceProducers": {"InvalidRequestException"},
     "forceTerminateTransaction": {"InvalidRequestException"},
+    # It asks for a directory that there is not.
+    "alterReplicaLogDirs": {"LogDirNotFoundException"},
     # There is no such group, since none could be made.
     "deleteShareGroups": {"GroupIdNotFoundException"},
 }

@@ -267,6 +267,44 @@ def test_the_offset_tool_finds_ends_and_times(
     assert offsets(str(START_MS + 12)).split()[0] == f"{topic}:0:12"
 
 
+def test_the_delete_records_tool_moves_the_start_of_a_log(
+    bootstrap: str, client: KafkaPythonClient, version: str, tmp_path: pathlib.Path
+) -> None:
+    topic = topic_name("deleted")
+    client.create_topic(topic, 2)
+    client.produce(topic, [Message(b"%d" % n, timestamp_ms=START_MS + n) for n in range(10)])
+
+    def run(*wanted: tuple[str, int, int]) -> list[str]:
+        asked = [{"topic": name, "partition": index, "offset": offset} for name, index, offset in wanted]
+        path = tmp_path / "offsets.json"
+        path.write_text(json.dumps({"version": 1, "partitions": asked}))
+        command = ("--bootstrap-server", bootstrap, "--offset-json-file", str(path))
+        tool = f"{TOOLS}.DeleteRecordsCommand"
+        return kafka_tool(tool, *command, version=version).stdout.splitlines()
+
+    assert f"partition: {topic}-0\tlow_watermark: 4" in run((topic, 0, 4), (topic, 1, -1))
+    assert f"partition: {topic}-0\tlow_watermark: 10" in run((topic, 0, -1))
+    assert any("OffsetOutOfRange" in line for line in run((topic, 0, 11)))
+
+
+def test_the_log_dirs_tool_describes_what_lies_where(
+    bootstrap: str, client: KafkaPythonClient, version: str
+) -> None:
+    topic = topic_name("dirs")
+    client.create_topic(topic, 2)
+    client.produce(topic, [Message(b"value", timestamp_ms=START_MS)])
+    arguments = ("--bootstrap-server", bootstrap, "--describe", "--topic-list", topic)
+    lines = kafka_tool(f"{TOOLS}.LogDirsCommand", *arguments, version=version).stdout.splitlines()
+    (told,) = [json.loads(line) for line in lines if line.startswith("{")]
+    (broker,) = told["brokers"]
+    (directory,) = broker["logDirs"]
+    assert directory["error"] is None
+    found = {one["partition"]: one for one in directory["partitions"]}
+    assert found.keys() == {f"{topic}-0", f"{topic}-1"}
+    assert found[f"{topic}-0"]["size"] > 0 == found[f"{topic}-1"]["size"]
+    assert {(one["offsetLag"], one["isFuture"]) for one in found.values()} == {(0, False)}
+
+
 def test_the_performance_tools_run(bootstrap: str, client: KafkaPythonClient, version: str) -> None:
     topic = topic_name("perf")
     client.create_topic(topic, 3)

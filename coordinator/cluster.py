@@ -86,6 +86,7 @@ class PartitionView(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline: tuple[int, ...] = ()
+    """Brokers whose replica lies on a disk that has failed; the leader among them serves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +274,8 @@ class ClusterMachine:
         self._finished_deletions: list[bytes] = []
         self._collision_keys: dict[str, set[str]] = {}
         self._subscribers: list[Subscriber] = []
+        # Topics that may have a replica offline.
+        self._with_offline: set[str] = set()
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Have `subscriber(view, change)` called at each new view, in the order of subscription."""
@@ -303,6 +306,27 @@ class ClusterMachine:
         brokers = {**self.view.brokers, broker.node_id: broker}
         controller_id = broker.node_id if is_controller else self.view.controller_id
         self._publish(replace(self.view, brokers=brokers, controller_id=controller_id), ClusterChange())
+
+    def set_offline(self, node_id: int, partitions: Iterable[tuple[str, int]]) -> None:
+        """Of which partitions a broker's replicas are offline now, since their disk has failed. Not stored:
+        each start finds it anew.
+        """
+        wanted: dict[str, set[int]] = {}
+        for name, index in partitions:
+            wanted.setdefault(name, set()).add(index)
+        changed = {}
+        for name in wanted.keys() | self._with_offline:
+            topic = self.view.topics.get(name)
+            if topic is None:
+                continue
+            indexes = wanted.get(name, ())
+            as_now = tuple(_offline_at(node_id, one, one.index in indexes) for one in topic.partitions)
+            if as_now != topic.partitions:
+                changed[name] = replace(topic, partitions=as_now)
+        self._with_offline = set(wanted)
+        if changed:
+            topics = {**self.view.topics, **changed}
+            self._publish(replace(self.view, topics=topics), ClusterChange())
 
     # Topics. One change at a time: each judges by the view that the one before it has left.
 
@@ -697,14 +721,15 @@ def rows_of_new(topic: TopicView) -> Iterator[Row]:
     yield from _config_rows(TOPIC_CONFIG, topic.name, _EMPTY, topic.configs)
 
 
-def _partition_row(name: str, partition: PartitionView) -> Row:
+def partition_row(name: str, partition: PartitionView) -> Row:
+    """How the store has a partition."""
     replicas, isr = (",".join(map(str, brokers)) for brokers in (partition.replicas, partition.isr))
     value = f"{partition.leader} {partition.leader_epoch} {replicas} {isr}"
     return Row(PARTITION, f"{name}/{partition.index}", value)
 
 
 def _partition_rows(name: str, partitions: Sequence[PartitionView]) -> Iterator[Row]:
-    return (_partition_row(name, partition) for partition in partitions)
+    return (partition_row(name, partition) for partition in partitions)
 
 
 def _partition_from_row(index: int, value: str) -> PartitionView:
@@ -730,6 +755,13 @@ def _new_partitions(placed: Sequence[tuple[int, ...]], first: int) -> Work[tuple
         if index % PARTITIONS_PER_STEP == 0:
             yield None
     return tuple(partitions)
+
+
+def _offline_at(node_id: int, partition: PartitionView, is_offline: bool) -> PartitionView:
+    if (node_id in partition.offline) == is_offline:
+        return partition
+    others = tuple(one for one in partition.offline if one != node_id)
+    return partition._replace(offline=(*others, node_id) if is_offline else others)
 
 
 def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:

@@ -149,7 +149,7 @@ class GroupCoordinator:
             led = {
                 partition.index: partition.leader_epoch
                 for partition in topic.partitions
-                if partition.leader == self._node_id
+                if partition.leader == self._node_id and self._node_id not in partition.offline
             }
         for partition in list(self._partitions.values()):
             if led.get(partition.index) != partition.leader_epoch:

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 import socket
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
     from odradek.coordinator.commands import Command, ListGroupsReply
     from odradek.coordinator.driver import GroupCoordinator
     from odradek.coordinator.settings import GroupSettings
+    from odradek.server.cleaner import CleanerOptions, LogCleaner
     from odradek.server.config import BrokerConfig
+    from odradek.server.disks import Disks
     from odradek.server.metadata_store import SqliteMetadataStore
     from odradek.storage.config import LogConfig
     from odradek.storage.store import LogStore
@@ -51,14 +54,13 @@ logger = logging.getLogger("odradek.broker")
 
 GROUPS_DELAY_MS = 50
 """First the clients that wait for the port, then the loading of groups."""
-MAINTENANCE_INTERVAL_MS_MIN = 1_000
-MAINTENANCE_INTERVAL_MS_MAX = 30_000
+MAINTENANCE_INTERVAL_MS_MIN = 10
+MAINTENANCE_INTERVAL_MS_MAX = 1_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
+MOVE_INTERVAL_MS = 1_000
+CLEANER_LOOK_INTERVAL_MS_MIN = 10
 COLD_READS_AT_ONCE = 4
 """Fetches that wait for the disk, each in a thread; others wait behind these."""
-CLEANING_STEP_BYTES = 65_536
-CLEANING_PAUSE = 2
-"""Compaction pauses this many times as long as it worked."""
 OPEN_SEGMENTS_MAX = 1024
 PARTITIONS_PER_LOAD = 256
 """So many new partitions are as much to keep as a slice of groups."""
@@ -108,11 +110,12 @@ class BrokerServer:
         now_ms: Callable[[], int] = wall_clock_ms,
         after_loading: Callable[[], object] | None = None,
         lingers: bool = False,
+        on_end: Callable[[], object] | None = None,
     ) -> None:
         """`after_loading` is called after each slice of loading groups, and now and then while very many
         partitions are made; only who owns the process can know what is good then. `lingers` is for the owner,
         too: other threads of a process have better use for the moment in which `server.lingering` looks for
-        the next request."""
+        the next request. `on_end` is called when there is nothing left to serve: every disk has failed."""
         self.config = config
         self.node_id = config.node_id
         self.cluster_id = ""
@@ -122,6 +125,7 @@ class BrokerServer:
         self._now_ms = now_ms
         self._after_loading = after_loading
         self._lingers = lingers
+        self._on_end = on_end
         self._bound: list[tuple[Listener, list[socket.socket]]] = []
         self._servers: list[asyncio.Server] = []
         self._background: list[Callable[[], None]] = []
@@ -129,14 +133,18 @@ class BrokerServer:
         self._metadata: SqliteMetadataStore | None = None
         self._machine: ClusterMachine | None = None
         self._store: LogStore | None = None
+        self._disks: Disks | None = None
         self._groups: Groups | None = None
         self._group_settings: GroupSettings | None = None
         self._connections: Connections | None = None
         self._turn: LoopTurn | None = None
         self._timers: Timers | None = None
+        self._cleaner: LogCleaner | None = None
         self._changes: WorkQueue | None = None
         self._chores: WorkQueue | None = None
         self._searches: WorkQueue | None = None
+        self._saves: WorkQueue | None = None
+        self._moves: WorkQueue | None = None
         self._reads: WorkQueues | None = None
 
     @property
@@ -164,6 +172,8 @@ class BrokerServer:
         self._changes = WorkQueue(loop)
         self._chores = WorkQueue(loop)
         self._searches = WorkQueue(loop)
+        self._saves = WorkQueue(loop)
+        self._moves = WorkQueue(loop)
         self._reads = WorkQueues(loop, COLD_READS_AT_ONCE)
         for asked in self.config.listeners:
             advertised = self.config.advertised.get(asked.name)
@@ -182,7 +192,13 @@ class BrokerServer:
             Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config, self._live)
         )
         if self._lingers:
-            queues: tuple[Sized, ...] = (self._changes, self._chores, self._searches, self._reads)
+            queues: tuple[Sized, ...] = (
+                self._changes,
+                self._chores,
+                self._searches,
+                self._saves,
+                self._reads,
+            )
             self._connections.linger = Lingering(loop, lambda: turn.is_idle and not any(map(len, queues)))
         while self._bound:
             listener, sockets = self._bound[0]
@@ -191,10 +207,10 @@ class BrokerServer:
         self._start_background()
 
     def _open_data(self) -> None:
-        from odradek.coordinator.cluster import ClusterMachine, TopicDefaults
         from odradek.server.config import ConfigError
+        from odradek.server.disks import Disks
         from odradek.server.meta_properties import claim_directories
-        from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+        from odradek.server.metadata_store import FILE_NAME
         from odradek.storage.disk import OsDisk
         from odradek.storage.store import DirectoryInUse, LogStore
 
@@ -203,33 +219,39 @@ class BrokerServer:
             config.data_directories, node_id=self.node_id, cluster_id=config.cluster_id
         )
         self.cluster_id = identity.cluster_id
+        for path, failure in identity.failures.items():
+            if path == config.data_directories[0]:
+                raise ConfigError(
+                    f"{failure} The metadata of the cluster is there, so it cannot be left out."
+                )
+            logger.error("going on without the data directory %s: %s", path, failure)
+        assert self._timers is not None
+        assert self._chores is not None
+        self._disks = Disks(
+            asyncio.get_running_loop(),
+            self._timers,
+            self._chores,
+            self._now_ms,
+            self._tell_offline,
+            self._end_without_disks,
+        )
         store = LogStore(
             OsDisk(),
             config.data_directories,
             config_for=self._config_of_topic,
             topic_id_for=self._id_of_topic,
-            on_stray=_tell_of_stray,
+            listener=self._disks,
             checkpoint_interval_ms=_checkpoint_interval_ms(config),
             producer_expiration_ms=config.producer_id_expiration_ms,
+            retention_interval_ms=config.log_retention_check_interval_ms,
             open_files_max=_open_files_max(),
+            new_lock=threading.Lock,
         )
         self._store = store
         assert self._turn is not None
         self._turn.flushes.use(store.group_logs)
-        self._metadata = SqliteMetadataStore(os.path.join(config.data_directories[0], FILE_NAME))
-        self._machine = ClusterMachine(
-            self._metadata,
-            cluster_id=self.cluster_id,
-            new_topic_id=_new_topic_id,
-            defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
-            check_topic_configs=self._live.check_topic,
-            check_broker_configs=self._live.check_broker,
-            make_partitions=self._make_partitions,
-            remove_partitions=self._remove_partitions,
-            apply_configs=self._apply_configs,
-        )
-        self._machine.load()
-        self._follow_settings(self._machine.view)
+        machine = self._machine = self._load_metadata(os.path.join(config.data_directories[0], FILE_NAME))
+        self._follow_settings(machine.view)
         self._register()
         try:
             cut_bytes = store.open(self._now_ms())
@@ -241,9 +263,54 @@ class BrokerServer:
             logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)
         if store.restored_bytes:
             logger.info("put back %d bytes that only the group log had", store.restored_bytes)
-        self._finish_deletions(self._machine.view)
-        self._make_missing(self._machine.view)
-        self._machine.subscribe(self._apply)
+        self._finish_deletions(machine.view)
+        self._make_missing(machine.view)
+        self._tell_offline()
+        machine.subscribe(self._apply)
+
+    def _load_metadata(self, path: str) -> ClusterMachine:
+        """Damage is not the end: see `metadata_repair`."""
+        from odradek.server.metadata_store import DamagedMetadata, SqliteMetadataStore
+
+        try:
+            self._metadata = SqliteMetadataStore(path)
+            machine = self._new_machine(self._metadata)
+            machine.load()
+        except (DamagedMetadata, AssertionError, LookupError, ValueError) as error:
+            # The latter: rows that are sound, of which others are missing.
+            logger.error("the cluster's metadata is damaged: %s", error)
+            if self._metadata is not None:
+                self._metadata.close()
+            from odradek.server.metadata_repair import repair
+            from odradek.storage.disk import OsDisk
+
+            self._metadata = repair(
+                path,
+                OsDisk(),
+                self.config.data_directories,
+                node_id=self.node_id,
+                now_ms=self._now_ms(),
+                tell=logger.error,
+            )
+            machine = self._new_machine(self._metadata)
+            machine.load()
+        return machine
+
+    def _new_machine(self, metadata: SqliteMetadataStore) -> ClusterMachine:
+        from odradek.coordinator.cluster import ClusterMachine, TopicDefaults
+
+        config = self.config
+        return ClusterMachine(
+            metadata,
+            cluster_id=self.cluster_id,
+            new_topic_id=_new_topic_id,
+            defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
+            check_topic_configs=self._live.check_topic,
+            check_broker_configs=self._live.check_broker,
+            make_partitions=self._make_partitions,
+            remove_partitions=self._remove_partitions,
+            apply_configs=self._apply_configs,
+        )
 
     def _register(self) -> None:
         from odradek.coordinator.cluster import Broker, Endpoint
@@ -305,6 +372,7 @@ class BrokerServer:
         assert self._timers is not None
         assert self._changes is not None
         assert self._searches is not None
+        assert self._saves is not None
         assert self._reads is not None
         offsets_topic = NewTopic(
             OFFSETS_TOPIC,
@@ -321,6 +389,8 @@ class BrokerServer:
             timers=self._timers,
             work=self._changes,
             searches=self._searches,
+            saves=self._saves,
+            begin_moves=self._move,
             reads=self._reads,
             start_configs=config.layers.start,
             offsets_topic=offsets_topic,
@@ -335,22 +405,48 @@ class BrokerServer:
         assert self._timers is not None
         assert self._connections is not None
         config, every = self.config, self._timers.every
-        maintenance_ms = min(
-            config.log_retention_check_interval_ms,
-            max(_checkpoint_interval_ms(config), MAINTENANCE_INTERVAL_MS_MIN),
-            MAINTENANCE_INTERVAL_MS_MAX,
+        maintenance_ms = max(
+            min(config.log_retention_check_interval_ms, MAINTENANCE_INTERVAL_MS_MAX),
+            MAINTENANCE_INTERVAL_MS_MIN,
         )
         self._background = [
-            every(maintenance_ms, self._maintain),
+            self._later_every(config.log_initial_task_delay_ms, maintenance_ms, self._maintain),
             every(FLUSH_LOOK_INTERVAL_MS, self._flush_due),
+            every(MOVE_INTERVAL_MS, self._move),
             self._connections.start_sweeping(self._timers),
         ]
+        assert self._disks is not None
+        assert self._store is not None
+        self._disks.use(self._store)
         assert self._machine is not None
         assert self._groups is not None
         if self._machine.view.topic(OFFSETS_TOPIC) is not None:
             self._timers.after(GROUPS_DELAY_MS, self._groups.load)
         if config.log_cleaner_enable:
-            self._background.append(self._start_cleaning(self._timers))
+            assert self._chores is not None
+            self._background.append(self._start_cleaning(self._timers, self._chores))
+
+    def _later_every(
+        self, delay_ms: float, interval_ms: float, callback: Callable[[], None]
+    ) -> Callable[[], None]:
+        """`Timers.every`, the first time after `delay_ms`; the returned function ends it."""
+        assert self._timers is not None
+        timers = self._timers
+        stop_repeating: Callable[[], None] | None = None
+
+        def begin() -> None:
+            nonlocal stop_repeating
+            stop_repeating = timers.every(interval_ms, callback)
+            callback()
+
+        first = timers.after(delay_ms, begin)
+
+        def stop() -> None:
+            first.cancel()
+            if stop_repeating is not None:
+                stop_repeating()
+
+        return stop
 
     # What the machine decides is done to the logs
 
@@ -365,6 +461,9 @@ class BrokerServer:
             groups.made().view_changed(view)
             if change.deleted:
                 groups.made().remove_topics([topic.name for topic in change.deleted])
+        if (store.failures or store.needs_attention) and (change.created or change.deleted):
+            # Whoever made the new view did not know what is offline by now.
+            asyncio.get_running_loop().call_soon(self._tell_offline)
 
     def _follow_settings(self, view: ClusterView) -> None:
         """Takes what was set at run time to what works by the broker's own settings."""
@@ -376,6 +475,8 @@ class BrokerServer:
             self._store.producer_expiration_ms = live["producer.id.expiration.ms"]
         if self._connections is not None:
             self._connections.limits = _limits(self.config, live)
+        if self._cleaner is not None:
+            self._cleaner.configure(_cleaner_options(live))
 
     def _apply_configs(self, change: ClusterChange) -> Work[None]:
         """Takes new settings to the logs that are loaded; the others get theirs when they are. There may be
@@ -463,7 +564,8 @@ class BrokerServer:
         if self._store.topic_id_of(name, index) in self._machine.deletions:
             self._store.delete(name, index)
         else:
-            _tell_of_stray(name, index, self._store.set_aside(name, index))
+            path = self._store.set_aside(name, index)
+            self._store.listener.stray(name, index, path)
 
     def _finish_deletions(self, view: ClusterView) -> None:
         """After a kill between the decision to delete a topic and its directories: deletes them now, and
@@ -493,9 +595,12 @@ class BrokerServer:
             logger.warning("left alone, since no topic has them (odradek import-log takes them in): %s", told)
 
     def _make_missing(self, view: ClusterView) -> None:
-        """After a kill between the decision to create a topic and its directories: makes them now."""
+        """After a kill between the decision to create a topic and its directories: makes them now. Not while
+        a data directory is offline, which may have them."""
         store = self._store
         assert store is not None
+        if store.failures:
+            return
         for topic in view.topics.values():
             for partition in topic.partitions:
                 if self.node_id in partition.replicas and (topic.name, partition.index) not in store:
@@ -511,6 +616,29 @@ class BrokerServer:
         topic = self._machine.view.topics.get(name)
         return None if topic is None or index >= len(topic.partitions) else topic.topic_id
 
+    # Disks that fail
+
+    def _tell_offline(self) -> None:
+        """Has the cluster know of which partitions this node's replicas are offline."""
+        store, machine = self._store, self._machine
+        if store is None or machine is None:
+            return
+        offline = store.offline()
+        if store.has_unopened:
+            # Nobody knows what a directory held that could not be opened: it is what no other one has.
+            offline |= {
+                (topic.name, one.index)
+                for topic in machine.view.topics.values()
+                for one in topic.partitions
+                if self.node_id in one.replicas and (topic.name, one.index) not in store
+            }
+        machine.set_offline(self.node_id, offline)
+
+    def _end_without_disks(self, reasons: str) -> None:
+        logger.critical("stopping, since no data directory is left that works (%s)", reasons)
+        if self._on_end is not None:
+            self._on_end()
+
     # Background work
 
     def _maintain(self) -> None:
@@ -519,33 +647,38 @@ class BrokerServer:
         if len(self._chores) == 0:
             self._chores.run(self._store.maintaining(self._now_ms()), _ignore, _log_failed_maintenance)
 
-    def _start_cleaning(self, timers: Timers) -> Callable[[], None]:
-        """Compacts in small steps between the requests; the returned function ends it.
-
-        A step takes about a millisecond and at least twice as long is left to the clients. (In a thread it
-        would cost them more: whoever waits for the interpreter's lock waits five milliseconds.)
-        """
-        loop = asyncio.get_running_loop()
+    def _start_cleaning(self, timers: Timers, chores: WorkQueue) -> Callable[[], None]:
+        """Compacts from when there is a log that wants it; the returned function ends it. See
+        `server/cleaner.py`, which no start needs."""
         is_ended = False
 
-        def step() -> None:
+        def backoff_ms() -> int:
+            return max(self._live["log.cleaner.backoff.ms"], CLEANER_LOOK_INTERVAL_MS_MIN)
+
+        def look() -> None:
             if is_ended or self._store is None:
                 return
-            started = loop.time()
-            has_more = False
-            try:
-                has_more = self._store.clean(self._now_ms(), CLEANING_STEP_BYTES)
-            except Exception:
-                logger.exception("compaction failed")
-            backoff_ms = self._live["log.cleaner.backoff.ms"]
-            took_ms = (loop.time() - started) * 1000
-            timers.after(max(CLEANING_PAUSE * took_ms, 1) if has_more else backoff_ms, step)
+            if any(partition.config.is_compacted for partition in self._store.loaded()):
+                chores.run(beginning(self._store), _ignore, _log_failed_cleaner)
+            else:
+                timers.after(backoff_ms(), look)
+
+        def beginning(store: LogStore) -> Work[None]:
+            yield _import_cleaner
+            from odradek.server.cleaner import LogCleaner
+
+            self._cleaner = LogCleaner(
+                store.cleaner, store.disk, chores, timers, self._now_ms, _cleaner_options(self._live)
+            )
+            self._cleaner.start()
 
         def end() -> None:
             nonlocal is_ended
             is_ended = True
+            if self._cleaner is not None:
+                self._cleaner.close()
 
-        timers.after(self._live["log.cleaner.backoff.ms"], step)
+        timers.after(backoff_ms(), look)
         return end
 
     def _flush_due(self) -> None:
@@ -553,6 +686,12 @@ class BrokerServer:
         assert self._turn is not None
         for partition in self._store.flush_due(self._now_ms()):
             self._turn.flush_in_background(partition)
+
+    def _move(self) -> None:
+        """Goes on with what is moved between data directories."""
+        assert self._moves is not None
+        if self._store is not None and self._store.has_moves and len(self._moves) == 0:
+            self._moves.run(self._store.moving(self._now_ms()), _ignore, _log_failed_move)
 
     # Stop
 
@@ -565,9 +704,11 @@ class BrokerServer:
                 bound.close()
         for end in self._background:
             end()
+        if self._disks is not None:
+            self._disks.stop()
         self._servers, self._bound, self._background = [], [], []
         await self._say_goodbye()
-        for queue in (self._changes, self._chores, self._searches, self._reads):
+        for queue in (self._changes, self._chores, self._searches, self._reads, self._saves, self._moves):
             if queue is not None:
                 queue.close()
         if self._timers is not None:
@@ -612,12 +753,34 @@ def _open_files_max() -> int:
     return max(min(allowed // 2, OPEN_SEGMENTS_MAX), 16)
 
 
-def _tell_of_stray(name: str, index: int, path: str) -> None:
-    logger.warning("%s-%d belonged to another topic of that name: kept as %s", name, index, path)
+def _import_cleaner() -> None:
+    """In a worker thread: it takes 20 ms."""
+    import odradek.server.cleaner  # noqa: F401
+
+
+def _cleaner_options(live: LiveConfig) -> CleanerOptions:
+    from odradek.server.cleaner import CleanerOptions
+
+    return CleanerOptions(
+        threads=live["log.cleaner.threads"],
+        backoff_ms=live["log.cleaner.backoff.ms"],
+        bytes_per_second=live["log.cleaner.io.max.bytes.per.second"],
+        dedupe_buffer_bytes=live["log.cleaner.dedupe.buffer.size"],
+        load_factor=live["log.cleaner.io.buffer.load.factor"],
+        io_buffer_bytes=live["log.cleaner.io.buffer.size"],
+    )
+
+
+def _log_failed_cleaner(error: Exception) -> None:
+    logger.error("compaction cannot be started", exc_info=error)
 
 
 def _ignore(result: object) -> None:
     pass
+
+
+def _log_failed_move(error: Exception) -> None:
+    logger.error("moving partitions between directories failed", exc_info=error)
 
 
 def _log_failed_maintenance(error: Exception) -> None:

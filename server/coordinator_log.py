@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from odradek.storage.partition import Origin
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import Record, batch_records, build_batch, iter_whole_batches
+from odradek.wire.records import Record, batch_records, build_batch, iter_whole_batches, verify_crc
 
 if TYPE_CHECKING:
     import asyncio
@@ -99,6 +99,7 @@ class PartitionLog:
                 return
             start = offset
             for position, header in iter_whole_batches(buffer):
+                verify_crc(buffer, position, header)
                 offset = header.last_offset + 1
                 if not header.is_control:
                     yield [

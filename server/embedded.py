@@ -28,6 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from odradek.server.child_python import let_find_package
 from odradek.server.main_loop import LIFELINE_VARIABLE, new_event_loop
 
 READY_MARK = " ready on "
@@ -397,10 +398,5 @@ def _environment(lifeline: int) -> dict[str, str]:
     environment = {name: text for name, text in os.environ.items() if not name.startswith("KAFKA_")}
     environment.pop("CLUSTER_ID", None)
     environment[LIFELINE_VARIABLE] = str(lifeline)
-    import odradek
-
-    package = Path(odradek.__path__[0])
-    if package.name == "odradek":
-        paths = [str(package.parent), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
-        environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    let_find_package(environment)
     return environment

@@ -582,6 +582,8 @@ class _Import:
         ):
             path = f"{self._data_dir}/{name}"
             offsets = checkpoints.read_offsets(self._disk, path)
+            if offsets is None:
+                raise CannotImport(f"{path} is damaged: run 'odradek check --repair {self._data_dir}' first.")
             for source in self._sources:
                 checked = _checked(source)
                 offset = {

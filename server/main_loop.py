@@ -1,7 +1,7 @@
 """The broker as a process: the event loop, the signals, the parent's lifeline, the exit status.
 
-`run` is what `odradek serve` calls. It returns 0 after a clean stop; what a person has to hear at start is
-raised as a `ConfigError`, whose text is one sentence.
+`run` is what `odradek serve` calls. It returns 0 after a clean stop, 1 when every disk
+has failed; what a person has to hear at start is raised as a `ConfigError`, whose text is one sentence.
 """
 
 from __future__ import annotations
@@ -55,7 +55,14 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
         loop.add_signal_handler(number, stopping.set)
     lifeline = _watch_parent(loop, stopping)
     # Nobody else lives in this process: what groups have loaded is no garbage for as long as it runs.
-    server = BrokerServer(config, after_loading=gc.freeze, lingers=True)
+    has_failed = False
+
+    def end() -> None:
+        nonlocal has_failed
+        has_failed = True
+        stopping.set()
+
+    server = BrokerServer(config, after_loading=gc.freeze, lingers=True, on_end=end)
     try:
         await server.start()
         gc.freeze()
@@ -67,7 +74,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
         await server.stop()
         if lifeline is not None:
             loop.remove_reader(lifeline)
-    return 0
+    return 1 if has_failed else 0
 
 
 def _allow_many_files() -> None:

@@ -3,12 +3,15 @@
 Each log directory has one, in Kafka's format of version 1 (`MetaProperties`, KIP-858): the cluster, the node,
 and an id of the directory itself. It is made when the directory is first used and never changed. A directory
 of another node or cluster, or one whose metadata Kafka keeps, is refused before anything in it is touched.
+One that cannot be used is left out as long as there is another. Ours ends with a checksum in a comment.
 """
 
+import logging
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from odradek.server.config import ConfigError
 from odradek.server.properties import parse_properties
@@ -18,6 +21,10 @@ __all__ = ["FILE_NAME", "Identity", "claim_directories"]
 
 FILE_NAME = "meta.properties"
 _KRAFT_METADATA = "__cluster_metadata-0"
+_CHECKSUM_MARK = b"#crc32="
+"""The last line: a comment to Kafka, the checksum of what stands above it."""
+
+logger = logging.getLogger("odradek.data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,12 @@ class Identity:
     node_id: int
     directory_ids: dict[str, str]
     """By the path of the log directory, as given."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why directories cannot be used, by their paths."""
+
+
+class _Unusable(ConfigError):
+    """The disk does not let us use a directory."""
 
 
 def claim_directories(
@@ -38,9 +51,18 @@ def claim_directories(
     """Make the directories where they are missing, and read or write their `meta.properties`.
 
     `cluster_id` is the one that was asked for; None takes what the directories say, or a new one. Raises
-    ConfigError: a directory cannot be made or written, or belongs to another cluster, node or program.
+    ConfigError: a directory belongs to another cluster, node or program, or none can be made and written.
     """
-    found = {directory: _read(directory) for directory in directories}
+    failures: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {}
+    for directory in directories:
+        try:
+            found[directory] = _read(directory)
+        except _Unusable as error:
+            failures[directory] = str(error)
+            unusable = error
+    if not found:
+        raise unusable
     known = {directory: properties for directory, properties in found.items() if properties}
     for directory, properties in known.items():
         _check_node(directory, properties, node_id)
@@ -57,9 +79,15 @@ def claim_directories(
         directory_id = properties.get("directory.id")
         if directory_id is None:
             directory_id = _new_id(random_bytes)
-            _write(directory, cluster_id, node_id, directory_id)
+            try:
+                _write(directory, cluster_id, node_id, directory_id)
+            except _Unusable as error:
+                if len(failures) + 1 == len(failures.keys() | found.keys()):
+                    raise
+                failures[directory] = str(error)
+                continue
         directory_ids[directory] = directory_id
-    return Identity(cluster_id, node_id, directory_ids)
+    return Identity(cluster_id, node_id, directory_ids, failures)
 
 
 def _read(directory: str) -> dict[str, str]:
@@ -70,7 +98,7 @@ def _read(directory: str) -> dict[str, str]:
     except OSError as error:
         raise _unusable(directory, error) from None
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise ConfigError(f"Directory {directory} of log.dirs cannot be written: change its owner or mode.")
+        raise _Unusable(f"Directory {directory} of log.dirs cannot be written: change its owner or mode.")
     if _KRAFT_METADATA in entries:
         raise ConfigError(
             f"Directory {directory} of log.dirs was written by Apache Kafka, whose cluster metadata "
@@ -82,14 +110,37 @@ def _read(directory: str) -> dict[str, str]:
     path = os.path.join(directory, FILE_NAME)
     try:
         with open(path, "rb") as file:
-            properties = parse_properties(file.read())
+            content = file.read()
+        properties = parse_properties(content)
     except OSError as error:
         raise _unusable(path, error) from None
     except ValueError:
         properties = {}
+    mended = _mended(content)
+    if mended != content:
+        logger.error("%s was damaged, and has been %s", path, "mended" if mended else "made anew")
+        return parse_properties(mended)
     if properties.get("version") not in ("0", "1") or not properties.get("cluster.id"):
         raise ConfigError(f"{path} is damaged: restore it, or name another directory in log.dirs.")
     return properties
+
+
+def _mended(content: bytes) -> bytes:
+    """A file's content as its checksum wants it: with one bit the other way, if need be. Empty when that does
+    not do. A file without checksum, as Kafka writes it, is believed.
+    """
+    head, mark, told = content.rpartition(_CHECKSUM_MARK)
+    if not mark:
+        return content
+    checksum = b"%08x\n" % zlib.crc32(head)
+    if sum(map(int.__ne__, checksum, told)) <= 1 and len(told) == len(checksum):
+        return content  # or it is the checksum itself that has suffered
+    for place in range(8 * len(head)):
+        other = bytearray(head)
+        other[place // 8] ^= 1 << place % 8
+        if b"%08x\n" % zlib.crc32(other) == told:
+            return bytes(other) + mark + told
+    return b""
 
 
 def _check_node(directory: str, properties: dict[str, str], node_id: int) -> None:
@@ -111,6 +162,7 @@ def _write(directory: str, cluster_id: str, node_id: int, directory_id: str) -> 
         f"node.id={node_id}\n"
         "version=1\n"
     )
+    text += f"{_CHECKSUM_MARK.decode()}{zlib.crc32(text.encode('latin-1')):08x}\n"
     path = os.path.join(directory, FILE_NAME)
     try:
         with open(path + ".tmp", "w", encoding="latin-1") as file:
@@ -138,5 +190,5 @@ def _new_id(random_bytes: Callable[[int], bytes]) -> str:
             return text
 
 
-def _unusable(path: str, error: OSError) -> ConfigError:
-    return ConfigError(f"{path} (log.dirs) cannot be used: {error.strerror}.")
+def _unusable(path: str, error: OSError) -> _Unusable:
+    return _Unusable(f"{path} (log.dirs) cannot be used: {error.strerror}.")

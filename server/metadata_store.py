@@ -16,19 +16,33 @@ from odradek.server.config import ConfigError
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
-__all__ = ["FILE_NAME", "SqliteMetadataStore", "verify"]
+__all__ = ["FILE_NAME", "DamagedMetadata", "SqliteMetadataStore", "checksum", "verify"]
 
 FILE_NAME = "odradek-metadata.db"
 _APPLICATION_ID = 0x0D7AD0EC
 _SCHEMA_VERSION = 1
 _ROWS_PER_STEP = 64
 """Half a millisecond."""
+_NOT_THE_FILES_FAULT = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+)
+
+
+class DamagedMetadata(ConfigError):
+    """The file is ours, and not as it was written; `metadata_repair` knows what to do."""
 
 
 class SqliteMetadataStore:
     """A `coordinator.cluster.MetadataStore` in the file at `path`. Close it when the broker stops.
 
-    ConfigError: the file cannot be opened, is no metadata of ours, is damaged, or is newer than this program.
+    ConfigError: the file cannot be opened, is no metadata of ours, or is newer than this program;
+    `DamagedMetadata`: it is ours and damaged.
     """
 
     def __init__(self, path: str) -> None:
@@ -42,7 +56,9 @@ class SqliteMetadataStore:
             self._open()
         except sqlite3.Error as error:
             self._connection.close()
-            raise ConfigError(f"{path} cannot be read as the cluster's metadata: {error}.") from None
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+            kind = ConfigError if code in _NOT_THE_FILES_FAULT else DamagedMetadata
+            raise kind(f"{path} cannot be read as the cluster's metadata: {error}.") from None
         except ConfigError:
             self._connection.close()
             raise
@@ -51,7 +67,10 @@ class SqliteMetadataStore:
         connection = self._connection
         application_id = _pragma(connection, "application_id")
         version = _pragma(connection, "user_version")
-        is_empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        is_empty = not tables
+        if "facts" in tables and (application_id != _APPLICATION_ID or version < _SCHEMA_VERSION):
+            raise DamagedMetadata(f"{self.path} is damaged in its head.")
         if application_id != _APPLICATION_ID and not (is_empty and application_id == 0):
             raise ConfigError(
                 f"{self.path} is a database of another program: name another directory in log.dirs."
@@ -65,6 +84,9 @@ class SqliteMetadataStore:
         connection.execute("PRAGMA synchronous=FULL")
         if version < _SCHEMA_VERSION:
             self._create()
+        elif (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            # A row may be missing, which no row's checksum shows.
+            raise DamagedMetadata(f"{self.path} is damaged: {found}.")
 
     def _create(self) -> None:
         connection = self._connection
@@ -78,17 +100,15 @@ class SqliteMetadataStore:
         connection.execute("COMMIT")
 
     def rows(self) -> Iterator[Row]:
-        """Every row, ordered by table and key. ConfigError at the first one that is damaged."""
+        """Every row, ordered by table and key. `DamagedMetadata` at the first one that is damaged."""
         try:
             found = self._connection.execute("SELECT kind, key, value, crc FROM facts ORDER BY kind, key")
             for kind, key, value, crc in found:
-                if crc != _checksum(kind, key, value):
-                    raise ConfigError(
-                        f"{self.path} is damaged at {kind} {key!r}: restore the file from a backup."
-                    )
+                if crc != checksum(kind, key, value):
+                    raise DamagedMetadata(f"{self.path} is damaged at {kind} {key!r}.")
                 yield Row(kind, key, value)
         except sqlite3.Error as error:
-            raise ConfigError(f"{self.path} is damaged ({error}): restore the file from a backup.") from None
+            raise DamagedMetadata(f"{self.path} is damaged ({error}).") from None
 
     def write(self, rows: Iterable[Row]) -> None:
         """Put or delete (value None) the rows in one transaction, durable on return.
@@ -124,7 +144,7 @@ class SqliteMetadataStore:
             else:
                 execute(
                     "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?)",
-                    (kind, key, value, _checksum(kind, key, value)),
+                    (kind, key, value, checksum(kind, key, value)),
                 )
 
     def close(self) -> None:
@@ -143,7 +163,8 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def _checksum(kind: str, key: str, value: str) -> int:
+def checksum(kind: str, key: str, value: str) -> int:
+    """What a row carries beside its content."""
     # Lengths keep ("a", "bc") and ("ab", "c") apart.
     return zlib.crc32(f"{len(kind)},{len(key)},{kind}{key}{value}".encode())
 
@@ -168,7 +189,7 @@ def verify(path: str) -> tuple[list[Row], list[str]]:
                 return rows, [f"it has schema {version}, and {_SCHEMA_VERSION} is the newest known here"]
             wrong = [told for (told,) in connection.execute("PRAGMA integrity_check(5)") if told != "ok"]
             for kind, key, value, crc in connection.execute("SELECT kind, key, value, crc FROM facts"):
-                if crc == _checksum(kind, key, value):
+                if crc == checksum(kind, key, value):
                     rows.append(Row(kind, key, value))
                 else:
                     wrong.append(f"the checksum of row {kind} {key!r} does not fit")

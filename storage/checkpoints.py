@@ -4,14 +4,20 @@ shutdown.
 `recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint`,
 `cleaner-offset-checkpoint` (one line each "topic partition offset") and `leader-epoch-checkpoint` ("epoch
 offset") open with a version line, 0, and a line with the number of entries. Written beside and renamed,
-so that a crash leaves the old file or the new one. A file that cannot be read is passed over: everything
-in them can be found again from the logs.
+so that a crash leaves the old file or the new one. A file that is damaged is passed over and told of:
+everything in them can be found again from the logs.
+
+The last line ends with a checksum of all before it, where Kafka does not look: 32 blanks, a tab for each bit
+of the CRC-32C that is set and a space for each that is not, the lowest first. (Kafka splits these lines at
+white space and drops what is empty at their end.) A file without, as Kafka writes it, is believed; one
+without entries has no such line, and nothing to protect.
 """
 
 import base64
 from itertools import pairwise
 
 from odradek.storage.disk import Disk, read_file, replace_file, write_all
+from odradek.wire.checksums import crc32c
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -23,15 +29,34 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 
 _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+_SET, _NOT_SET = b"\t "
+_BLANKS = b"\t "
+
+
+def sealed(content: bytes) -> bytes:
+    """`content`, which does not end with white space, and its checksum."""
+    checksum = crc32c(content)
+    return content + bytes(_SET if checksum >> bit & 1 else _NOT_SET for bit in range(32))
+
+
+def unsealed(data: bytes) -> bytes | None:
+    """The content of a file that may end with a checksum; None when it has a wrong one."""
+    data = data.removesuffix(b"\n")
+    content = data.rstrip(_BLANKS)
+    return content if len(content) == len(data) or data == sealed(content) else None
 
 
 def encode_lines(lines: list[str]) -> bytes:
-    return "\n".join(["0", str(len(lines)), *lines, ""]).encode()
+    content = "\n".join(["0", str(len(lines)), *lines]).encode()
+    return (sealed(content) if lines else content) + b"\n"
 
 
 def decode_lines(data: bytes) -> list[list[str]] | None:
-    """The fields of each entry; None when the file is not whole."""
-    lines = data.decode("utf-8", "replace").split("\n")
+    """The fields of each entry; None when the file is damaged."""
+    content = unsealed(data)
+    if content is None:
+        return None
+    lines = content.decode("utf-8", "replace").split("\n")
     if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdigit():
         return None
     count = int(lines[1])
@@ -45,29 +70,35 @@ def write_offsets(disk: Disk, path: str, offsets: dict[tuple[str, int], int]) ->
     replace_file(disk, path, encode_lines(lines))
 
 
-def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int]:
-    """Read one back; empty when there is none or it is damaged."""
+def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int] | None:
+    """Read one back; empty when there is none, None when it is damaged."""
     try:
-        entries = decode_lines(read_file(disk, path)) or []
+        entries = decode_lines(read_file(disk, path))
+        if entries is None:
+            return None
         return {(topic, int(index)): int(offset) for topic, index, offset in entries}
-    except (FileNotFoundError, ValueError):
+    except FileNotFoundError:
         return {}
+    except ValueError:
+        return None
 
 
 def write_leader_epochs(disk: Disk, path: str, entries: list[tuple[int, int]], *, sync: bool = True) -> None:
     replace_file(disk, path, encode_lines([f"{epoch} {start}" for epoch, start in entries]), sync=sync)
 
 
-def read_leader_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
-    """(epoch, start offset), ascending; empty when there are none or the file is damaged."""
+def read_leader_epochs(disk: Disk, path: str) -> list[tuple[int, int]] | None:
+    """(epoch, start offset), ascending; None when there is no such file or it is damaged."""
     try:
-        lines = decode_lines(read_file(disk, path)) or []
+        lines = decode_lines(read_file(disk, path))
+        if lines is None:
+            return None
         entries = [(int(epoch), int(start)) for epoch, start in lines]
     except (FileNotFoundError, ValueError):
-        return []
+        return None
     for (epoch, start), (next_epoch, next_start) in pairwise(entries):
         if epoch >= next_epoch or start >= next_start:
-            return []
+            return None
     return entries
 
 
@@ -80,7 +111,7 @@ def write_partition_metadata(
     In a new directory there is nothing to replace: half a file says as much as none.
     """
     text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
-    content = f"version: 0\ntopic_id: {text}".encode()
+    content = sealed(f"version: 0\ntopic_id: {text}".encode())
     if not directory_is_new:
         replace_file(disk, path, content, sync=False)
         return
@@ -92,11 +123,14 @@ def write_partition_metadata(
 
 
 def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
-    """The topic id of a partition's directory, None when it has none."""
+    """The topic id of a partition's directory, None when it has none or it is damaged."""
     try:
-        text = read_file(disk, path).decode("ascii", "replace")
+        content = unsealed(read_file(disk, path))
     except FileNotFoundError:
         return None
+    if content is None:
+        return None
+    text = content.decode("ascii", "replace")
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     value = fields.get("topic_id", "").strip()
     try:

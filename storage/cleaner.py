@@ -1,55 +1,67 @@
-"""Compaction: of every key the latest record stays, in its place and with its offset.
+"""Compaction: which log is due, how far, and putting cleaned segments in the place of the old ones.
 
-What is cleaned is the sealed part of a log; the active segment is never touched. One round reads the dirty
-part (what no round has seen yet) into a bounded map from key to latest offset, then copies all segments up to
-the end of that part, without the records that the map outdates, into `.cleaned` files, which replace the old
-ones by way of `.swap` (`recovery.finish_interrupted` knows both). Rules as in `LogCleaner` and `Cleaner`:
+What is cleaned is the sealed part of a log; the active segment is never touched, nor what transactions have
+not decided yet. The work itself, reading and writing, is `cleaning_run.cleaning_round`, which may run
+anywhere; here is what the owner of the log does: `plan_log` decides, `Cleaning` holds on to what a round
+was planned on, and `Cleaning.swapping` puts a group of cleaned segments in place as soon as it is ready, as
+Kafka does: a log never needs room for more than one group twice.
 
-- a tombstone stays for `delete.retention.ms` after the round that first sees it; that moment is written into
-its batch as the delete horizon (KIP-534); - the batch with a producer's last sequence number stays, without
-records if need be, and so does the round's last; - a batch that keeps all its records is copied as the same
-bytes.
-
-`Cleaning.step` does a bounded amount of work and uses no file of the log's own, so it may run in a worker
-thread; `Cleaning.finish` belongs to the thread that owns the partition. Control batches are kept: there
-are no transactions yet whose end could make them useless.
+A round that meets a log which has lost one of its segments meanwhile (retention, deletion) comes to nothing.
+Rules as in `LogCleanerManager.java` and `LogCleaner.java`.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+import errno
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from os import urandom
+from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.storage.batches import StoredBatch, scan
-from odradek.storage.config import CLEANING_STEP_BYTES, LONG_MAX, LogConfig
-from odradek.storage.disk import File, write_all
-from odradek.storage.log import Log
-from odradek.storage.segment import CLEANED, LOG, RELATIVE_OFFSET_MAX, Segment
-from odradek.wire.records import BatchHeader, Record, build_batch, iter_records, read_batch_header
+from odradek.storage.cleaning_run import CleanedGroup, CleaningJob, JobSegment, Round, cleaning_round
+from odradek.storage.config import LONG_MAX, LogConfig
+from odradek.storage.disk import read_file
+from odradek.storage.log import Log, first_timestamp
+from odradek.storage.segment import TRANSACTION_INDEX, Segment
+from odradek.storage.transaction_index import AbortedTransaction, decode_aborted
+from odradek.wire.errors import KafkaError
+from odradek.wire.work import Work, finish
 
-MAP_ENTRIES_MAX = 500_000
-"""About 100 MB at the most, near Kafka's default `log.cleaner.dedupe.buffer.size`."""
-_DIGEST_BYTES = 16
+if TYPE_CHECKING:
+    from odradek.storage.partition import Partition
+    from odradek.storage.store import LogStore
 
 
-@dataclass(slots=True, frozen=True)
-class CleanableSegment:
-    """What the plan looks at. `end_offset` is the next segment's base offset."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+class CleanableSegment(NamedTuple):
+    """A sealed segment as the plan sees it. `end_offset` is the next segment's base offset."""
 
     base_offset: int
     end_offset: int
     size_bytes: int
-    timestamp_ms: int
 
 
 @dataclass(slots=True, frozen=True)
 class Plan:
     """Clean from the log's start up to `end_offset` (a segment's end); what is before `first_dirty` is
-    known clean.
+    known clean. `overdue_ms`: for how long `max.compaction.lag.ms` has been over, else 0.
     """
 
     first_dirty: int
     end_offset: int
     dirty_ratio: float
+    overdue_ms: int = 0
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class CleanerSettings:
+    """What one round may use: `log.cleaner.dedupe.buffer.size` and the others, divided by
+    `log.cleaner.threads`.
+    """
+
+    memory_bytes: int = 134_217_728
+    load_factor: float = 0.9
+    buffer_bytes: int = 262_144
 
 
 def plan_cleaning(
@@ -57,280 +69,357 @@ def plan_cleaning(
     config: LogConfig,
     *,
     first_dirty: int,
+    log_start_offset: int,
     last_stable_offset: int,
     now_ms: int,
+    latest_timestamp_of: Callable[[int], int],
+    first_timestamp_of: Callable[[int], int],
 ) -> Plan | None:
-    """Whether a log should be compacted, and how far. `segments` are the sealed ones, oldest first.
+    """Whether a log should be compacted, and how far. `segments` are the sealed ones, oldest first; the two
+    functions tell timestamps of the segment at a place in that list and are asked only where a setting needs
+    them.
 
-    A segment is left alone, with all after it, while its records are younger than `min.compaction.lag.ms`
-    or not stable. The log is due when the dirty part has `min.cleanable.dirty.ratio` of the bytes, or has
-    waited for `max.compaction.lag.ms`.
+    A segment is left alone, with all after it, while one of its records is not stable or, in the dirty part,
+    younger than `min.compaction.lag.ms`. The log is due when the dirty part has more than
+    `min.cleanable.dirty.ratio` of the bytes, or when its oldest segment began more than
+    `max.compaction.lag.ms` ago.
     """
-    cleanable = []
-    for segment in segments:
-        too_young = (
-            config.min_compaction_lag_ms > 0 and segment.timestamp_ms > now_ms - config.min_compaction_lag_ms
-        )
-        if too_young or segment.end_offset > last_stable_offset:
-            break
-        cleanable.append(segment)
-    if not cleanable or cleanable[-1].end_offset <= first_dirty:
+    if not segments:
         return None
-    if not cleanable[0].base_offset <= first_dirty:
-        first_dirty = cleanable[0].base_offset
-    dirty = [segment for segment in cleanable if segment.end_offset > first_dirty]
-    dirty_bytes = sum(segment.size_bytes for segment in dirty)
+    log_end = segments[-1].end_offset
+    if not log_start_offset <= first_dirty <= log_end:
+        # The records before it were deleted, or the end of the log was lost.
+        first_dirty = log_start_offset
+    dirty = [place for place, segment in enumerate(segments) if segment.end_offset > first_dirty]
+    stop = next((place for place in dirty if segments[place].end_offset > last_stable_offset), len(segments))
+    if config.min_compaction_lag_ms > 0:
+        youngest_ms = now_ms - config.min_compaction_lag_ms
+        stop = next(
+            (place for place in dirty if place < stop and latest_timestamp_of(place) > youngest_ms), stop
+        )
+    clean_bytes = sum(segment.size_bytes for segment in segments if segment.base_offset < first_dirty)
+    dirty_bytes = sum(segments[place].size_bytes for place in dirty if place < stop)
     if dirty_bytes == 0:
         return None
-    ratio = dirty_bytes / sum(segment.size_bytes for segment in cleanable)
-    overdue = config.max_compaction_lag_ms < LONG_MAX and (
-        now_ms - dirty[0].timestamp_ms > config.max_compaction_lag_ms
-    )
-    if ratio < config.min_cleanable_dirty_ratio and not overdue:
+    overdue_ms = 0
+    if config.max_compaction_lag_ms < LONG_MAX:
+        begun = [begun_ms for place in dirty if (begun_ms := first_timestamp_of(place)) > 0]
+        overdue_ms = max(now_ms - config.max_compaction_lag_ms - min(begun, default=now_ms), 0)
+    ratio = dirty_bytes / (clean_bytes + dirty_bytes)
+    if ratio <= config.min_cleanable_dirty_ratio and not overdue_ms:
         return None
-    return Plan(first_dirty, cleanable[-1].end_offset, ratio)
+    return Plan(first_dirty, segments[stop - 1].end_offset, ratio, overdue_ms)
 
 
-def group_segments(segments: Sequence[Segment], config: LogConfig, end_offset: int) -> list[list[Segment]]:
-    """Neighbours that fit into one segment together, by size and by the reach of relative offsets."""
-    groups: list[list[Segment]] = []
-    size_bytes = 0
-    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
-    for segment, end in zip(segments, ends, strict=True):
-        fits = (
-            groups
-            and size_bytes + segment.size_bytes <= config.segment_bytes
-            and end - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX
-        )
-        if fits:
-            groups[-1].append(segment)
-            size_bytes += segment.size_bytes
-        else:
-            groups.append([segment])
-            size_bytes = segment.size_bytes
-    return groups
+def plan_log(
+    log: Log, *, first_dirty: int, log_start_offset: int, last_stable_offset: int, now_ms: int
+) -> Plan | None:
+    """`plan_cleaning` for a log. Raises `OSError` where a timestamp has to be read and cannot be."""
+    sealed = log.segments[:-1]
 
+    def latest_timestamp_of(place: int) -> int:
+        return sealed[place].retention_timestamp_ms()
 
-class OffsetMap:
-    """The latest offset of each key in the dirty part, up to `end_offset`."""
+    def first_timestamp_of(place: int) -> int:
+        segment = sealed[place]
+        if segment.first_timestamp_ms is None:
+            segment.first_timestamp_ms = first_timestamp(segment)
+        return segment.first_timestamp_ms
 
-    __slots__ = ("_offsets", "end_offset", "entries_max")
-
-    def __init__(self, entries_max: int) -> None:
-        self.entries_max = entries_max
-        self.end_offset = -1
-        self._offsets: dict[bytes, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-    def put(self, key: bytes, offset: int) -> None:
-        self._offsets[_name_of(key)] = offset
-
-    def has_room_for(self, record_count: int) -> bool:
-        return len(self._offsets) + record_count <= self.entries_max
-
-    def outdates(self, record: Record) -> bool:
-        """Whether a later record has the same key. Records without a key have no place in a compacted log."""
-        if record.key is None:
-            return True
-        return self._offsets.get(_name_of(record.key), -1) > record.offset
-
-
-def _name_of(key: bytes) -> bytes:
-    """Short keys stand for themselves; a digest is longer than any of them, so the two cannot be confused."""
-    return key if len(key) < _DIGEST_BYTES else blake2b(key, digest_size=_DIGEST_BYTES).digest()
-
-
-@dataclass(slots=True)
-class CleaningStatistics:
-    bytes_read: int = 0
-    bytes_written: int = 0
-    records_read: int = 0
-    records_kept: int = 0
+    return plan_cleaning(
+        [
+            CleanableSegment(segment.base_offset, end_offset, segment.size_bytes)
+            for segment, end_offset in zip(sealed, log.bases[1:], strict=True)
+        ],
+        log.config,
+        first_dirty=first_dirty,
+        log_start_offset=log_start_offset,
+        last_stable_offset=last_stable_offset,
+        now_ms=now_ms,
+        latest_timestamp_of=latest_timestamp_of,
+        first_timestamp_of=first_timestamp_of,
+    )
 
 
 class Cleaning:
-    """One round over one log: `step` until it says True, then `finish`."""
+    """One round over one log: what it was planned on, and the way of its results into the log."""
 
-    def __init__(self, log: Log, plan: Plan, *, now_ms: int, map_entries_max: int = MAP_ENTRIES_MAX) -> None:
-        self.log = log
-        self.plan = plan
-        self.statistics = CleaningStatistics()
-        self.first_dirty = plan.first_dirty
-        """How far the log is clean once the round is finished."""
-        self._now_ms = now_ms
-        self._config = log.config
-        self._map = OffsetMap(map_entries_max)
-        self._last_offsets = set(log.producers.last_offsets().values())
-        self._segments = [segment for segment in log.segments if segment.base_offset < plan.end_offset]
-        self._bases = list(log.bases)
-        self._replaced: list[tuple[list[Segment], Segment]] = []
-        self._made: Segment | None = None
-        self._work = self._run()
-
-    def step(self, budget_bytes: int = CLEANING_STEP_BYTES) -> bool:
-        """Go on until `budget_bytes` more have been read; True when only `finish` is left."""
-        goal = self.statistics.bytes_read + budget_bytes
-        try:
-            for _ in self._work:
-                if self.statistics.bytes_read >= goal:
-                    return False
-        except BaseException:
-            self.abandon()
-            raise
-        return True
-
-    def abandon(self) -> None:
-        """Remove what was written; the log is as it was."""
-        self._work.close()
-        made = [cleaned for _, cleaned in self._replaced]
-        if self._made is not None:
-            made.append(self._made)
-        for segment in made:
-            try:
-                segment.remove()
-            except OSError:
-                # A `.cleaned` file that stays behind goes at the next start.
-                pass
-        self._replaced.clear()
-        self._made = None
-
-    def finish(self) -> list[Segment]:
-        """Put the cleaned segments in place; returns the old ones, to be removed when nobody reads them any
-        more.
-
-        When the log has lost one of its old segments meanwhile (retention, deletion), the round is
-        abandoned.
+    def __init__(
+        self,
+        partition: "Partition",
+        plan: Plan,
+        *,
+        now_ms: int,
+        token: str,
+        settings: CleanerSettings | None = None,
+        aborted: Sequence[AbortedTransaction] | None = None,
+    ) -> None:
+        """`token` makes the names of new files unique. `aborted` are the log's aborted transactions, by
+        default what the `.txnindex` files say. Raises `OSError`, and `KafkaError` where one of those is
+        damaged.
         """
-        present = set(map(id, self.log.segments))
-        if any(id(segment) not in present for old, _ in self._replaced for segment in old):
-            self.abandon()
+        log = partition.log
+        self.partition = partition
+        self._log = log
+        self._directory = log.directory
+        self._swapped: set[int] = set()
+        self._segments = {one.base_offset: one for one in log.segments if one.base_offset < plan.end_offset}
+        self.job = _job_of(
+            log,
+            plan,
+            list(self._segments.values()),
+            aborted=_aborted_of(log, plan.end_offset) if aborted is None else tuple(aborted),
+            now_ms=now_ms,
+            token=token,
+            settings=settings or CleanerSettings(),
+        )
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the log is what the round was planned on, save for what itself has put in place."""
+        return self.is_current([base for base in self._segments if base not in self._swapped])
+
+    def is_current(self, old_bases: Sequence[int]) -> bool:
+        """Whether the log still has the segments that these were."""
+        if self._log.directory != self._directory:
+            return False
+        present = {segment.base_offset: segment for segment in self._log.segments}
+        return all(present.get(base) is self._segments[base] for base in old_bases)
+
+    def swapping(self, group: CleanedGroup) -> Work[list[Segment]]:
+        """Put a group in place; returns the segments that it replaces, to be removed when nobody reads them
+        any more. None of them when the log is not what it was: then the new files are gone.
+
+        Raises `OSError`; the log's files are then not what the log believes.
+        """
+        log = self._log
+        cleaned = Segment(
+            log.pool, self._directory, group.base_offset, group.size_bytes, self.job.now_ms, self.job.suffix
+        )
+        cleaned.max_timestamp_ms = group.max_timestamp_ms
+        cleaned.max_timestamp_offset = group.max_timestamp_offset
+        if not self.is_current(group.old_bases):
+            cleaned.remove()
             return []
-        replaced: list[Segment] = []
-        while self._replaced:
-            old, cleaned = self._replaced.pop(0)
-            self.log.replace_segments(old, cleaned)
-            replaced += old
-        self.first_dirty = self._map.end_offset
+        old = [self._segments[base] for base in group.old_bases]
+        replaced = yield from log.replacing_segments(old, cleaned, lambda: self.is_current(group.old_bases))
+        self._swapped |= {segment.base_offset for segment in replaced}
         return replaced
 
-    # The round, a batch at a time
-
-    def _run(self) -> Generator[None, None, None]:
-        yield from self._read_dirty()
-        covered = [segment for segment in self._segments if segment.base_offset < self._map.end_offset]
-        # There is a segment after these: the active one, at least.
-        end_offset = self._bases[len(covered)]
-        for group in group_segments(covered, self._config, end_offset):
-            yield from self._clean_group(group)
-
-    def _read_dirty(self) -> Iterator[None]:
-        """Fill the map, up to the plan's end or its own; in the latter case the round ends before that
-        batch.
+    def remove_files(self) -> None:
+        """Remove what a round that came to nothing has left behind. May run in a worker thread. Raises
+        `OSError`.
         """
-        self._map.end_offset = self.plan.end_offset
-        for segment in self._segments:
-            for batch, data in self._batches_of(segment):
-                if batch.last_offset < self.plan.first_dirty:
-                    continue
-                # A first batch goes in at any rate: else a round might get nowhere.
-                if len(self._map) and not self._map.has_room_for(batch.record_count):
-                    self._map.end_offset = batch.base_offset
-                    return
-                if not batch.is_control:
-                    for record in iter_records(data):
-                        if record.key is not None:
-                            self._map.put(record.key, record.offset)
-                yield
-
-    def _batches_of(self, segment: Segment) -> Iterator[tuple[StoredBatch, memoryview]]:
-        """The batches of a sealed segment, through a file of our own."""
-        file = segment.pool.disk.open(segment.path(LOG))
-        try:
-            for batch in scan(file.read, 0, segment.size_bytes):
-                self.statistics.bytes_read += batch.size_bytes
-                yield batch, memoryview(file.read(batch.position, batch.size_bytes))
-        finally:
-            file.close()
-
-    def _clean_group(self, group: list[Segment]) -> Iterator[None]:
-        """Copy what stays of some segments into a new one."""
-        first = group[0]
-        disk = first.pool.disk
-        cleaned = self._made = Segment(
-            first.pool, first.directory, first.base_offset, 0, self._now_ms, CLEANED
-        )
-        cleaned.reset_indexes()
-        file = disk.open(cleaned.path(LOG), create=True)
-        try:
-            file.truncate(0)
-            for segment in group:
-                for batch, data in self._batches_of(segment):
-                    kept = self._filtered(batch, data)
-                    if kept is not None:
-                        self._append(file, cleaned, kept)
-                    yield
-            cleaned.seal()
-            file.sync()
-        finally:
-            file.close()
-        cleaned.save_indexes(sync=True)
-        disk.set_modified_ms(cleaned.path(LOG), disk.modified_ms(group[-1].path(LOG)))
-        self._made = None
-        self._replaced.append((group, cleaned))
-
-    def _append(self, file: File, cleaned: Segment, data: memoryview) -> None:
-        write_all(file, cleaned.size_bytes, [data], len(data))
-        (batch,) = scan(lambda position, size: bytes(data[:size]), 0, len(data))
-        cleaned.index_batch(batch._replace(position=cleaned.size_bytes), self._config.index_interval_bytes)
-        cleaned.size_bytes += len(data)
-        self.statistics.bytes_written += len(data)
-
-    def _filtered(self, batch: StoredBatch, data: memoryview) -> memoryview | None:
-        """What stays of a batch: itself, a smaller one, or None."""
-        end_offset = self._map.end_offset
-        if batch.base_offset >= end_offset or batch.is_control:
-            return data
-        header = read_batch_header(data)
-        records = list(iter_records(data, header))
-        horizon_ms = header.delete_horizon_ms
-        kept = [record for record in records if self._stays(record, horizon_ms)]
-        self.statistics.records_read += len(records)
-        self.statistics.records_kept += len(kept)
-        if not kept:
-            is_last = batch.last_offset + 1 == end_offset
-            of_producer = batch.producer_id >= 0 and batch.last_offset in self._last_offsets
-            if not is_last and not of_producer:
-                return None
-            return data if not records else _rebuilt(header, [], None)
-        if horizon_ms is None and any(record.value is None for record in kept):
-            horizon_ms = self._now_ms + self._config.delete_retention_ms
-        elif len(kept) == len(records):
-            return data
-        return _rebuilt(header, kept, horizon_ms)
-
-    def _stays(self, record: Record, horizon_ms: int | None) -> bool:
-        if self._map.outdates(record):
-            return False
-        return record.value is not None or horizon_ms is None or self._now_ms < horizon_ms
+        disk = self._log.disk
+        for name in disk.list(self._directory):
+            if name.endswith(self.job.suffix):
+                disk.remove(f"{self._directory}/{name}")
 
 
-def _rebuilt(header: BatchHeader, records: list[Record], horizon_ms: int | None) -> memoryview:
-    """The batch with fewer records, but the same offsets, sequence numbers and kind."""
-    return memoryview(
-        build_batch(
-            records,
-            base_offset=header.base_offset,
-            last_offset_delta=header.last_offset_delta,
-            compression=header.compression,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
-            transactional=header.is_transactional,
-            leader_epoch=header.leader_epoch,
-            log_append_time_ms=header.max_timestamp if header.uses_log_append_time else None,
-            delete_horizon_ms=horizon_ms,
-            max_timestamp=None if records else header.max_timestamp,
-        )
+def _job_of(
+    log: Log,
+    plan: Plan,
+    segments: list[Segment],
+    *,
+    aborted: tuple[AbortedTransaction, ...],
+    now_ms: int,
+    token: str,
+    settings: CleanerSettings,
+) -> CleaningJob:
+    config = log.config
+    ends = [*log.bases[1 : len(segments)], plan.end_offset]
+    return CleaningJob(
+        directory=log.directory,
+        segments=tuple(
+            JobSegment(segment.base_offset, end, segment.size_bytes)
+            for segment, end in zip(segments, ends, strict=True)
+        ),
+        first_dirty=plan.first_dirty,
+        end_offset=plan.end_offset,
+        now_ms=now_ms,
+        token=token,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        delete_retention_ms=config.delete_retention_ms,
+        producers=tuple(
+            (producer_id, entry.producer_epoch, entry.last_data_offset)
+            for producer_id, entry in log.producers.producers.items()
+        ),
+        aborted=aborted,
+        memory_bytes=settings.memory_bytes,
+        load_factor=settings.load_factor,
+        buffer_bytes=settings.buffer_bytes,
     )
+
+
+def _aborted_of(log: Log, end_offset: int) -> tuple[AbortedTransaction, ...]:
+    """Every aborted transaction that begins before `end_offset`, wherever its marker is."""
+    disk = log.disk
+    found: list[AbortedTransaction] = []
+    for name in disk.list(log.directory):
+        if name.endswith(TRANSACTION_INDEX):
+            entries = decode_aborted(read_file(disk, f"{log.directory}/{name}"))
+            found += (one for one in entries if one.first_offset < end_offset)
+    return tuple(found)
+
+
+class Cleaner:
+    """What compaction a store wants: which round is next, those that are under way, and which partitions are
+    beyond it. The store's thread owns it; the rounds themselves (`cleaning_run`) run where there is time.
+
+    A round goes `next_round` > `swap` for each group > `finish`, or at any point `abandon`, and `judge` where
+    it had failed. A partition has one round at a time.
+    """
+
+    def __init__(self, store: "LogStore") -> None:
+        self._store = store
+        self._under_way: set[Partition] = set()
+        self._uncleanable: dict[Partition, str] = {}
+        self._own: tuple[Cleaning, Round] | None = None
+        self.on_uncleanable: Callable[[str, str], None] = _not_told
+        """Called with the name of a partition that is left alone from now on, and the reason."""
+
+    def next_round(self, now_ms: int, settings: CleanerSettings | None = None) -> "Work[Cleaning | None]":
+        """Begin a round over the dirtiest log that is due; None when none is."""
+        store = self._store
+        self._forget_gone()
+        plans = []
+        for partition in store.loaded():
+            if partition in self._under_way or partition in self._uncleanable:
+                continue
+            try:
+                plan = partition.plan_cleaning(now_ms, store.first_dirty_of(partition))
+            except OSError:
+                # Who reads or writes it hears of it.
+                continue
+            if plan is not None:
+                plans.append((plan.dirty_ratio, partition, plan))
+            yield None
+        for _, partition, plan in sorted(plans, key=lambda one: one[0], reverse=True):
+            try:
+                is_safe = yield from store.vouching_for(partition, plan.end_offset)
+            except OSError:
+                continue
+            if not is_safe or not partition.is_available or not store.is_held(partition):
+                continue
+            try:
+                begun = Cleaning(partition, plan, now_ms=now_ms, token=store.new_token(), settings=settings)
+            except (OSError, KafkaError) as error:
+                self._leave_alone(partition, _reason_of(error))
+                continue
+            self._under_way.add(partition)
+            return begun
+        return None
+
+    def swap(self, cleaning: "Cleaning", group: CleanedGroup, now_ms: int) -> Work[bool]:
+        """Put what a round has cleaned in place; False when the log is not what it was, and the round is to
+        be abandoned.
+        """
+        partition = cleaning.partition
+        if not self._store.is_held(partition) or not partition.is_available:
+            return False
+        try:
+            replaced = yield from cleaning.swapping(group)
+        except OSError as error:
+            partition.take_offline(f"Replacing segments of {partition.name} failed: {error}.")
+            return False
+        self._store.remove_later(replaced, now_ms + partition.config.file_delete_delay_ms)
+        return len(replaced) == len(group.old_bases)
+
+    def finish(self, cleaning: "Cleaning", first_dirty: int) -> Work[None]:
+        """The round is over and all its groups are in place: note how far the log is clean."""
+        self._under_way.discard(cleaning.partition)
+        if not self._store.is_held(cleaning.partition):
+            return
+        try:
+            yield from self._store.noting_first_dirty(cleaning.partition, first_dirty)
+        except OSError:
+            # It is written with the others again; without it the next round does more than it needs to.
+            pass
+
+    def abandon(self, cleaning: "Cleaning") -> Work[None]:
+        """Nobody works at the round any more: remove what it has left behind. The log is clean as far as it
+        was.
+        """
+        try:
+            yield cleaning.remove_files
+        except OSError:
+            # What stays behind goes at the next start.
+            pass
+        self._under_way.discard(cleaning.partition)
+
+    def judge(self, cleaning: "Cleaning", reason: str, error_number: int | None = None) -> bool:
+        """A round has failed for `reason`, `error_number` if that was an OSError: whether its partition is
+        left alone from now on, until the next start. Not when the disk was full or the log has changed since
+        the round was planned: the next round may do better.
+        """
+        if error_number in _NO_ROOM or not self._store.is_held(cleaning.partition):
+            return False
+        if not cleaning.is_intact:
+            return False
+        self._leave_alone(cleaning.partition, reason)
+        return True
+
+    def _leave_alone(self, partition: "Partition", reason: str) -> None:
+        self._uncleanable[partition] = reason
+        self.on_uncleanable(partition.name, reason)
+
+    def uncleanable(self) -> dict[tuple[str, int], str]:
+        """(topic, partition) of those whose compaction failed and is not tried again until the next start,
+        and why.
+        """
+        self._forget_gone()
+        return {(one.topic, one.index): reason for one, reason in self._uncleanable.items()}
+
+    def _forget_gone(self) -> None:
+        for partition in [one for one in self._uncleanable if not self._store.is_held(one)]:
+            del self._uncleanable[partition]
+
+    def step(self, now_ms: int, budget_bytes: int) -> bool:
+        """Work at a round here and now, for some bytes; True while there is more to do. A failure counts as
+        in `judge`.
+        """
+        if self._own is None:
+            begun = finish(self.next_round(now_ms, CleanerSettings(buffer_bytes=budget_bytes)))
+            if begun is None:
+                return False
+            self._own = (begun, cleaning_round(self._store.disk, begun.job, urandom(16)))
+        begun, work = self._own
+        moved_bytes = 0
+        try:
+            while moved_bytes < budget_bytes:
+                event = next(work)
+                if not isinstance(event, CleanedGroup):
+                    moved_bytes += event
+                elif not finish(self.swap(begun, event, now_ms)):
+                    self._end_own()
+                    return True
+        except StopIteration as end:
+            self._own = None
+            finish(self.finish(begun, end.value.first_dirty))
+        except (OSError, KafkaError) as error:
+            self._end_own()
+            self.judge(begun, _reason_of(error), getattr(error, "errno", None))
+            return False
+        return True
+
+    def close(self) -> None:
+        """Leave the round that `step` is at."""
+        if self._own is not None:
+            self._end_own()
+
+    def _end_own(self) -> None:
+        assert self._own is not None
+        begun, work = self._own
+        self._own = None
+        work.close()
+        finish(self.abandon(begun))
+
+
+def _not_told(name: str, reason: str) -> None:
+    pass
+
+
+def _reason_of(error: Exception) -> str:
+    return getattr(error, "message", None) or str(error)

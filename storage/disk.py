@@ -30,6 +30,12 @@ BUFFERS_PER_WRITE_MAX = 1024
 FALLOC_FL_KEEP_SIZE = 1
 
 
+class SyncFailed(OSError):
+    """The disk did not take what had been written. Nobody knows what it has of it, and it will not be tried
+    again: the kernel takes the pages for clean (`fsync` of Linux).
+    """
+
+
 class File(Protocol):
     """An open file. Positions and sizes in bytes."""
 
@@ -155,6 +161,14 @@ def parts_after(parts: Sequence[Buffer], skip_bytes: int) -> list[Buffer]:
         else:
             rest.append(part)
     return rest
+
+
+def sync_file(file: File, path: str) -> None:
+    """Sync a file that is at `path`; `SyncFailed` instead of whatever `OSError` that raises."""
+    try:
+        file.sync()
+    except OSError as error:
+        raise SyncFailed(error.errno, error.strerror, path) from error
 
 
 def read_file(disk: Disk, path: str) -> bytes:

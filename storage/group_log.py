@@ -49,6 +49,8 @@ _HEAD = Struct(">IIQQI")
 """Checksum of what follows, length of the whole block, generation, number in it, count of entries."""
 _IDENTITY = Struct(">16sH")
 """Topic id and length of the name, which follows."""
+_OFFSET = Struct(">q")
+"""How a batch begins."""
 _ENTRY = Struct(">qqqI")
 """Base offset of the segment, position, offset after the bytes, length of the bytes, which follow."""
 
@@ -305,11 +307,16 @@ def _restore(disk: Disk, path: str, entries: list[Entry]) -> int:
 
 
 def _is_of_another_origin(file: File, size_bytes: int, position: int, content: bytes) -> bool:
-    """Whether a sound batch stands where another should."""
+    """Whether a sound batch stands where another should, with the offset that belongs there.
+
+    A block that the file system gave to the file and that was never written may hold an older batch.
+    """
+    (expected,) = _OFFSET.unpack_from(content)
     for batch in scan(file.read, position, size_bytes, verify=True):
         inside = batch.position - position
-        if inside >= len(content):
+        if inside >= len(content) or batch.base_offset != expected:
             break
+        expected = batch.last_offset + 1
         if file.read(batch.position, batch.size_bytes) != content[inside : inside + batch.size_bytes]:
             return True
     return False

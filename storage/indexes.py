@@ -37,10 +37,31 @@ class OffsetIndex:
         self.offsets.append(offset - self.base_offset)
         self.positions.append(position)
 
+    def has_room_for(self, offset: int) -> bool:
+        """False for an offset that no batch of this place can have: its header is damaged."""
+        relative = offset - self.base_offset
+        return (self.offsets[-1] if self.offsets else -1) < relative < 1 << 31
+
     def lookup(self, offset: int) -> int:
         """The position of the last entry at or before `offset`; 0 when there is none."""
         found = bisect_right(self.offsets, offset - self.base_offset)
         return self.positions[found - 1] if found else 0
+
+    def place_of(self, offset: int) -> int:
+        """The place of the entry that `lookup` takes; -1 when there is none."""
+        return bisect_right(self.offsets, offset - self.base_offset) - 1
+
+    def forget(self, place: int) -> None:
+        """Leave out an entry that cannot be right."""
+        del self.offsets[place], self.positions[place]
+        self.saved_count = min(self.saved_count, place)
+
+    def offset_before(self, position: int) -> int:
+        """The last offset of an indexed batch that begins before `position`; without one, what is just
+        before the segment.
+        """
+        found = bisect_left(self.positions, position)
+        return self.offsets[found - 1] + self.base_offset if found else self.base_offset - 1
 
     def last_position_until(self, position: int) -> int:
         """The last indexed position that is not after `position`; 0 when there is none."""

@@ -9,10 +9,13 @@ Files are Kafka's: `topic-N/00000000000000000000.log` with `.index`, `.timeindex
 it.
 """
 
+from collections.abc import Callable, Iterator
+from functools import partial
+
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
 from odradek.storage.config import LogConfig
-from odradek.storage.disk import Buffer, Disk, write_all
+from odradek.storage.disk import Buffer, Disk, SyncFailed, sync_file, write_all
 from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.producer_state import ProducerState, encode_snapshot
@@ -23,6 +26,7 @@ from odradek.storage.segment import (
     RELATIVE_OFFSET_MAX,
     SNAPSHOT,
     SWAP,
+    SYNC_FAILED,
     TIME_INDEX,
     FilePool,
     Segment,
@@ -62,6 +66,8 @@ class Log(LogStaging):
         self.directory = directory
         self.segments = segments
         self.bases = [segment.base_offset for segment in segments]
+        for segment, limit_offset in zip(segments, [*self.bases[1:], log_end_offset], strict=True):
+            segment.distrust(limit_offset)
         self.log_end_offset = log_end_offset
         self.next_offset = log_end_offset
         self.producers = producers
@@ -79,7 +85,10 @@ class Log(LogStaging):
         self._directory_is_synced = recovery_point >= log_end_offset and segments[-1].size_bytes > 0
         # Whether a clean stop has something to write. After a recovery it has: indexes, a snapshot.
         self._changed = recovery_point < log_end_offset
-        self._directory_is_new = len(segments) == 1 and segments[0].size_bytes == 0
+        # Nor, after a kill, that of the directory in the one above it.
+        self._directory_is_new = not self._directory_is_synced
+        # Moved here, and no flush has made the name of the directory safe.
+        self._is_unsafe_place = False
         # Where the batch with an offset begins, for those who read on where they stopped.
         self._hints = {}
         self._older_hints = {}
@@ -104,21 +113,21 @@ class Log(LogStaging):
 
     def set_config(self, config: LogConfig) -> None:
         """Take new settings, for the segments to come and the rolling of the current one."""
-        entries_max = self._index_entries_max
+        offsets_max, times_max = self._offset_entries_max, self._time_entries_max
         self._take_config(config)
         stage = self._stage
         stage.roll_after_ms = -2
         # Not counted anew: the index may have been dropped, and very many logs are told at once.
-        stage.index_room += self._index_entries_max - entries_max
+        stage.index_room += min(self._offset_entries_max - offsets_max, self._time_entries_max - times_max)
         self._jitter_ms = self._jitter_of(stage.segment.base_offset)
 
     def _take_config(self, config: LogConfig) -> None:
         self.config = config
         self._segment_bytes = config.segment_bytes
         self._index_interval_bytes = config.index_interval_bytes
-        self._index_entries_max = min(
-            config.segment_index_bytes // OFFSET_ENTRY_BYTES, config.segment_index_bytes // TIME_ENTRY_BYTES
-        )
+        self._offset_entries_max = config.segment_index_bytes // OFFSET_ENTRY_BYTES
+        # One place is kept for the entry that sealing adds (as in `TimeIndex.isFull`).
+        self._time_entries_max = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
 
     # Staging
 
@@ -137,7 +146,7 @@ class Log(LogStaging):
         position = stage.size_bytes
         if position and (
             position + size_bytes > self._segment_bytes
-            or stage.index_room <= 0
+            or (stage.index_room <= 0 and self._indexes_are_full(stage))
             or last_offset - stage.segment.base_offset > RELATIVE_OFFSET_MAX
             or (
                 max_timestamp_ms > stage.roll_after_ms
@@ -170,18 +179,32 @@ class Log(LogStaging):
     def _new_stage(self, segment: Segment) -> StagedSegment:
         self._latest_staged_epoch = self.leader_epochs.latest
         self._jitter_ms = self._jitter_of(segment.base_offset)
+        return StagedSegment(segment, self._index_room(segment, []))
+
+    def _index_room(self, segment: Segment, staged: list[tuple[int, int, int, int]]) -> int:
+        """How many entries fit into both indexes, besides those that are staged."""
         try:
-            index_room = self._index_entries_max - len(segment.offset_index)
+            offsets, times = segment.offset_index, segment.time_index
         except OSError:
             # A rollback must not fail on it; an index that cannot be read does not grow either.
-            index_room = self._index_entries_max
-        return StagedSegment(segment, index_room)
+            return self._offset_entries_max
+        time_count = len(times)
+        latest = times.timestamps[-1] if time_count else -1
+        for _, _, timestamp_ms, _ in staged:
+            if timestamp_ms > latest:
+                time_count, latest = time_count + 1, timestamp_ms
+        return min(self._offset_entries_max - len(offsets) - len(staged), self._time_entries_max - time_count)
+
+    def _indexes_are_full(self, stage: StagedSegment) -> bool:
+        """Counted anew: an entry that does not advance the time takes no room in its index."""
+        stage.index_room = self._index_room(stage.segment, stage.index_entries)
+        return stage.index_room <= 0
 
     def _jitter_of(self, base_offset: int) -> int:
         """`segment.jitter.ms` spreads the rolling of partitions; a hash does that as well as a die, and
         repeatably.
         """
-        spread = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        spread = min(self.config.segment_jitter_ms, self.config.roll_ms)
         return crc32c(f"{self.directory}/{base_offset}".encode()) % spread if spread > 0 else 0
 
     def _waited_long_enough(self, stage: StagedSegment, max_timestamp_ms: int, now_ms: int) -> bool:
@@ -195,7 +218,7 @@ class Log(LogStaging):
             except OSError:
                 # Staging never fails: the clock has to do, and the commit will say whether the disk answers.
                 first = -1
-        patience_ms = self.config.segment_ms - self._jitter_ms
+        patience_ms = self.config.roll_ms - self._jitter_ms
         if first < 0:
             return now_ms - stage.segment.created_ms > patience_ms
         stage.roll_after_ms = first + patience_ms
@@ -208,7 +231,7 @@ class Log(LogStaging):
         self._full_segments.append(stage)
         segment = Segment(self.pool, self.directory, base_offset, 0, now_ms)
         segment.reset_indexes()
-        self._stage = StagedSegment(segment, self._index_entries_max)
+        self._stage = StagedSegment(segment, self._index_room(segment, []))
         self._jitter_ms = self._jitter_of(base_offset)
         return self._stage
 
@@ -358,6 +381,8 @@ class Log(LogStaging):
 
     def _discard(self, segment: Segment) -> None:
         """Take back a segment that a failed commit has made."""
+        # Its name may be on the disk, and would hide what is appended instead: the next flush sees to that.
+        self._directory_is_synced = False
         segment.close()
         for kind in (LOG, INDEX, TIME_INDEX, SNAPSHOT):
             try:
@@ -372,8 +397,16 @@ class Log(LogStaging):
         """Make everything that is committed survive a loss of power; returns up to which offset that is now
         true.
 
-        May run in a worker thread while the log goes on. Raises `OSError`; then nothing may be claimed.
+        May run in a worker thread while the log goes on. Raises `OSError`, then nothing may be claimed, and
+        `SyncFailed`, then some of it may be lost though it can still be read.
         """
+        try:
+            return self._flush()
+        except SyncFailed:
+            self._note_failed_sync()
+            raise
+
+    def _flush(self) -> int:
         end_offset = self.log_end_offset
         recovery_point = self.recovery_point
         active = self.active
@@ -388,7 +421,7 @@ class Log(LogStaging):
         for segment in self._segments_after(min(recovery_point, self._indexes_end)):
             try:
                 with segment.pinned() as file:
-                    file.sync()
+                    sync_file(file, segment.path(LOG))
                 if segment.base_offset < active.base_offset:
                     # Nothing will rebuild the indexes of a sealed segment that the recovery point has passed.
                     segment.sync_indexes()
@@ -406,6 +439,7 @@ class Log(LogStaging):
                 if self._directory_is_new:
                     self.disk.sync_directory(self.directory.rpartition("/")[0])
                     self._directory_is_new = False
+                    self._is_unsafe_place = False
             except OSError:
                 self._directory_is_synced = False
                 raise
@@ -422,9 +456,17 @@ class Log(LogStaging):
         if self.disk.exists(path):
             file = self.disk.open(path)
             try:
-                file.sync()
+                sync_file(file, path)
             finally:
                 file.close()
+
+    def _note_failed_sync(self) -> None:
+        """Tell the next start that what it can read may not be on the disk (`SYNC_FAILED`)."""
+        try:
+            self.disk.open(f"{self.directory}/{SYNC_FAILED}", create=True).close()
+        except OSError:
+            # Where nothing can be made nothing will be flushed either.
+            pass
 
     def forget_vouched(self) -> None:
         """The next flush has to be of the files, and of the directory's identity too."""
@@ -434,6 +476,11 @@ class Log(LogStaging):
     def has_unsafe_indexes(self) -> bool:
         """Whether there are sealed segments whose indexes no flush has made safe."""
         return self._indexes_end < self.segments[-1].base_offset
+
+    @property
+    def is_in_unsafe_place(self) -> bool:
+        """Whether it has been moved to a directory whose name a loss of power may undo, until a flush."""
+        return self._is_unsafe_place
 
     @property
     def recovery_checkpoint(self) -> int:
@@ -489,23 +536,17 @@ class Log(LogStaging):
         self._directory_is_synced = False
         self._stage = self._new_stage(segment)
 
-    def should_roll(self, now_ms: int) -> bool:
-        """Whether the active segment has been open for `segment.ms`, appends or not.
-
-        By the clock alone: by timestamps a log that takes in old records would roll at every look.
-        """
-        waited_ms = now_ms - self.active.created_ms
-        return self.active.size_bytes > 0 and waited_ms > self.config.segment_ms - self._jitter_ms
-
     # Deleting and closing
 
     def facts(self) -> list[SegmentFacts]:
-        """What retention decides by."""
+        """What is decided by which segments go or are compacted."""
+        return list(self.oldest())
+
+    def oldest(self) -> Iterator[SegmentFacts]:
+        """The same one by one, the oldest first: each may cost a look at the disk."""
         ends = [*self.bases[1:], self.log_end_offset]
-        return [
-            SegmentFacts(segment.base_offset, end, segment.size_bytes, segment.retention_timestamp_ms())
-            for segment, end in zip(self.segments, ends, strict=True)
-        ]
+        for segment, end in zip(self.segments, ends, strict=True):
+            yield SegmentFacts(segment.base_offset, end, segment.size_bytes, segment.retention_timestamp_ms())
 
     def drop_segments(self, count: int, now_ms: int) -> list[Segment]:
         """Take the oldest segments out of the log and rename their files; the caller removes them later.
@@ -526,20 +567,37 @@ class Log(LogStaging):
         self._forget_hints()
         return dropped
 
-    def replace_segments(self, old: list[Segment], cleaned: Segment) -> None:
-        """Let a compacted segment take the place of neighbours. After a crash it is all or nothing.
+    def replacing_segments(
+        self, old: list[Segment], cleaned: Segment, is_current: Callable[[], bool]
+    ) -> Work[list[Segment]]:
+        """Let a compacted segment take the place of neighbours; returns those whose files are out of sight.
 
-        Once the cleaned log is called `.swap` a restart finishes the replacement; before, it takes the
-        old segments.
+        After a crash it is all or nothing: once the cleaned log is called `.swap` a restart finishes the
+        replacement; before, it takes the old segments. `is_current` says whether these are still the log's:
+        when they are not any more, the new files go and nothing is returned.
         """
+        directory = self.directory
         cleaned.change_suffix(SWAP)
-        for segment in old:
-            segment.doom()
-        cleaned.change_suffix("")
+        yield partial(self.disk.sync_directory, directory)
+        if not is_current():
+            cleaned.remove()
+            return []
         place = self.segments.index(old[0])
         self.segments[place : place + len(old)] = [cleaned]
         self.bases = [segment.base_offset for segment in self.segments]
         self._forget_hints()
+        doomed: list[Segment] = []
+        for segment in old:
+            if self.directory != directory:
+                # Deleted meanwhile, and the files with it; a new topic may have files of these names.
+                return doomed
+            segment.doom()
+            doomed.append(segment)
+            yield None
+        if self.directory == directory and cleaned in self.segments:
+            cleaned.change_suffix("")
+            yield partial(self.disk.sync_directory, directory)
+        return doomed
 
     @property
     def is_changed(self) -> bool:
@@ -567,7 +625,7 @@ class Log(LogStaging):
         """What `write_down` wrote will survive a loss of power: `close` has only the files to close."""
         self.recovery_point = self.durable_offset = self._indexes_end = self.log_end_offset
         self._directory_is_synced = True
-        self._directory_is_new = self._changed = self.leader_epochs.dirty = False
+        self._directory_is_new = self._changed = self.leader_epochs.dirty = self._is_unsafe_place = False
 
     def close(self) -> None:
         """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the
@@ -598,6 +656,28 @@ class Log(LogStaging):
         for segment in self.segments:
             segment.directory = directory
             segment.deleted = True
+
+    def relocate(self, directory: str, synced_offset: int) -> None:
+        """Go on in `directory`, which has a copy of everything that is committed, flushed up to an offset,
+        but for the name of the directory itself.
+        """
+        active = self.active
+        # Before the directory changes: these are not in the new one yet, and nothing else has to be read.
+        active.offset_index.saved_count = active.time_index.saved_count = 0
+        for segment in self.segments:
+            segment.close()
+            segment.directory = directory
+            # Though compaction may just be about to take it away.
+            segment.suffix = ""
+        self.directory = directory
+        self.recovery_point = self.durable_offset = synced_offset
+        self._indexes_end = active.base_offset
+        self._vouched = None
+        self._directory_is_synced = False
+        self._directory_is_new = True
+        self._is_unsafe_place = True
+        self._cut_wanted = False
+        self._changed = True
 
     # Reading
 
@@ -646,6 +726,8 @@ class Log(LogStaging):
                 end = position + first_bytes
             else:
                 return FIRST_TOO_LARGE
+        if position < segment.inherited_bytes:
+            end = min(end, segment.check(position, end))
         return Slice(segment, position, end - position)
 
     def finding_timestamp(

@@ -9,15 +9,19 @@ out (and, in topics with LogAppendTime or with a wrong latest timestamp, that an
 has a codec of its own, it is packed anew). The records inside are looked at, decompressed where need be: what
 is stored can be read by every consumer.
 
+When the disk has let it down a partition is offline: everything is answered KAFKA_STORAGE_ERROR until
+`rescan.py` has made its files whole again.
+
 Not built yet: transactions. `last_stable_offset` is the high watermark, no transaction index is written.
 """
 
+import errno
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from odradek.storage.batches import (
     HEADER,
@@ -28,7 +32,7 @@ from odradek.storage.batches import (
     StoredBatch,
 )
 from odradek.storage.config import LONG_MAX, LogConfig
-from odradek.storage.disk import Buffer
+from odradek.storage.disk import Buffer, SyncFailed
 from odradek.storage.group_log import identity_of
 from odradek.storage.log import Log
 from odradek.storage.producer_state import EXPIRATION_MS
@@ -61,6 +65,8 @@ from odradek.wire.work import Work
 if TYPE_CHECKING:
     from odradek.storage.cleaner import Plan
 
+T = TypeVar("T")
+
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
@@ -70,8 +76,14 @@ ZERO_UUID = bytes(16)
 CODEC_MASK = 0b111
 QUICK_BATCH_BYTES_MAX = 16_384
 """Up to here it costs less to look through a batch than to have another thread do it."""
+SEGMENTS_PER_STEP = 8
+"""A millisecond of renaming."""
 PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 """`producer.id.expiration.check.interval.ms`"""
+
+
+def _not_told(partition: "Partition", error: OSError) -> None:
+    pass
 
 
 class Origin(Enum):
@@ -103,10 +115,14 @@ class Partition(PartitionStaging):
     __slots__ = (
         "_dropped_staged",
         "_identity",
+        "_is_broken",
         "_last_expiry_ms",
         "_rules",
         "config",
+        "gate",
         "index",
+        "is_flushing",
+        "on_trouble",
         "topic",
         "topic_id",
     )
@@ -121,7 +137,9 @@ class Partition(PartitionStaging):
         *,
         log_start_offset: int = 0,
         leader_epoch: int = 0,
+        on_trouble: Callable[["Partition", OSError], None] = _not_told,
     ) -> None:
+        """`on_trouble` hears of each error of the disk, in the thread that met it."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
@@ -132,6 +150,11 @@ class Partition(PartitionStaging):
         self.high_watermark = log.log_end_offset
         self._watchers = {}
         self._failure: str | None = None
+        # Offline since the disk has failed, and not since it was deleted or closed.
+        self._is_broken = False
+        self.is_flushing = False
+        self.gate: AbstractContextManager | None = None
+        self.on_trouble = on_trouble
         # Deleted or closed with something staged: its commit has to fail.
         self._dropped_staged = False
         self._last_expiry_ms = 0
@@ -162,6 +185,16 @@ class Partition(PartitionStaging):
     @property
     def is_available(self) -> bool:
         return self._failure is None
+
+    @property
+    def is_broken(self) -> bool:
+        """Offline because of the disk: `rescan` and `reopen` bring it back."""
+        return self._is_broken
+
+    @property
+    def failure(self) -> str | None:
+        """Why it is offline; None while it serves."""
+        return self._failure
 
     def set_config(self, config: LogConfig) -> None:
         """Take new topic settings, from the next append on."""
@@ -395,6 +428,7 @@ class Partition(PartitionStaging):
 
     def _commit_failed(self, error: OSError) -> NoReturn:
         self.log.rollback()
+        self.on_trouble(self, error)
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"Writing {self.log.directory} failed: {error}"
         ) from error
@@ -403,17 +437,33 @@ class Partition(PartitionStaging):
         """Return when everything committed so far will survive a loss of power. May run in a worker thread,
         but in one thread at a time.
 
-        After a failed flush nobody knows what the disk has: the partition answers KAFKA_STORAGE_ERROR
-        from then on, until the next start has looked.
+        After a failed sync nobody knows what the disk has: the partition is offline from then on, until a
+        rescan has looked. A flush that fails otherwise can be tried again: on a full disk, when there is
+        room.
         """
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        # First this, then the question: whoever wants the files alone asks the other way round.
+        self.is_flushing = True
+        if self.gate is not None:
+            with self.gate:
+                pass  # its files are being changed for others, which takes a moment
         try:
+            if self._failure is not None:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
             self.log.flush()
-        except OSError as error:
-            # Not `take_offline`: waking is for the thread that owns the partition.
-            self._failure = f"Flushing {self.log.directory} failed: {error}. The broker has to be restarted."
+        except SyncFailed as error:
+            # Not `take_offline`: that is for the thread that owns the partition.
+            self._failure = f"{self.name} is offline: flushing {self.log.directory} failed: {error}."
+            self._is_broken = True
+            self.is_flushing = False
+            self.on_trouble(self, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
+        except OSError as error:
+            self.on_trouble(self, error)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Flushing {self.log.directory} failed: {error}"
+            ) from error
+        finally:
+            self.is_flushing = False
 
     @property
     def directory(self) -> str:
@@ -438,28 +488,39 @@ class Partition(PartitionStaging):
 
     # Life of the log
 
-    def maintain(self, now_ms: int, producer_expiration_ms: int = EXPIRATION_MS) -> list[Segment]:
-        """Roll by time, apply retention, forget old producers. Returns segments to remove from the disk
-        in a while.
+    def maintaining(self, now_ms: int, producer_expiration_ms: int = EXPIRATION_MS) -> Work[list[Segment]]:
+        """Apply retention, a few segments at a step, and forget old producers. Returns segments to remove
+        from the disk in a while; who closes the work before its end has to find them in the next start.
         """
-        log = self.log
-        if log.has_staged:
-            return []
-        if log.should_roll(now_ms):
-            log.roll(now_ms)
         if now_ms - self._last_expiry_ms >= PRODUCER_EXPIRY_INTERVAL_MS:
             self._last_expiry_ms = now_ms
-            log.producers.expire(now_ms, producer_expiration_ms)
-        return self._apply_retention(now_ms)
+            self.log.producers.expire(now_ms, producer_expiration_ms)
+        dropped: list[Segment] = []
+        try:
+            while step := self._drop_oldest(now_ms):
+                dropped += step
+                if len(step) < SEGMENTS_PER_STEP:
+                    break
+                yield None
+        except OSError as error:
+            # Next time it goes on with those that are left.
+            self.on_trouble(self, error)
+        return dropped
 
-    def _apply_retention(self, now_ms: int) -> list[Segment]:
+    def _drop_oldest(self, now_ms: int) -> list[Segment]:
+        """The next segments that retention takes, renamed; none when something is staged."""
         log = self.log
+        if log.has_staged or self._failure is not None:
+            return []
         count = segments_to_delete(
-            log.facts(),
+            log.oldest(),
             self.config,
+            segment_count=len(log.segments),
+            log_bytes=log.size_bytes,
             now_ms=now_ms,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
+            count_max=SEGMENTS_PER_STEP,
         )
         if count == 0:
             return []
@@ -476,13 +537,15 @@ class Partition(PartitionStaging):
     def delete_records(self, offset: int) -> int:
         """Let the log start at `offset` (-1: the high watermark); returns where it starts now.
 
-        Segments before it go with the next `maintain`. Refuses with OFFSET_OUT_OF_RANGE what is after the
-        high watermark, with POLICY_VIOLATION in topics that are compacted only.
+        Whole segments before it go with the next retention. The disk does not know of it yet:
+        `LogStore.saving_starts`. Refuses with OFFSET_OUT_OF_RANGE what is after the high watermark, with
+        POLICY_VIOLATION in topics whose records are not deleted.
         """
+        self._check_online()
         if not self.config.is_deleted:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"Records of {self.name} are compacted; its cleanup.policy has no delete.",
+                f"The cleanup.policy of {self.name} has no delete.",
             )
         if offset == -1:
             offset = self.high_watermark
@@ -499,13 +562,12 @@ class Partition(PartitionStaging):
         """Whether this log is due for compaction; `first_dirty` is how far it has been compacted."""
         if not self.config.is_compacted or self._failure is not None:
             return None
-        from odradek.storage.cleaner import CleanableSegment, plan_cleaning  # not needed to start
+        from odradek.storage.cleaner import plan_log  # not needed to start
 
-        segments = [CleanableSegment(*facts) for facts in self.log.facts()[:-1]]
-        return plan_cleaning(
-            segments,
-            self.config,
+        return plan_log(
+            self.log,
             first_dirty=first_dirty,
+            log_start_offset=self.log_start_offset,
             last_stable_offset=self.last_stable_offset,
             now_ms=now_ms,
         )
@@ -513,7 +575,7 @@ class Partition(PartitionStaging):
     def wants_flush(self, now_ms: int) -> bool:
         """Whether sealed segments are not on the disk yet, or records have waited for `flush.ms`."""
         log = self.log
-        if log.has_unsafe_indexes:
+        if log.has_unsafe_indexes or log.is_in_unsafe_place:
             return True
         if log.recovery_point >= log.log_end_offset:
             return False
@@ -532,9 +594,35 @@ class Partition(PartitionStaging):
         self.log.close()
         self._wake()
 
-    def take_offline(self, reason: str) -> None:
-        """The files are not what we believe: answer KAFKA_STORAGE_ERROR to appends until the next start."""
-        self._failure = f"{reason} The broker has to be restarted."
+    def _check_online(self) -> None:
+        if self._is_broken:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+
+    def take_offline(self, reason: str, *, is_told: bool = False) -> None:
+        """The files are not what we believe, or cannot be reached: answer KAFKA_STORAGE_ERROR to everything
+        until `reopen`. No change when it has been deleted or closed. `is_told`: `on_trouble` need not be.
+        """
+        if self._failure is None:
+            self._failure = f"{self.name} is offline: {reason}"
+            self._is_broken = True
+            if not is_told:
+                self.on_trouble(self, OSError(errno.EIO, reason))
+        if self._is_broken:
+            self._dropped_staged = self._dropped_staged or self.log.has_staged
+            self.log.rollback()
+            self._wake()
+
+    def reopen(self, log: Log, log_start_offset: int) -> None:
+        """Go on with the log that a rescan has found; records at its end may be gone."""
+        assert self._is_broken
+        self.log.release_files()
+        self.log = log
+        self.log_start_offset = log_start_offset
+        self.high_watermark = log.log_end_offset
+        self._failure = None
+        self._is_broken = False
+        self.set_config(self.config)
+        self._check_order()
         self._wake()
 
     def moved_to_deletion(self, directory: str) -> None:
@@ -542,7 +630,8 @@ class Partition(PartitionStaging):
         watchers.
         """
         self._failure = f"{self.name} has been deleted."
-        self._dropped_staged = self.log.has_staged
+        self._is_broken = False
+        self._dropped_staged = self._dropped_staged or self.log.has_staged
         self.log.rollback()
         self.log.move_to(directory)
         self._wake()
@@ -566,6 +655,8 @@ class Partition(PartitionStaging):
         limit was hard. At the end the records are `EMPTY`. Refuses with OFFSET_OUT_OF_RANGE what is before
         the log's start or after its end, and a limit below zero with UNKNOWN_SERVER_ERROR, as Kafka does.
         """
+        if self._is_broken:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         log = self.log
         if offset < self.log_start_offset or offset > log.log_end_offset:
             raise KafkaError(
@@ -582,6 +673,7 @@ class Partition(PartitionStaging):
             try:
                 records = log.read(offset, end_offset, max_bytes, minimum_one_batch, cut_first_batch)
             except OSError as error:
+                self.on_trouble(self, error)
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"Reading {log.directory} failed: {error}"
                 ) from error
@@ -606,32 +698,90 @@ class Partition(PartitionStaging):
         Only what READ_UNCOMMITTED sees is looked at. Refuses with KAFKA_STORAGE_ERROR when the disk does
         not answer.
         """
-        with self._reading():
-            start_offset = self.log_start_offset
-            while True:
-                found = yield from self.log.finding_timestamp(timestamp_ms, start_offset)
-                if found is None:
-                    return None
-                segment, batch = found
-                look = partial(_first_record_at, segment, batch, timestamp_ms, start_offset)
-                is_quick = batch.size_bytes <= QUICK_BATCH_BYTES_MAX and not batch.attributes & CODEC_MASK
-                first = look() if is_quick else (yield look)
-                if first is not None:
-                    timestamp, offset = first
-                    return None if offset >= self.high_watermark else (timestamp, offset, batch.leader_epoch)
-                # The header promised more than its records hold: look on behind it.
-                start_offset = batch.last_offset + 1
+        return self._searching(partial(self._find_timestamp, timestamp_ms))
+
+    def _find_timestamp(self, timestamp_ms: int) -> Work[tuple[int, int, int] | None]:
+        start_offset = self.log_start_offset
+        while True:
+            found = yield from self.log.finding_timestamp(timestamp_ms, start_offset)
+            if found is None:
+                return None
+            segment, batch = found
+            first = yield from self._looking_into(segment, batch, timestamp_ms, start_offset)
+            if first is not None:
+                return None if first[1] >= self.high_watermark else first
+            # The header promised more than its records hold: look on behind it.
+            start_offset = batch.last_offset + 1
 
     def finding_max_timestamp(self) -> Work[tuple[int, int, int] | None]:
         """(timestamp, offset, leader epoch) of the first record with the latest timestamp of all; None
         when empty.
         """
+        return self._searching(self._find_max_timestamp)
+
+    def _find_max_timestamp(self) -> Work[tuple[int, int, int] | None]:
+        start_offset = self.log_start_offset
+        bounds = []
+        for segment in list(self.log.segments):
+            bounds.append((-segment.latest_timestamp()[0], segment.base_offset, segment))
+            yield None
+        latest: tuple[int, int, int] | None = None
+        # In the order of what the segments say of themselves, which is too much where the latest records
+        # stand before the start, or have been compacted away.
+        for bound, _, segment in sorted(bounds, key=lambda one: one[:2]):
+            if bound > 0 or (latest is not None and -bound < latest[0]):
+                break
+            found = yield from self._finding_latest_in(segment, start_offset)
+            if found is not None and (latest is None or (-found[0], found[1]) < (-latest[0], latest[1])):
+                latest = found
+        return None if latest is None or latest[1] >= self.high_watermark else latest
+
+    def _searching(self, search: Callable[[], Work[T]]) -> Work[T]:
+        """A search that begins anew when a segment that it wants to look into has been removed meanwhile."""
         with self._reading():
-            latest = -1
-            for segment in list(self.log.segments):
-                latest = max(latest, segment.latest_timestamp()[0])
-                yield None
-            return (yield from self.finding_timestamp(latest)) if latest >= 0 else None
+            while True:
+                segments = list(self.log.segments)
+                try:
+                    return (yield from search())
+                except FileNotFoundError:
+                    if segments == self.log.segments:
+                        raise
+
+    def _finding_latest_in(self, segment: Segment, start_offset: int) -> Work[tuple[int, int, int] | None]:
+        """The same of one segment, from `start_offset` on."""
+        timestamp_ms, last_offset = segment.latest_timestamp()
+        position = segment.offset_index.lookup(last_offset)
+        for batch in segment.batches(position):
+            if batch.max_timestamp == timestamp_ms and batch.last_offset >= start_offset:
+                found = yield from self._looking_into(segment, batch, timestamp_ms, start_offset)
+                if found is not None:
+                    return found
+                break
+            if batch.base_offset > last_offset:
+                break
+            yield None
+        # The record that the segment thinks of is gone: look at them all.
+        latest: tuple[int, int, int] | None = None
+        for batch in segment.batches(segment.offset_index.lookup(start_offset)):
+            yield None
+            if batch.last_offset < start_offset or (latest and batch.max_timestamp <= latest[0]):
+                continue
+            table = yield partial(_timestamps_of, segment, batch)
+            for offset, timestamp in table:
+                if offset >= start_offset and timestamp > (latest[0] if latest else -1):
+                    latest = timestamp, offset, batch.leader_epoch
+        return latest
+
+    def _looking_into(
+        self, segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int
+    ) -> Work[tuple[int, int, int] | None]:
+        """(timestamp, offset, leader epoch) of the first record of a batch that is neither older nor before
+        `start_offset`.
+        """
+        look = partial(_first_record_at, segment, batch, timestamp_ms, start_offset)
+        is_quick = batch.size_bytes <= QUICK_BATCH_BYTES_MAX and not batch.attributes & CODEC_MASK
+        first = look() if is_quick else (yield look)
+        return None if first is None else (*first, batch.leader_epoch)
 
     def segments_written(self) -> list[tuple[int, int]]:
         """(base offset, when its file was last written in ms) of every segment.
@@ -643,9 +793,11 @@ class Partition(PartitionStaging):
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
+        self._check_online()
         try:
             yield
         except OSError as error:
+            self.on_trouble(self, error)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"Reading {self.log.directory} failed: {error}"
             ) from error
@@ -673,16 +825,22 @@ def _first_record_at(
     """(timestamp, offset) of the first record in a batch that is neither older nor before `start_offset`. May
     run in a worker thread; of a large batch nothing in it keeps the others from running.
     """
+    for offset, timestamp in _timestamps_of(segment, batch):
+        if timestamp >= timestamp_ms and offset >= start_offset:
+            return timestamp, offset
+    return None
+
+
+def _timestamps_of(segment: Segment, batch: StoredBatch) -> list[tuple[int, int]]:
+    """(offset, timestamp) of each record of a batch. May run in a worker thread."""
     with segment.pinned() as file:
         data = memoryview(file.read(batch.position, batch.size_bytes))
     header = read_batch_header(data)
     if header.record_count == 0:
-        return None  # compaction leaves such batches
+        return []  # compaction leaves such batches
     section = records_section(data, header)
     table = scan_records(section, header.record_count, header.base_offset, header.base_timestamp)
-    for offset, timestamp in zip(table.offsets, table.timestamps, strict=True):
-        if header.uses_log_append_time:
-            timestamp = header.max_timestamp
-        if timestamp >= timestamp_ms and offset >= start_offset:
-            return timestamp, offset
-    return None
+    timestamps = table.timestamps
+    if header.uses_log_append_time:
+        timestamps = [header.max_timestamp] * len(table.offsets)
+    return list(zip(table.offsets, timestamps, strict=True))

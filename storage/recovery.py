@@ -4,14 +4,17 @@ After a clean stop the last segment's end is enough. After any other the log is 
 point (what a flush vouched for) and cut at the first batch that is not sound; segments after a cut go,
 indexes are rebuilt. Indexes, snapshots and checkpoints are caches: whatever of them is missing or damaged
 is made anew.
+
+What a flush or a clean stop vouched for is not cut when the medium has damaged it since: it stays for those
+who read it, who are told (`Segment.check`), and the log goes on at the offset at which it had ended.
 """
 
 from dataclasses import dataclass
 
-from odradek.storage.batches import scan
+from odradek.storage.batches import HEADER_BYTES, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_leader_epochs
 from odradek.storage.config import LogConfig
-from odradek.storage.disk import Disk, read_file
+from odradek.storage.disk import Disk, read_file, replace_file, sync_file, write_all
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.log import Log
 from odradek.storage.producer_state import ProducerState, decode_snapshot
@@ -22,6 +25,7 @@ from odradek.storage.segment import (
     LOG,
     SNAPSHOT,
     SWAP,
+    SYNC_FAILED,
     TIME_INDEX,
     TRANSACTION_INDEX,
     FilePool,
@@ -31,6 +35,7 @@ from odradek.storage.segment import (
 
 _INDEX_KINDS = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
 _KINDS = (LOG, *_INDEX_KINDS)
+_COPIED_BYTES = 1_048_576
 
 
 @dataclass(slots=True)
@@ -42,6 +47,8 @@ class Recovered:
     log: Log
     log_start_offset: int
     cut_bytes: int = 0
+    damage: str | None = None
+    """A sentence about what was found damaged and has not been cut."""
 
 
 def open_log(
@@ -53,9 +60,11 @@ def open_log(
     recovery_point: int,
     log_start_offset: int,
     now_ms: int,
+    gaps_until: int = 0,
 ) -> Recovered:
     """Open (or begin) the log in `directory`. `recovery_point` and `log_start_offset` are the
-    checkpoints', or 0.
+    checkpoints', or 0. Where it is not known any more what a flush has vouched for, `gaps_until` says up to
+    where offsets may be missing because of compaction.
     """
     disk = pool.disk
     names = finish_interrupted(disk, directory, disk.list(directory))
@@ -63,36 +72,47 @@ def open_log(
     segments = [
         Segment(pool, directory, base, disk.size(f"{directory}/{base:020d}{LOG}"), now_ms) for base in bases
     ]
-    epochs = LeaderEpochs(read_leader_epochs(disk, f"{directory}/{LEADER_EPOCHS}"))
+    known_epochs = read_leader_epochs(disk, f"{directory}/{LEADER_EPOCHS}")
+    epochs = LeaderEpochs(known_epochs)
     cut_bytes = 0
-    while clean and len(segments) > 1 and segments[-1].size_bytes == 0:
-        # Either just rolled, or left behind by a roll that failed: then records stand before it that have its
-        # offset or a later one.
-        end_offset = _read_end(segments[-2])
-        if end_offset is None or end_offset <= segments[-1].base_offset:
-            break
-        _remove(segments.pop())
+    told_end = _newest_snapshot(names) if clean else None
+    if clean and _drop_left_behind(segments, told_end):
+        names = disk.list(directory)
     if not segments:
         start = max(log_start_offset, 0)
         segments = [Segment.create(pool, directory, start, now_ms)]
         recovery_point = min(recovery_point, start)
     if not clean:
-        cut_bytes = _recover(segments, config, epochs, recovery_point)
+        cut_bytes, told_end = _recover(segments, config, epochs, recovery_point, gaps_until)
+        if SYNC_FAILED in names:
+            _write_again(segments, recovery_point)
     end_offset = _read_end(segments[-1])
+    damage: str | None = None
+    if told_end is not None and _is_end_damaged(segments[-1], end_offset, told_end, clean=clean):
+        # Whoever reads the last batches is told. What is appended from now on is out of their reach.
+        damage = f"The last batches of {segments[-1].path(LOG)} are damaged; the log goes on at {told_end}."
+        end_offset = told_end
+        segments.append(Segment.create(pool, directory, told_end, now_ms))
     if end_offset is None:
         # Its index, or the stop that claimed to be clean, was not what it seemed.
-        cut_bytes += _recover(segments, config, epochs, segments[-1].base_offset)
+        cut_bytes += _recover(segments, config, epochs, segments[-1].base_offset, gaps_until)[0]
         end_offset = _read_end(segments[-1])
         assert end_offset is not None
         clean = False
     if end_offset < log_start_offset:
         # The checkpoint is ahead of what survived: everything before it is deleted anyway, so begin there.
-        for segment in segments:
-            _remove(segment)
+        _remove(segments)
         segments = [Segment.create(pool, directory, log_start_offset, now_ms)]
         end_offset = log_start_offset
         clean = False
     log_start_offset = max(log_start_offset, segments[0].base_offset)
+    if known_epochs is None and (clean or recovery_point > segments[0].base_offset):
+        epochs = _epochs_of(segments)
+        if disk.exists(f"{directory}/{LEADER_EPOCHS}"):
+            damage = damage or f"{directory}/{LEADER_EPOCHS} is damaged and is made anew."
+    elif not clean and epochs.starts and epochs.starts[0] > log_start_offset:
+        # Deleted records are back: the checkpoint of the log's start was not written, that of the epochs was.
+        epochs = _epochs_of(segments)
     epochs.truncate_end(end_offset)
     epochs.truncate_start(log_start_offset)
     if not clean:
@@ -108,7 +128,7 @@ def open_log(
         epochs,
         recovery_point=end_offset if clean else min(recovery_point, end_offset),
     )
-    return Recovered(log, log_start_offset, cut_bytes)
+    return Recovered(log, log_start_offset, cut_bytes, damage)
 
 
 def begin_log(pool: FilePool, directory: str, config: LogConfig, now_ms: int) -> Log:
@@ -185,20 +205,82 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
     disk.sync_directory(directory)
 
 
-def _recover(segments: list[Segment], config: LogConfig, epochs: LeaderEpochs, recovery_point: int) -> int:
-    """Check everything after the recovery point; cut at the first unsound batch and drop what follows."""
+def _drop_left_behind(segments: list[Segment], told_end: int | None) -> bool:
+    """Remove empty segments that rolls which failed have left at the end; whether there were any.
+
+    One that has just been rolled begins where the log ends: there no record stands before it that has its
+    offset or a later one, and the snapshot of the stop says so, too.
+    """
+    count = len(segments)
+    while len(segments) > 1 and segments[-1].size_bytes == 0 and told_end != segments[-1].base_offset:
+        end_offset = _read_end(segments[-2])
+        if end_offset is None or end_offset <= segments[-1].base_offset:
+            break
+        _remove([segments.pop()])
+    return len(segments) < count
+
+
+def _newest_snapshot(names: list[str]) -> int | None:
+    """A clean stop writes one where the log ends."""
+    return max(
+        (offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None), default=None
+    )
+
+
+def _is_end_damaged(segment: Segment, end_offset: int | None, told_end: int, *, clean: bool) -> bool:
+    """Whether the last batches say something else than those who should know.
+
+    That is the look that has just been taken, or after a clean stop the snapshot, which may be out of date.
+    """
+    if end_offset == told_end or told_end <= segment.base_offset:
+        return False
+    return not clean or end_offset is None or _counted_end(segment) == told_end
+
+
+def _counted_end(segment: Segment) -> int:
+    """Where a segment ends by the number of offsets in the batches after its last index entry."""
+    index = segment.offset_index
+    position = index.last_position_until(segment.size_bytes)
+    end_offset = index.offset_before(position) + 1
+    for batch in segment.batches(position):
+        if len(index) and batch.position == position:
+            end_offset = index.offsets[-1] + segment.base_offset + 1
+        else:
+            end_offset += batch.last_offset_delta + 1
+    return end_offset
+
+
+def _epochs_of(segments: list[Segment]) -> LeaderEpochs:
+    """From the batches, where the checkpoint is lost."""
+    epochs = LeaderEpochs()
+    for segment in segments:
+        for batch in segment.batches():
+            epochs.assign(batch.leader_epoch, batch.base_offset)
+    return epochs
+
+
+def _recover(
+    segments: list[Segment], config: LogConfig, epochs: LeaderEpochs, recovery_point: int, gaps_until: int
+) -> tuple[int, int | None]:
+    """Check everything after the recovery point; cut at the first unsound batch and drop what follows.
+
+    Returns how many bytes that costs, and where the log ends when its last batches are damaged and do not say
+    that.
+    """
     first = max(segment_holding([segment.base_offset for segment in segments], recovery_point), 0)
     expected = segments[first].base_offset
+    told_end: int | None = None
     for place in range(first, len(segments)):
         segment = segments[place]
-        # A gap before a segment: the end of the one before never reached the disk. (Compaction
-        # makes gaps too,
-        # but only before the recovery point.)
-        valid_bytes = _check_segment(segment, config, epochs) if segment.base_offset == expected else 0
-        if valid_bytes < segment.size_bytes or segment.base_offset != expected:
-            return _cut_from(segments, place, valid_bytes)
-        expected = _end_of(segment)
-    return 0
+        # A gap before a segment: the end of the one before never reached the disk. (Compaction makes gaps
+        # too, but only before the recovery point.)
+        if segment.base_offset != expected and not expected < segment.base_offset <= gaps_until:
+            return _cut_from(segments, place, 0), None
+        valid_bytes, expected, is_told = _check_segment(segment, config, epochs, recovery_point, gaps_until)
+        if valid_bytes < segment.size_bytes:
+            return _cut_from(segments, place, valid_bytes), None
+        told_end = expected if is_told else None
+    return 0, told_end
 
 
 def _cut_from(segments: list[Segment], place: int, valid_bytes: int) -> int:
@@ -206,30 +288,114 @@ def _cut_from(segments: list[Segment], place: int, valid_bytes: int) -> int:
     cut_bytes = sum(segment.size_bytes for segment in segments[place:]) - valid_bytes
     _cut(segments[place], valid_bytes)
     keep = place + 1 if valid_bytes or place == 0 else place
-    for segment in segments[keep:]:
-        _remove(segment)
+    _remove(segments[keep:])
     del segments[keep:]
     return cut_bytes
 
 
-def _check_segment(segment: Segment, config: LogConfig, epochs: LeaderEpochs) -> int:
-    """Read a segment with checksums, rebuild its indexes; returns where the sound part ends."""
+def _check_segment(
+    segment: Segment, config: LogConfig, epochs: LeaderEpochs, recovery_point: int, gaps_until: int
+) -> tuple[int, int, bool]:
+    """Read a segment with checksums, rebuild its indexes.
+
+    Returns where the part ends that stays, the offset there, and whether that had to be taken from the
+    recovery point, since the last batch is damaged.
+    """
     segment.reset_indexes()
-    valid_bytes = 0
-    for batch in scan(segment.read, 0, segment.size_bytes, window_bytes=1_048_576, verify=True):
-        if batch.base_offset < segment.base_offset:
+    size_bytes = segment.size_bytes
+    position, expected, counted, is_told = 0, segment.base_offset, -1, False
+    while True:
+        for batch in scan(segment.read, position, size_bytes, window_bytes=1_048_576, verify=True):
+            if not expected <= batch.base_offset <= max(expected, recovery_point, gaps_until):
+                break
+            segment.index_batch(batch, config.index_interval_bytes)
+            epochs.assign(batch.leader_epoch, batch.base_offset)
+            counted = expected + batch.last_offset_delta + 1
+            # The point is the end, or one before it (`Log.recovery_checkpoint`).
+            is_told = counted != batch.last_offset + 1 and counted - 1 <= recovery_point <= counted
+            expected = batch.last_offset + 1
+            position = batch.end_position
+        if position == size_bytes:
             break
-        segment.index_batch(batch, config.index_interval_bytes)
-        epochs.assign(batch.leader_epoch, batch.base_offset)
-        valid_bytes = batch.end_position
+        following = next(scan(segment.read, position, size_bytes, verify=True), None)
+        if following is not None and following.base_offset == counted < expected:
+            # It is the batch before this one whose base offset has grown.
+            expected = counted
+            continue
+        passed = _pass_damaged(segment, position, expected, recovery_point)
+        if passed is None:
+            break
+        position, expected = passed
+        counted, is_told = expected, position == size_bytes
     segment.seal()
+    end_offset = counted if is_told else expected
+    _replace_indexes(segment, is_vouched=end_offset <= recovery_point)
+    return position, end_offset, is_told
+
+
+def _replace_indexes(segment: Segment, *, is_vouched: bool) -> None:
+    """Write those of a segment that has just been read; where the recovery point has passed it, for good."""
     disk = segment.pool.disk
-    for kind in (INDEX, TIME_INDEX):
-        disk.remove(segment.path(kind))
-    if len(segment.offset_index):
-        # Of the others a start reads the few batches again sooner than two files.
-        segment.save_indexes()
-    return valid_bytes
+    for index, kind in ((segment.offset_index, INDEX), (segment.time_index, TIME_INDEX)):
+        path = segment.path(kind)
+        if is_vouched and _says(disk, path, index.encode()):
+            index.saved_count = len(index)
+            continue
+        disk.remove(path)
+        if len(segment.offset_index):
+            # Of the others a start reads the few batches again sooner than two files.
+            try:
+                index.save(disk, path, sync=is_vouched)
+            except OSError:
+                # No room: written with the next flush.
+                pass
+
+
+def _says(disk: Disk, path: str, content: bytes) -> bool:
+    try:
+        return read_file(disk, path) == content
+    except OSError:
+        return False
+
+
+def _pass_damaged(
+    segment: Segment, position: int, expected: int, recovery_point: int
+) -> tuple[int, int] | None:
+    """Where it goes on behind a batch that a flush had vouched for and that is damaged now: position and
+    offset. None when there is no such batch, or what follows it cannot be found.
+    """
+    size_bytes = segment.size_bytes
+    damaged = next(scan(segment.read, position, size_bytes, window_bytes=HEADER_BYTES), None)
+    if expected >= recovery_point or damaged is None:
+        return None
+    if damaged.end_position == size_bytes:
+        end_offset = expected + damaged.last_offset_delta + 1
+        return (size_bytes, end_offset) if end_offset - 1 <= recovery_point <= end_offset else None
+    following = next(scan(segment.read, damaged.end_position, size_bytes, verify=True), None)
+    if following is None or not expected < following.base_offset <= recovery_point + 1:
+        return None
+    return damaged.end_position, following.base_offset
+
+
+def _write_again(segments: list[Segment], recovery_point: int) -> None:
+    """Write what no flush vouches for once more, and sync it.
+
+    After a sync that failed the kernel takes the pages for written. As long as the machine runs they can be
+    read, whatever the disk has, and a later sync would say that all is well.
+    """
+    disk, directory = segments[0].pool.disk, segments[0].directory
+    first = max(segment_holding([segment.base_offset for segment in segments], recovery_point), 0)
+    for segment in segments[first:]:
+        file = segment.file()
+        for position in range(0, segment.size_bytes, _COPIED_BYTES):
+            content = file.read(position, min(_COPIED_BYTES, segment.size_bytes - position))
+            write_all(file, position, [content], len(content))
+        sync_file(file, segment.path(LOG))
+    metadata = f"{directory}/{PARTITION_METADATA}"
+    if disk.exists(metadata):
+        replace_file(disk, metadata, read_file(disk, metadata))
+    disk.remove(f"{directory}/{SYNC_FAILED}")
+    disk.sync_directory(directory)
 
 
 def _cut(segment: Segment, size_bytes: int) -> None:
@@ -239,18 +405,14 @@ def _cut(segment: Segment, size_bytes: int) -> None:
     segment.size_bytes = size_bytes
 
 
-def _remove(segment: Segment) -> None:
-    segment.close()
-    for kind in (*_KINDS, SNAPSHOT):
-        segment.pool.disk.remove(segment.path(kind))
-
-
-def _end_of(segment: Segment) -> int:
-    """The offset after the last record, by the headers after the last index entry."""
-    end_offset = segment.base_offset
-    for batch in segment.batches(segment.offset_index.last_position_until(segment.size_bytes)):
-        end_offset = batch.last_offset + 1
-    return end_offset
+def _remove(segments: list[Segment]) -> None:
+    """For good: the log goes on in their place, and they must not come back with a loss of power."""
+    for segment in segments:
+        segment.close()
+        for kind in (*_KINDS, SNAPSHOT):
+            segment.pool.disk.remove(segment.path(kind))
+    if segments:
+        segments[0].pool.disk.sync_directory(segments[0].directory)
 
 
 def _read_end(segment: Segment) -> int | None:

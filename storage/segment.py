@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from odradek.storage.batches import EXTENT, HEADER_BYTES, LOG_OVERHEAD_BYTES, StoredBatch, scan
-from odradek.storage.disk import Buffer, Disk, File, read_file
+from odradek.storage.batches import EXTENT, LOG_OVERHEAD_BYTES, StoredBatch, Stretch, scan
+from odradek.storage.disk import Buffer, Disk, File, read_file, sync_file
 from odradek.storage.indexes import TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from odradek.storage.staging import SegmentExtent
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -24,10 +24,14 @@ SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
+SYNC_FAILED = "sync-failed"
+"""A file in a partition's directory: the kernel takes pages for clean that the disk may not have."""
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 _SEEK_WINDOW_BYTES = 8192
 """Twice the default index.interval.bytes: one read finds most batches."""
+_STRETCHES_MAX = 16
+"""As many readers of one segment do not forget what another has looked at."""
 
 
 def file_name(base_offset: int, suffix: str) -> str:
@@ -74,12 +78,15 @@ class Segment(SegmentExtent):
 
     __slots__ = (
         "_file",
+        "_limit_offset",
         "_mapped",
         "_offset_index",
+        "_stretches",
         "_time_index",
         "created_ms",
         "deleted",
         "directory",
+        "inherited_bytes",
         "is_reserved",
         "pins",
         "pool",
@@ -107,6 +114,10 @@ class Segment(SegmentExtent):
         self.max_timestamp_ms = None
         self.max_timestamp_offset = base_offset
         self.bytes_since_index = 0
+        # Up to here the file is from an earlier run; see `check`.
+        self.inherited_bytes = 0
+        self._limit_offset = 0
+        self._stretches: list[Stretch] = []
         self.used = False
         self.deleted = False
         self.is_reserved = False
@@ -222,7 +233,7 @@ class Segment(SegmentExtent):
         self.release()
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename the files, the log last: it is what a restart goes by. Then make the names survive."""
+        """Rename the files, the log last: it is what a restart goes by. Synced they are by the caller."""
         disk = self.pool.disk
         self.close()
         for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG):
@@ -230,7 +241,6 @@ class Segment(SegmentExtent):
             if disk.exists(source):
                 disk.rename(source, f"{self.directory}/{self.base_offset:020d}{kind}{suffix}")
         self.suffix = suffix
-        disk.sync_directory(self.directory)
 
     def doom(self) -> None:
         """Rename the files out of the log's sight. They can still be read until `remove`.
@@ -307,6 +317,9 @@ class Segment(SegmentExtent):
             times = TimeIndex.decode(self.base_offset, read_file(disk, self.path(TIME_INDEX)))
         except FileNotFoundError:
             offsets = times = None
+        if offsets is not None and not self._fits(offsets):
+            # This entry, or its batch. If it is not that one alone the file is another log's.
+            offsets.forget(len(offsets) - 1)
         if offsets is None or times is None or not self._fits(offsets):
             self.rebuild_indexes()
             return
@@ -318,11 +331,7 @@ class Segment(SegmentExtent):
         """Whether the last entry points to the batch that it says: another file's, or a torn one, would
         not.
         """
-        if not len(offsets):
-            return True
-        for batch in scan(self.read, offsets.positions[-1], self.size_bytes, window_bytes=HEADER_BYTES):
-            return batch.last_offset == offsets.offsets[-1] + self.base_offset
-        return False
+        return not len(offsets) or self._agrees(offsets, len(offsets) - 1)
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> None:
         """Make the indexes anew from the batches."""
@@ -345,7 +354,7 @@ class Segment(SegmentExtent):
         if batch.max_timestamp > self.max_timestamp_ms:
             self.max_timestamp_ms = batch.max_timestamp
             self.max_timestamp_offset = last_offset
-        if self.bytes_since_index > interval_bytes:
+        if self.bytes_since_index > interval_bytes and self.offset_index.has_room_for(last_offset):
             self.offset_index.append(last_offset, batch.position)
             self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
             self.bytes_since_index = 0
@@ -374,10 +383,10 @@ class Segment(SegmentExtent):
         disk = self.pool.disk
         for kind in (INDEX, TIME_INDEX):
             # One that is missing is made anew when it is needed.
-            if disk.exists(self.path(kind)):
-                file = disk.open(self.path(kind))
+            if disk.exists(path := self.path(kind)):
+                file = disk.open(path)
                 try:
-                    file.sync()
+                    sync_file(file, path)
                 finally:
                     file.close()
 
@@ -431,11 +440,18 @@ class Segment(SegmentExtent):
         segment ends before.
         """
         position = self.offset_index.lookup(offset)
-        end = self.size_bytes
+        end = sound_until = self.size_bytes
+        if position < self.inherited_bytes:
+            position = self._agreed_position(offset)
+            sound_until = self.check(position, position + _SEEK_WINDOW_BYTES)
         unpack = EXTENT.unpack_from
         window = b""
         start = position
         while position < end:
+            if position >= sound_until:
+                sound_until = self.check(position, position + _SEEK_WINDOW_BYTES)
+                if position >= sound_until:
+                    raise self._damaged(position)
             inside = position - start
             if inside + EXTENT.size > len(window):
                 window = self._seek_window(position)
@@ -447,6 +463,57 @@ class Segment(SegmentExtent):
                 return position, length + LOG_OVERHEAD_BYTES
             position += length + LOG_OVERHEAD_BYTES
         return None
+
+    # Looking at what an earlier run has left
+
+    def distrust(self, limit_offset: int) -> None:
+        """All that is in the file now is from an earlier run, and has offsets below `limit_offset`."""
+        self.inherited_bytes = self.size_bytes
+        self._limit_offset = limit_offset
+
+    def check(self, position: int, end: int) -> int:
+        """Up to where the batches from `position` on, where one begins, are known to be in their places.
+
+        That is `end` or more, or where a damaged one begins. What the checksum of a batch leaves out would
+        hand its records out at other offsets, so it is compared with index and neighbours; see
+        `Stretch.extend`. Each range is looked at once: what this process has written it believes.
+        """
+        stretch = next((one for one in self._stretches if one.start <= position <= one.end), None)
+        if stretch is None:
+            stretch = Stretch(position, position, self.offset_index.offset_before(position) + 1)
+            self._stretches = [*self._stretches[1 - _STRETCHES_MAX :], stretch]
+        inherited_bytes = self.inherited_bytes
+        if stretch.end < min(end, inherited_bytes):
+            stretch.extend(self.read, min(end, inherited_bytes), inherited_bytes, self._limit_offset)
+            self._stretches = [
+                one
+                for one in self._stretches
+                if one is stretch or not stretch.start <= one.start <= one.end <= stretch.end
+            ]
+        return stretch.end if stretch.end < inherited_bytes else self.size_bytes
+
+    def _agreed_position(self, offset: int) -> int:
+        """`offset_index.lookup`, by an entry that says of its batch what that says itself.
+
+        Of others one of the two is damaged: they are left out, and the way from the entry before shows
+        whether it is the batch.
+        """
+        index = self.offset_index
+        while (place := index.place_of(offset)) >= 0:
+            position = index.positions[place]
+            if position >= self.inherited_bytes:
+                return position
+            if self._agrees(index, place):
+                return position
+            index.forget(place)
+        return 0
+
+    def _agrees(self, index: OffsetIndex, place: int) -> bool:
+        head = self.read(index.positions[place], EXTENT.size)
+        if len(head) < EXTENT.size:
+            return False
+        base_offset, _, last_offset_delta = EXTENT.unpack(head)
+        return bool(base_offset + last_offset_delta == index.offsets[place] + self.base_offset)
 
     def batch_bytes(self, position: int) -> int:
         """The size of the batch that begins there."""
@@ -465,9 +532,7 @@ class Segment(SegmentExtent):
         return window
 
     def _damaged(self, position: int) -> KafkaError:
-        return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path(LOG)} is damaged at position {position}."
-        )
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)} is damaged at position {position}.")
 
 
 def segment_holding(bases: list[int], offset: int) -> int:

@@ -24,18 +24,19 @@ cdef extern from "crc32c.h":
     bint has_crc32c() nogil
     uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) nogil
 
-cdef extern from *:
-    """
-    #include <stdint.h>
+cdef extern from "record_walk.h":
+    ctypedef struct walked_record:
+        const uint8_t *end
+        const uint8_t *key
+        const uint8_t *value
+        const uint8_t *headers
+        int64_t timestamp_delta
+        int64_t offset_delta
+        int64_t key_size
+        int64_t value_size
 
-    /* The sum of two 64-bit numbers, or 0 for one that does not fit. */
-    static int sum_fits(int64_t left, int64_t right, int64_t *sum) {
-        if (right > 0 ? left > INT64_MAX - right : left < INT64_MIN - right) return 0;
-        *sum = left + right;
-        return 1;
-    }
-    """
     bint sum_fits(int64_t left, int64_t right, int64_t *sum) nogil
+    bint walk_record(const uint8_t *at, const uint8_t *end, walked_record *record) nogil
 
 cdef enum:
     HEADER_SIZE_BYTES = 61
@@ -248,90 +249,27 @@ cdef bint _client_may_send(BatchHeader header, int produce_version):
 
 # Records ------------------------------------------------------------------------------------------------
 
-cdef struct Cursor:
-    const uint8_t *at
-    const uint8_t *end
-    bint sound
-
-
-cdef inline int64_t _read_varint(Cursor *cursor, int most_bytes) noexcept nogil:
-    """A zigzag number of at most 5 (32 bits) or 10 bytes (64 bits); bits beyond are cut off, as in Java."""
-    cdef uint64_t raw = 0
-    cdef int i
-    cdef uint8_t octet
-    for i in range(most_bytes):
-        if cursor.at >= cursor.end:
-            cursor.sound = False
-            return 0
-        octet = cursor.at[0]
-        cursor.at += 1
-        raw |= <uint64_t> (octet & 0x7F) << (7 * i)
-        if octet < 0x80:
-            if most_bytes == 5:
-                raw = <uint32_t> raw
-            return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1)
-    cursor.sound = False
-    return 0
-
-
-cdef inline int64_t _skip_bytes(Cursor *cursor) noexcept nogil:
-    """The size of the bytes at the cursor, which ends up behind them; -1 for null."""
-    cdef int64_t size = _read_varint(cursor, 5)
-    if size < 0:
-        return -1
-    if size > cursor.end - cursor.at:
-        cursor.sound = False
-        return 0
-    cursor.at += size
-    return size
-
-
-cdef inline bint _skip_headers(Cursor *cursor) noexcept nogil:
-    """Whether there are headers; the cursor ends up behind them."""
-    cdef int64_t count = _read_varint(cursor, 5)
-    cdef int64_t i
-    if count < 0 or count > cursor.end - cursor.at:
-        cursor.sound = False
-        return False
-    for i in range(count):
-        if _skip_bytes(cursor) < 0:  # a header without a name
-            cursor.sound = False
-        _skip_bytes(cursor)
-        if not cursor.sound:
-            return False
-    return count > 0
-
-
-cdef bint _scan_one(
-    Cursor *cursor,
+cdef inline bint _scan_one(
+    const uint8_t **at,
     const uint8_t *data,
     const uint8_t *end,
     int64_t base_offset,
     int64_t base_timestamp,
     int64_t *row,
 ) noexcept nogil:
-    """Read the record at the cursor into the seven columns of `row`; whether it is sound."""
-    cdef const uint8_t *start
-    cdef int64_t record_size
-    cursor.end = end
-    record_size = _read_varint(cursor, 5)
-    if not cursor.sound or record_size < 1 or record_size > cursor.end - cursor.at:
+    """Read the record at `at` into the seven columns of `row` and go behind it; whether it is sound."""
+    cdef walked_record record
+    if not walk_record(at[0], end, &record):
         return False
-    cursor.end = cursor.at + record_size
-    cursor.at += 1  # the attributes mean nothing in format v2
-    if not sum_fits(base_timestamp, _read_varint(cursor, 10), &row[1]):
-        return False
-    if not sum_fits(base_offset, _read_varint(cursor, 5), &row[0]):
-        return False
-    row[3] = _skip_bytes(cursor)
-    start = cursor.at - row[3] if row[3] >= 0 else cursor.at
-    row[2] = start - data
-    row[5] = _skip_bytes(cursor)
-    start = cursor.at - row[5] if row[5] >= 0 else cursor.at
-    row[4] = start - data
-    start = cursor.at
-    row[6] = start - data if _skip_headers(cursor) else -1
-    return cursor.sound and cursor.at == cursor.end
+    at[0] = record.end
+    row[2] = record.key - data
+    row[3] = record.key_size
+    row[4] = record.value - data
+    row[5] = record.value_size
+    row[6] = record.headers - data if record.headers != NULL else -1
+    return sum_fits(base_offset, record.offset_delta, &row[0]) and sum_fits(
+        base_timestamp, record.timestamp_delta, &row[1]
+    )
 
 
 cdef bint _scan(
@@ -343,23 +281,21 @@ cdef bint _scan(
     int64_t *columns,
 ) noexcept nogil:
     """Fill in the columns, `count` numbers each; whether all of it is sound."""
-    cdef Cursor cursor
+    cdef const uint8_t *at = data
     cdef int64_t cells[COLUMNS]
     cdef Py_ssize_t row, column
-    cursor.at = data
-    cursor.sound = True
     for row in range(count):
-        if not _scan_one(&cursor, data, data + size, base_offset, base_timestamp, cells):
+        if not _scan_one(&at, data, data + size, base_offset, base_timestamp, cells):
             return False
         for column in range(COLUMNS):
             columns[column * count + row] = cells[column]
-    return cursor.at == data + size
+    return at == data + size
 
 
 def survey_records(object data, object record_count, object base_timestamp):
     """See `_records_python.survey_records`; nothing is kept of the records, whatever their number."""
     cdef Py_buffer view
-    cdef Cursor cursor
+    cdef const uint8_t *at = NULL
     cdef int64_t cells[COLUMNS]
     cdef int64_t least = 0
     cdef int64_t most = 0
@@ -371,12 +307,12 @@ def survey_records(object data, object record_count, object base_timestamp):
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         if 0 < count <= view.len // LEAST_RECORD_BYTES:
-            cursor.at = <const uint8_t *> view.buf
-            cursor.sound = sound = True
+            at = <const uint8_t *> view.buf
+            sound = True
             with nogil:
                 for row in range(count):
                     sound = _scan_one(
-                        &cursor,
+                        &at,
                         <const uint8_t *> view.buf,
                         <const uint8_t *> view.buf + view.len,
                         0,
@@ -391,7 +327,7 @@ def survey_records(object data, object record_count, object base_timestamp):
                     if row == 0 or cells[1] > most:
                         most = cells[1]
                     keys_missing |= cells[3] < 0
-            sound = sound and cursor.at == <const uint8_t *> view.buf + view.len
+            sound = sound and at == <const uint8_t *> view.buf + view.len
     finally:
         PyBuffer_Release(&view)
     if not sound:

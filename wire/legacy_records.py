@@ -35,6 +35,7 @@ from odradek.wire.records import (
     build_batch,
     iter_batches,
     iter_records,
+    verify_crc,
 )
 
 __all__ = [
@@ -274,6 +275,8 @@ def batch_to_legacy(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             "batches compressed with zstd cannot be converted to an old message format",
         )
+    # What is converted gets a checksum of its own: damage would not be seen any more.
+    verify_crc(view, position, header)
     batch = view[position : position + header.size_bytes]
     records = iter_records(batch, header, limit_bytes=limit_bytes)
     if header.compression == Compression.NONE:

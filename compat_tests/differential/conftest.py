@@ -10,13 +10,21 @@ from compat_tests import reference, reference_container
 from compat_tests.differential.harness import PACKED_OTHERWISE, Pair, Side, served_versions
 from odradek.wire.compression import Compression
 
-BELOW_4_3 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 32: 1, 35: 1}
+BELOW_4_3 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 32: 1, 34: 1, 35: 1}
 """API key -> the lowest version that Kafka 4.3 serves, where not 0. What is below is compared with 3.9."""
 
 IN_ZOOKEEPER = (8, 9)
 """OffsetCommit and OffsetFetch, whose version 0 keeps offsets in ZooKeeper: a KRaft node answers 35 to it."""
 
-SETTINGS = {"auto.create.topics.enable": "false", "num.partitions": "1", "offsets.topic.num.partitions": "1"}
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "num.partitions": "1",
+    "offsets.topic.num.partitions": "1",
+    # Retention is looked at soon and often.
+    "log.initial.task.delay.ms": "0",
+    "log.retention.check.interval.ms": "100",
+    "log.cleaner.backoff.ms": "100",
+}
 
 
 @pytest.fixture(scope="session", params=[reference.CURRENT, reference.OLDER])

@@ -35,6 +35,8 @@ NO_ANSWER = "no answer"
 
 UNORDERED = {
     "CreateTopics": {"configs": "name"},
+    "AlterReplicaLogDirs": {"results": "topic_name", "partitions": "partition_index"},
+    "DeleteRecords": {"topics": "name", "partitions": "partition_index"},
     "DeleteTopics": {"responses": "name"},
     "DescribeConfigs": {"configs": "name"},
     "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},

@@ -30,6 +30,41 @@ with odradek.Broker(process={process}) as broker:
     assert check(broker.bootstrap_servers) is None
 """
 
+COMPACTED = """
+import asyncio, os, tempfile, time
+from odradek.server.cleaner import CleanerOptions, LogCleaner
+from odradek.server.timers import Timers, wall_clock_ms
+from odradek.server.work import WorkQueue
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import OsDisk
+from odradek.storage.store import LogStore
+from odradek.wire.records import build_batch
+
+async def main(directory):
+    loop, config = asyncio.get_running_loop(), LogConfig(cleanup_policy=frozenset({"compact"}))
+    store = LogStore(OsDisk(), [directory], config_for=lambda topic: config)
+    store.open(wall_clock_ms())
+    partition = store.create("t", 0, bytes(16), config)
+    for value in (b"old", b"new"):
+        partition.append(build_batch([(0, wall_clock_ms(), b"key", value)]), now_ms=wall_clock_ms())
+        partition.commit()
+    partition.log.roll(wall_clock_ms())
+    partition.flush()
+    chores, timers = WorkQueue(loop), Timers(loop)
+    driver = LogCleaner(store.cleaner, store.disk, chores, timers, wall_clock_ms, CleanerOptions())
+    driver.start()
+    deadline = time.monotonic() + 30
+    while store.first_dirty_of(partition) != 2 and time.monotonic() < deadline:
+        await asyncio.sleep(0.01)
+    print(store.first_dirty_of(partition), len(driver.pids), os.getpid() not in driver.pids)
+    driver.close()
+    chores.close()
+    store.close(wall_clock_ms())
+
+with tempfile.TemporaryDirectory() as directory:
+    asyncio.run(main(directory))
+"""
+
 USERS_TESTS = """
 from kafka import KafkaProducer
 
@@ -61,6 +96,10 @@ def test_the_version_says_whether_the_compiled_parts_are_there(environments: dic
 
 def test_the_import_is_light(installed: Installed) -> None:
     assert installed.run(installed.python, "-c", LIGHT).strip() == ""
+
+
+def test_compaction_has_a_process_of_its_own(installed: Installed) -> None:
+    assert installed.run(installed.python, "-c", COMPACTED).split() == ["2", "1", "True"]
 
 
 def test_serve_is_ready_answers_and_stops(installed: Installed) -> None:

@@ -69,6 +69,13 @@ class Records:
             assert other == identity, f"{place} was {other} for {by} and is {identity} for {reader}"
             self._seen_by[reader].add(place)
 
+    def copy(self) -> Records:
+        """What is acknowledged by now."""
+        copy = Records()
+        with self._lock:
+            copy._acknowledged.update(self._acknowledged)
+        return copy
+
     def acknowledged(self) -> int:
         with self._lock:
             return len(self._acknowledged)

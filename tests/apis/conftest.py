@@ -210,12 +210,12 @@ class Answer:
 class Node:
     """The handlers of one broker and all that is under them."""
 
-    def __init__(self, directory, *, configs=None, **options):
+    def __init__(self, directory, *, configs=None, directories=None, **options):
         self.loop = FakeLoop()
         self.connection = FakeConnection()
         self.start_configs = dict(configs or {})
         self._defaults = topic_defaults(broker_values(BrokerLayers(start=self.start_configs)))
-        self.store = LogStore(QuickDisk(), [str(directory)])
+        self.store = LogStore(QuickDisk(), directories or [str(directory)])
         self.store.open(self.loop.now_ms)
         ids = itertools.count(1)
         self.metadata = MemoryMetadata()

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from odradek.wire.messages import alter_configs, find, incremental_alter_configs
+from odradek.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirTopic
 from odradek.wire.messages.create_partitions import CreatePartitionsTopic
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from odradek.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from odradek.wire.messages.delete_topics import DeleteTopicState
 from odradek.wire.messages.describe_configs import DescribeConfigsResource
 from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic
@@ -28,7 +30,7 @@ from odradek.wire.schema import ZERO_UUID
 
 SERVED = {
     0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 18: 4,
-    19: 7, 20: 6, 22: 5, 23: 4, 32: 4, 33: 2, 35: 5, 37: 3, 42: 2, 44: 1, 47: 0, 60: 2,
+    19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 32: 4, 33: 2, 34: 2, 35: 5, 37: 3, 42: 2, 44: 1, 47: 0, 60: 2,
     75: 0,
 }  # fmt: skip
 GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
@@ -124,6 +126,14 @@ def fields(node, key, version, topic):
             if version < 6
             else {"topics": [DeleteTopicState(name="t", topic_id=ZERO_UUID)], "timeout_ms": 1}
         ),
+        21: lambda: {
+            "topics": [
+                DeleteRecordsTopic(
+                    name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=-1)]
+                )
+            ],
+            "timeout_ms": 1,
+        },
         22: lambda: {"transactional_id": None, "transaction_timeout_ms": 1},
         23: lambda: {
             "topics": [
@@ -147,6 +157,14 @@ def fields(node, key, version, topic):
                 )
             ],
             "validate_only": False,
+        },
+        34: lambda: {
+            "dirs": [
+                AlterReplicaLogDir(
+                    path=str(node.store.directories[0]),
+                    topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])],
+                )
+            ]
         },
         35: lambda: {"topics": [DescribableLogDirTopic(topic="t", partitions=[0])]},
         37: lambda: {

@@ -9,7 +9,7 @@ import pytest
 from odradek.server import group_flush
 from odradek.server.turn import LoopTurn
 from odradek.storage.config import LogConfig
-from odradek.storage.disk import OsDisk
+from odradek.storage.disk import OsDisk, SyncFailed
 from odradek.storage.group_log import PAGE_BYTES, GroupLog
 from odradek.storage.store import LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -208,7 +208,7 @@ def test_a_partition_that_cannot_be_flushed_either_tells_its_own_and_takes_no_mo
     bad = bench.partitions[1]
 
     def lost():
-        raise OSError(errno.EIO, "lost too")
+        raise SyncFailed(errno.EIO, "lost too")
 
     monkeypatch.setattr(bad.log, "flush", lost)
 
@@ -320,8 +320,7 @@ def test_a_clean_stop_leaves_no_group_log_and_a_killed_broker_needs_it(tmp_path)
         path = tmp_path / "data" / partition.name / f"{0:020d}.log"
         with path.open("r+b") as file:
             file.truncate(path.stat().st_size // 2)
-    for lock in bench.store._locks:
-        lock.release()
+    bench.store._unlock()
     again = LogStore(OsDisk(), [str(tmp_path / "data")])
     again.open(NOW_MS)
     assert again.restored_bytes

@@ -244,6 +244,11 @@ FOLLOWED = {
     "max.connections",
     "max.connections.per.ip",
     "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.threads",
     "producer.id.expiration.ms",
 }
 """Asked for each time, or told in `BrokerServer._follow_settings`."""

@@ -1,6 +1,7 @@
 """The durable rows of the cluster's metadata, and whose data a directory holds."""
 
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -10,8 +11,11 @@ import pytest
 from odradek.coordinator.cluster import Row
 from odradek.server.config import ConfigError
 from odradek.server.meta_properties import FILE_NAME, claim_directories
-from odradek.server.metadata_store import SqliteMetadataStore
+from odradek.server.metadata_repair import repair
+from odradek.server.metadata_store import DamagedMetadata, SqliteMetadataStore
 from odradek.server.properties import parse_properties
+from odradek.storage.checkpoints import write_partition_metadata
+from odradek.storage.disk import OsDisk
 from odradek.wire.errors import ErrorCode, KafkaError
 
 
@@ -180,3 +184,67 @@ def test_a_write_in_steps_is_all_or_nothing(path):
     store.close()
     assert steps > 10
     assert set(rows_of(path)) == {("topic", "a", "1"), ("topic", "b", "3"), ("topic", "c", "4"), *rows}
+
+
+# --- Damage ---
+
+
+def test_one_flipped_bit_of_meta_properties_is_mended(tmp_path):
+    first = claim_directories([str(tmp_path)], node_id=1)
+    path = tmp_path / FILE_NAME
+    content = path.read_bytes()
+    for place in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        assert claim_directories([str(tmp_path)], node_id=1) == first
+
+
+def test_a_meta_properties_that_cannot_be_mended_is_made_anew(tmp_path):
+    first = claim_directories([str(tmp_path)], node_id=1)
+    path = tmp_path / FILE_NAME
+    path.write_bytes(path.read_bytes().replace(b"node.id=1", b"node.id=7").replace(b"cluster", b"cloister"))
+    second = claim_directories([str(tmp_path)], node_id=1)
+    assert second.cluster_id != first.cluster_id
+    assert claim_directories([str(tmp_path)], node_id=1) == second
+
+
+@pytest.mark.timeout(600)
+def test_topics_survive_a_flipped_bit_of_the_metadata(tmp_path):
+    """Wherever it is: the file is read, or kept aside and made anew from rows and directories."""
+    path = str(tmp_path / "odradek-metadata.db")
+    topic_id = bytes(range(16))
+    store = SqliteMetadataStore(path)
+    rows = {("topic", "t"): topic_id.hex(), ("partition", "t/0"): "1 0 1 1", ("partition", "t/1"): "1 0 1 1"}
+    store.write([Row(kind, key, value) for (kind, key), value in rows.items()])
+    store.close()
+    for index in range(2):
+        directory = tmp_path / f"t-{index}"
+        directory.mkdir()
+        write_partition_metadata(OsDisk(), f"{directory}/partition.metadata", topic_id)
+    content = (tmp_path / "odradek-metadata.db").read_bytes()
+    chance = random.Random(1)
+    step, count = (1, 1000) if os.environ.get("ODRADEK_NIGHTLY") else (17, 30)
+    places = [*range(0, 8 * 100, step), *(chance.randrange(8 * len(content)) for _ in range(count))]
+    told: list[str] = []
+    refused: list[str] = []
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        for old in tmp_path.glob("odradek-metadata.db*"):
+            old.unlink()
+        (tmp_path / "odradek-metadata.db").write_bytes(damaged)
+        try:
+            store = SqliteMetadataStore(path)
+            found = list(store.rows())
+        except DamagedMetadata:
+            store = repair(path, OsDisk(), [str(tmp_path)], node_id=1, now_ms=1, tell=told.append)
+            found = list(store.rows())
+        except ConfigError as error:
+            # A schema number that has grown cannot be told from that of a newer version.
+            refused.append(str(error))
+            continue
+        store.close()
+        assert {(kind, key): value for kind, key, value in found}.items() >= rows.items(), f"bit {place}"
+    assert told
+    assert all("newer version" in sentence for sentence in refused), refused

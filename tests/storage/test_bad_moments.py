@@ -3,9 +3,11 @@
 import errno
 import os
 import threading
+from itertools import count
 
 import pytest
 from memory_disk import MemoryDisk
+from promises import World, history
 
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
@@ -14,6 +16,8 @@ from odradek.storage.store import LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records
 
+NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
 
@@ -195,3 +199,106 @@ def test_staging_needs_no_answer_from_the_disk():
     disk.fail = lambda operation, path: None
     append(partition, b"three")
     assert values_of(partition) == [(0, b"one"), (1, b"two"), (2, b"three")]
+
+
+TAKES_ROOM = ("write", "create", "mkdir", "rename", "truncate", "sync")
+"""What a full disk may refuse; a file system that puts off the choice of its blocks says so at the sync."""
+
+
+def fail_once(disk: MemoryDisk, number: int, code: int) -> list[tuple[str, str]]:
+    """Let the disk's `number`th operation that can fail so do it; gives that operation once it has been."""
+    operations = count(1)
+    failed: list[tuple[str, str]] = []
+
+    def fail(operation: str, path: str) -> int | None:
+        if code == errno.ENOSPC and operation not in TAKES_ROOM:
+            return None
+        if next(operations) != number:
+            return None
+        failed.append((operation, path))
+        return code
+
+    disk.fail = fail
+    return failed
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("seed", range(60 if NIGHTLY else 1))
+def test_an_error_at_any_operation_loses_nothing_acknowledged_and_heals(seed, code):
+    """Whatever fails once: the one code for it is answered, and when the disk has been looked at all that was
+    acknowledged can be read, and the next append works; after a restart and a loss of power, too."""
+    steps = history(seed, 40 if NIGHTLY else 14)
+    for number in count(1):
+        world = World(MemoryDisk())
+        failed = fail_once(world.disk, number, code)
+        for step in steps:
+            world.attempt(*step)
+        world.disk.fail = lambda operation, path: None
+        if not failed:
+            break
+        world.attend()
+        world.check(is_kill=True)
+        world.run_all([("append", number), ("restart", number)])
+        world.run_all([("append", number), ("append", number + 1), ("flush", number)])
+        world.crash(seed + number)
+    assert number > len(steps)
+
+
+@pytest.mark.parametrize("seed", range(60 if NIGHTLY else 3))
+def test_a_disk_that_is_full_for_a_while_loses_nothing_and_heals_without_a_restart(seed):
+    world = World(MemoryDisk())
+    for step in history(seed, 10):
+        world.run(*step)
+    used = sum(len(inode.data) for inode in world.disk.files.values())
+    for place, step in enumerate(history(seed + 1000, 40)):
+        world.disk.room_bytes = used + place * 20
+        world.attempt(*step)
+        world.check(is_kill=True)
+    assert world.disk.failures
+    world.disk.room_bytes = None
+    world.run("append", seed)
+    world.run("group_flush", seed)
+    world.check(is_kill=True)
+    world.crash(seed)
+
+
+def test_what_a_failed_sync_may_have_lost_is_written_again_before_a_start_relies_on_it():
+    """The kernel takes its pages for clean: they can be read until the machine stops, and the next sync would
+    say that all is well."""
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("events", 0, TOPIC_ID, LogConfig())
+    append(partition, b"one")
+    partition.flush()
+    append(partition, *[b"two" * 50] * 5)
+    disk.fail = lambda operation, path: errno.EIO if operation == "sync" and path.endswith(".log") else None
+    with pytest.raises(KafkaError) as failed:
+        partition.flush()
+    assert failed.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    disk.fail = lambda operation, path: None
+    # Killed before anybody could look at the disk.
+    disk.held.clear()
+    partition = open_store(disk).create("events", 0, TOPIC_ID, LogConfig())
+    assert len(values_of(partition)) == 6
+    append(partition, b"three")
+    partition.flush()
+    for seed in range(20):
+        assert len(values_of(open_store(disk.lose_power(seed)).get("events", 0))) == 7
+
+
+def test_a_flush_that_a_full_disk_refused_can_be_repeated():
+    """The log was synced; there was only no room for the epochs beside it."""
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("events", 0, TOPIC_ID, LogConfig())
+    append(partition, b"one")
+    disk.fail = lambda operation, path: errno.ENOSPC if "leader-epoch" in path else None
+    with pytest.raises(KafkaError) as failed:
+        partition.flush()
+    assert failed.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    disk.fail = lambda operation, path: None
+    assert partition.is_available
+    append(partition, b"two")
+    partition.flush()
+    for seed in range(20):
+        assert len(values_of(open_store(disk.lose_power(seed)).get("events", 0))) == 2

@@ -5,12 +5,15 @@ readers.
 import pytest
 from memory_disk import MemoryDisk, PowerLost
 
-from odradek.storage.cleaner import CleanableSegment, Cleaning, Plan, plan_cleaning
+from odradek.storage.cleaner import CleanableSegment, CleanerSettings, Cleaning, plan_cleaning
+from odradek.storage.cleaning_run import CleanedGroup, cleaning_round
 from odradek.storage.config import LogConfig
 from odradek.storage.partition import Partition
 from odradek.storage.store import LogStore
 from odradek.wire.compression import Compression
+from odradek.wire.errors import KafkaError
 from odradek.wire.records import BatchHeader, Record, build_batch, iter_records, iter_whole_batches
+from odradek.wire.work import finish
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -148,23 +151,44 @@ def test_the_last_batch_of_a_producer_stays_without_its_records(store, partition
     assert again.log.producers.producers[9].last_sequence == 1
 
 
+def run(store: LogStore, begun: Cleaning, now_ms: int = NOW_MS) -> bool:
+    """A whole round, as a driver does it; whether it came to its end."""
+    work = cleaning_round(store.disk, begun.job, bytes(16))
+    while True:
+        try:
+            event = next(work)
+        except StopIteration as end:
+            finish(store.cleaner.finish(begun, end.value.first_dirty))
+            return True
+        except OSError:
+            finish(store.cleaner.abandon(begun))
+            return False
+        if isinstance(event, CleanedGroup) and not finish(store.cleaner.swap(begun, event, now_ms)):
+            work.close()
+            finish(store.cleaner.abandon(begun))
+            return False
+
+
+def next_round(store: LogStore, now_ms: int = NOW_MS, **settings) -> Cleaning | None:
+    return finish(store.cleaner.next_round(now_ms, CleanerSettings(**settings)))
+
+
 def test_a_key_too_many_for_the_map_is_left_to_the_next_round(store, partition):
     for round_number in range(2):
         for number in range(20):
             append(partition, (b"key%d" % number, b"%d" % round_number))
     seal(partition)
-    segments = partition.log.segments
     first_dirty = 0
-    for _ in range(10):
-        plan = Plan(first_dirty, segments[-1].base_offset, 1.0)
-        cleaning = Cleaning(partition.log, plan, now_ms=NOW_MS, map_entries_max=7)
-        while not cleaning.step(1000):
-            pass
-        cleaning.finish()
-        assert cleaning.first_dirty > first_dirty
-        first_dirty = cleaning.first_dirty
-        if first_dirty == 40:
+    rounds = 0
+    while (begun := next_round(store, memory_bytes=24 * 8)) is not None:
+        assert run(store, begun)
+        assert store.first_dirty_of(partition) == first_dirty + 7
+        first_dirty += 7
+        rounds += 1
+        if first_dirty + 7 > 40:
             break
+    assert rounds == 5
+    clean(store)
     assert records_of(partition) == [(20 + number, b"key%d" % number, b"1") for number in range(20)]
 
 
@@ -188,25 +212,179 @@ def test_a_read_that_began_before_the_cleaning_goes_on_after_it(store, partition
     assert len(waiting.tobytes()) == size
 
 
+def planned(segments, timestamps, first_dirty: int, *, log_start: int = 0, stable: int = 30, **settings):
+    plan = plan_cleaning(
+        segments,
+        LogConfig(**settings),
+        first_dirty=first_dirty,
+        log_start_offset=log_start,
+        last_stable_offset=stable,
+        now_ms=NOW_MS,
+        latest_timestamp_of=timestamps.__getitem__,
+        first_timestamp_of=lambda place: timestamps[place] - 500,
+    )
+    return plan and (plan.first_dirty, plan.end_offset)
+
+
+SEGMENTS = [CleanableSegment(0, 10, 900), CleanableSegment(10, 20, 100), CleanableSegment(20, 30, 100)]
+TIMESTAMPS = [NOW_MS - 5000, NOW_MS - 4000, NOW_MS]
+
+
 def test_what_is_too_young_or_clean_enough_is_not_due():
-    segments = [
-        CleanableSegment(0, 10, 900, NOW_MS - 5000),
-        CleanableSegment(10, 20, 100, NOW_MS - 4000),
-        CleanableSegment(20, 30, 100, NOW_MS),
-    ]
+    assert planned(SEGMENTS, TIMESTAMPS, 0) == (0, 30)
+    assert planned(SEGMENTS, TIMESTAMPS, 10) is None
+    assert planned(SEGMENTS, TIMESTAMPS, 10, min_cleanable_dirty_ratio=0.1) == (10, 30)
+    # More than the ratio, not as much: with 1 nothing is ever due by it.
+    assert planned(SEGMENTS, TIMESTAMPS, 0, min_cleanable_dirty_ratio=1.0) is None
+    assert planned(SEGMENTS, TIMESTAMPS, 30, min_cleanable_dirty_ratio=0.0) is None
+    lag = {"min_cleanable_dirty_ratio": 0.05, "min_compaction_lag_ms": 1000}
+    assert planned(SEGMENTS, TIMESTAMPS, 10, **lag) == (10, 20)
+    assert planned(SEGMENTS, TIMESTAMPS, 20, **lag) is None
 
-    def planned(first_dirty: int, **settings) -> tuple[int, int] | None:
-        plan = plan_cleaning(
-            segments, LogConfig(**settings), first_dirty=first_dirty, last_stable_offset=30, now_ms=NOW_MS
-        )
-        return plan and (plan.first_dirty, plan.end_offset)
 
-    assert planned(0) == (0, 30)
-    assert planned(10) is None
-    assert planned(10, min_cleanable_dirty_ratio=0.1) == (10, 30)
-    assert planned(10, min_cleanable_dirty_ratio=0.05, min_compaction_lag_ms=1000) == (10, 20)
-    assert planned(10, max_compaction_lag_ms=3000) == (10, 30)
-    assert planned(30, min_cleanable_dirty_ratio=0.0) is None
+def test_what_has_waited_too_long_is_due_by_when_its_oldest_segment_began():
+    assert planned(SEGMENTS, TIMESTAMPS, 10, max_compaction_lag_ms=4501) is None
+    assert planned(SEGMENTS, TIMESTAMPS, 10, max_compaction_lag_ms=4499) == (10, 30)
+    assert planned(SEGMENTS, TIMESTAMPS, 30, max_compaction_lag_ms=1) is None
+    # A first record without a timestamp says nothing.
+    assert planned(SEGMENTS, [0, 0, 0], 10, max_compaction_lag_ms=1) is None
+
+
+def test_what_transactions_have_not_decided_is_left_alone():
+    assert planned(SEGMENTS, TIMESTAMPS, 0, stable=29) == (0, 20)
+    assert planned(SEGMENTS, TIMESTAMPS, 0, stable=20) == (0, 20)
+    assert planned(SEGMENTS, TIMESTAMPS, 0, stable=9) is None
+
+
+def test_a_checkpoint_outside_the_log_counts_as_the_logs_start():
+    assert planned(SEGMENTS[1:], TIMESTAMPS[1:], 3, log_start=15) == (15, 30)
+    assert planned(SEGMENTS, TIMESTAMPS, 31) == (0, 30)
+
+
+def test_an_active_segment_is_rolled_before_its_records_have_waited_too_long():
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), max_compaction_lag_ms=1000)
+    assert config.roll_ms == 1000
+    assert LogConfig(max_compaction_lag_ms=1000).roll_ms == LogConfig().segment_ms
+
+
+def test_the_dirtiest_log_goes_first(store):
+    partitions = {name: store.create(name, 0, bytes(16), COMPACTED) for name in "abc"}
+    for name, old in (("a", 6), ("b", 1), ("c", 3)):
+        for number in range(old):
+            append(partitions[name], (b"key%d" % number, b"value"))
+        seal(partitions[name])
+    clean(store)
+    for partition in partitions.values():
+        append(partition, (b"key", b"value"))
+        seal(partition)
+    names = []
+    while (begun := next_round(store)) is not None:
+        names.append(begun.partition.topic)
+        assert run(store, begun)
+    assert names == ["b", "c", "a"]
+
+
+def test_a_partition_has_one_round_at_a_time(store, partition):
+    append(partition, (b"key", b"1"))
+    seal(partition)
+    begun = next_round(store)
+    assert begun is not None
+    assert next_round(store) is None
+    finish(store.cleaner.abandon(begun))
+    assert next_round(store) is not None
+
+
+def test_a_round_comes_to_nothing_when_the_log_has_lost_a_segment_meanwhile(store):
+    config = LogConfig(
+        cleanup_policy=frozenset({"compact", "delete"}), segment_bytes=600, min_cleanable_dirty_ratio=0.01
+    )
+    partition = store.create("t", 0, bytes(16), config)
+    for number in range(30):
+        append(partition, (b"key", b"%d" % number))
+    seal(partition)
+    begun = next_round(store)
+    partition.delete_records(partition.log.segments[1].base_offset)
+    store.maintain(NOW_MS)
+    assert not run(store, begun)
+    assert not store.cleaner.judge(begun, "it was there")
+    assert store.first_dirty_of(partition) == 0
+    assert not [name for name in store.disk.files if name.endswith((".cleaned", ".swap"))]
+    clean(store)
+    assert [value for _, _, value in records_of(partition)] == [b"29"]
+
+
+def test_a_round_of_a_deleted_topic_touches_nothing_of_a_new_one_of_its_name(store, partition):
+    for number in range(30):
+        append(partition, (b"key", b"%d" % number))
+    seal(partition)
+    begun = next_round(store)
+    work = cleaning_round(store.disk, begun.job, bytes(16))
+    while not isinstance(event := next(work), CleanedGroup):
+        pass
+    swapping = store.cleaner.swap(begun, event, NOW_MS)
+    # In the middle of putting it in place.
+    sync = next(swapping)
+    store.delete("t", 0)
+    again = store.create("t", 0, bytes(15) + b"1", COMPACTED)
+    append(again, (b"new", b"1"))
+    before = {name: bytes(one.data) for name, one in store.disk.files.items() if name.startswith("data/t-0/")}
+    sync()
+    assert finish(swapping) is False
+    work.close()
+    finish(store.cleaner.abandon(begun))
+    after = {name: bytes(one.data) for name, one in store.disk.files.items() if name.startswith("data/t-0/")}
+    assert after == before
+    store.maintain(NOW_MS + DAY_MS)
+    assert records_of(again) == [(0, b"new", b"1")]
+
+
+def test_a_damaged_log_is_left_alone_and_named_and_the_others_go_on(store, partition):
+    other = store.create("u", 0, bytes(16), COMPACTED)
+    for one in (partition, other):
+        for number in range(20):
+            append(one, (b"key", b"%d" % number))
+        seal(one)
+    told: list[tuple[str, str]] = []
+    store.cleaner.on_uncleanable = lambda name, reason: told.append((name, reason))
+    file = store.disk.open(partition.log.segments[0].path(".log"))
+    file.write(70, [b"\xff"])
+    clean(store)
+    clean(store)
+    assert list(store.cleaner.uncleanable()) == [("t", 0)]
+    assert told == [("t-0", store.cleaner.uncleanable()["t", 0])]
+    assert "00000000000000000000.log" in told[0][1]
+    assert records_of(other) == [(19, b"key", b"19")]
+    assert partition.is_available
+    store.delete("t", 0)
+    assert store.cleaner.uncleanable() == {}
+
+
+def test_a_full_disk_puts_a_round_off_but_does_not_end_compaction(store, partition):
+    for number in range(20):
+        append(partition, (b"key%d" % number, b"1"))
+    seal(partition)
+    store.disk.room_bytes = sum(len(one.data) for one in store.disk.files.values()) + 100
+    clean(store)
+    assert store.cleaner.uncleanable() == {}
+    assert not [name for name in store.disk.files if name.endswith(".cleaned")]
+    store.disk.room_bytes = None
+    clean(store)
+    assert store.first_dirty_of(partition) == 20
+
+
+def test_a_swap_that_the_disk_refuses_takes_the_partition_offline(store, partition):
+    for number in range(20):
+        append(partition, (b"key", b"%d" % number))
+    seal(partition)
+    store.disk.fail = lambda operation, path: 5 if operation == "rename" and "deleted" in path else None
+    clean(store)
+    assert not partition.is_available
+    with pytest.raises(KafkaError):
+        append(partition, (b"key", b"1"))
+    store.disk.fail = lambda operation, path: None
+    store.close(NOW_MS)
+    again = open_store(store.disk).get("t", 0)
+    assert records_of(again)[-1] == (19, b"key", b"19")
 
 
 def history(disk: MemoryDisk, sent: list[tuple[bytes, bytes | None]], flushed: list[int]) -> LogStore:

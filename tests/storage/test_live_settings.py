@@ -179,7 +179,7 @@ def test_new_settings_count_from_the_next_append_on():
 
 def test_a_new_size_of_indexes_counts_for_the_segment_that_is_being_written():
     def config(entries):
-        return {"index_interval_bytes": 0, "segment_index_bytes": 12 * entries}
+        return {"index_interval_bytes": 0, "segment_index_bytes": 8 * entries}
 
     partition = partition_with(**config(10))
 

@@ -61,8 +61,7 @@ def test_what_a_crash_left_set_aside_is_given_back_later(tmp_path):
     crashed = LogStore(OsDisk(), [str(tmp_path / "data")])
     crashed.open(NOW_MS)
     append(crashed.create("t", 0, bytes(16), CONFIG, now_ms=NOW_MS))
-    for lock in crashed._locks:
-        lock.release()
+    crashed._unlock()
     store = LogStore(OsDisk(), [str(tmp_path / "data")], config_for=lambda topic: CONFIG)
     assert store.open(NOW_MS) == {}
     store.close(NOW_MS)

@@ -20,6 +20,19 @@ SEGMENTS = [
 ]
 
 
+def count_of(segments, config, log_start_offset, high_watermark, **keywords):
+    return segments_to_delete(
+        segments,
+        config,
+        segment_count=len(segments),
+        log_bytes=sum(segment.size_bytes for segment in segments),
+        now_ms=NOW_MS,
+        log_start_offset=log_start_offset,
+        high_watermark=high_watermark,
+        **keywords,
+    )
+
+
 @pytest.mark.parametrize(
     ("settings", "log_start_offset", "high_watermark", "expected"),
     [
@@ -45,20 +58,12 @@ def test_segments_go_by_age_by_size_and_by_the_start_of_the_log(
     settings, log_start_offset, high_watermark, expected
 ):
     config = LogConfig(**{"retention_ms": -1, **settings})
-    count = segments_to_delete(
-        SEGMENTS, config, now_ms=NOW_MS, log_start_offset=log_start_offset, high_watermark=high_watermark
-    )
-    assert count == expected
+    assert count_of(SEGMENTS, config, log_start_offset, high_watermark) == expected
 
 
 def test_an_empty_active_segment_stays():
     empty = [SegmentFacts(0, 0, 0, NOW_MS - 10_000)]
-    assert (
-        segments_to_delete(
-            empty, LogConfig(retention_ms=1), now_ms=NOW_MS, log_start_offset=0, high_watermark=0
-        )
-        == 0
-    )
+    assert count_of(empty, LogConfig(retention_ms=1), 0, 0) == 0
 
 
 def test_old_records_leave_the_log_and_their_files_the_disk():

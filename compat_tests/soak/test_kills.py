@@ -1,0 +1,125 @@
+"""Round after round: SIGKILL at a random moment under load, start again, read everything back.
+
+Two producers, one idempotent and one plain, go on through all of it. After each start every record that was
+acknowledged is where it was, the idempotent one's are whole and in order, and nothing else has been sent.
+Every few rounds a new topic takes the place of the old one, so that what is read stays little; its segments
+are small and half of the topics are flushed before they are acknowledged (`flush.messages=1`), so that kills
+meet rolling, indexes, snapshots, checkpoints and the group log.
+
+10 rounds; 200 in `make nightly`. ODRADEK_KILLS_SEED, which is printed, repeats a run as far as threads can be
+repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer, TopicPartition
+
+import odradek
+from compat_tests.clients.confluent import ConfluentClient
+from compat_tests.soak.ledger import Records, check_order
+from compat_tests.soak.load import ConfluentLoad, Load
+
+ROUNDS = 200 if os.environ.get("ODRADEK_NIGHTLY") else 10
+ROUNDS_PER_TOPIC = 5
+PARTITIONS = 3
+ALIVE_RECORDS = 20
+SECONDS_UNDER_LOAD_MAX = 0.6
+PATIENCE_SECONDS = 60
+
+OPTIONS = {
+    "log.segment.bytes": 1 << 20,
+    "log.index.interval.bytes": 1024,
+    "log.flush.offset.checkpoint.interval.ms": 500,
+    "log.retention.check.interval.ms": 500,
+}
+
+
+class Round:
+    """A topic, its load, and what was promised of it."""
+
+    def __init__(self, broker: odradek.Broker, topic: str, *, is_flushed: bool) -> None:
+        self.broker, self.topic = broker, topic
+        self.records = Records()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        config = {"flush.messages": "1"} if is_flushed else {}
+        (made,) = admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)]).values()
+        made.result(PATIENCE_SECONDS)
+        self.loads: list[Load] = [
+            ConfluentLoad(
+                f"{topic}-{kind}",
+                broker.bootstrap_servers,
+                topic,
+                PARTITIONS,
+                self.records,
+                idempotent=kind == "idempotent",
+            )
+            for kind in ("idempotent", "plain")
+        ]
+        for load in self.loads:
+            load.start()
+
+    def wait_for_more(self) -> None:
+        """Until both producers have got over whatever happened."""
+        before = self.records.acknowledged_of.copy()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while any(
+            self.records.acknowledged_of[load.name] < before[load.name] + ALIVE_RECORDS for load in self.loads
+        ):
+            for load in self.loads:
+                load.raise_failure()
+            assert time.monotonic() < deadline, f"the producers of {self.topic} do not get on"
+            time.sleep(0.01)
+
+    def check(self) -> None:
+        """Read all of it; there may be more than is known to be acknowledged, but nothing else."""
+        where = [TopicPartition(self.topic, partition) for partition in range(PARTITIONS)]
+        with KafkaConsumer(bootstrap_servers=self.broker.bootstrap_servers) as consumer:
+            ends = {one.partition: end for one, end in consumer.end_offsets(where).items()}
+        client = ConfluentClient(self.broker.bootstrap_servers)
+        log = {}
+        for partition, end in ends.items():
+            read = client.read(self.topic, {partition: 0}, end)
+            assert [record.offset for record in read] == list(range(end)), f"offsets of partition {partition}"
+            log[partition] = [record.value for record in read]
+        client.close()
+        self.known.check(log)
+        check_order(log, [load.name for load in self.loads if load.idempotent])
+
+    def kill(self, chance: random.Random) -> None:
+        time.sleep(chance.random() * SECONDS_UNDER_LOAD_MAX)
+        self.broker.kill()
+        # What is acknowledged after this is another matter.
+        self.known = self.records.copy()
+        self.broker.restart()
+
+    def stop(self) -> None:
+        for load in self.loads:
+            load.stop()
+
+
+@pytest.mark.timeout(PATIENCE_SECONDS + ROUNDS * 30)
+def test_everything_is_read_back_after_each_of_many_kills(capsys: pytest.CaptureFixture[str]) -> None:
+    seed = int(os.environ.get("ODRADEK_KILLS_SEED") or random.randrange(1 << 32))
+    with capsys.disabled():
+        print(f"\nODRADEK_KILLS_SEED={seed}", flush=True)
+    chance = random.Random(seed)
+    acknowledged = 0
+    with odradek.Broker(process=True, options=OPTIONS) as broker:
+        for number in range(0, ROUNDS, ROUNDS_PER_TOPIC):
+            now = Round(broker, f"kills-{number}", is_flushed=number % 2 == 1)
+            for _ in range(min(ROUNDS_PER_TOPIC, ROUNDS - number)):
+                now.wait_for_more()
+                now.kill(chance)
+                now.check()
+            now.stop()
+            now.known = now.records
+            now.check()
+            acknowledged += now.records.acknowledged()
+    with capsys.disabled():
+        print(f"{acknowledged} acknowledged records were read back, after {ROUNDS} kills")

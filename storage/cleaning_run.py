@@ -1,0 +1,611 @@
+"""One round of compaction over one log: reads sealed segments, writes `.cleaned` ones. Nothing else.
+
+It knows a `CleaningJob`, plain values that fit into a line of JSON, and a disk; the log itself stays with its
+owner, who puts each finished group in place (`cleaner.Cleaning`). So it runs wherever there is time: in a
+process of its own, or between the requests. `cleaning_round(...)` is a generator: an int is the number of
+bytes that were just read or written, a `CleanedGroup` is ready to be put in place; closed before its end it
+removes what it had begun.
+
+What stays, as in `Cleaner.java` and `MemoryRecords.filterTo`:
+
+- of every key in the dirty part the latest record, and all that the dirty part does not outdate; records
+  behind what the map could take stay as they are, records without a key go;
+- a tombstone for `delete.retention.ms` after the round that first sees it: that moment is written into its
+  batch as the delete horizon (KIP-534);
+- nothing of an aborted transaction, but the marker of every transaction for as long as there is data of it,
+  and then, too, until its horizon;
+- the batch with a producer's last sequence number, the last marker of one without data, and the round's last
+  batch, as a header alone if need be.
+
+A batch that keeps all its records is copied as the same bytes; another keeps its offsets, sequences, leader
+epoch and codec. The checksum of every batch is checked before it is believed: what is damaged must not be
+written anew with a checksum that fits.
+"""
+
+import heapq
+from collections.abc import Callable, Generator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from odradek.storage.batches import HAS_DELETE_HORIZON, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from odradek.storage.cleaning import (
+    Copy,
+    FilterRules,
+    OffsetMap,
+    filter_batches,
+    index_batches,
+    index_section,
+    select_records,
+    shift_timestamps,
+)
+from odradek.storage.config import LONG_MAX
+from odradek.storage.disk import Disk, File, write_all
+from odradek.storage.indexes import TIME_ENTRY_BYTES
+from odradek.storage.segment import CLEANED, LOG, RELATIVE_OFFSET_MAX, TRANSACTION_INDEX, FilePool, Segment
+from odradek.storage.transaction_index import AbortedTransaction, encode_aborted
+from odradek.wire.checksums import crc32c
+from odradek.wire.compression import compress
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import (
+    BatchHeader,
+    iter_records,
+    read_batch_header,
+    read_end_txn_marker,
+    records_section,
+    verify_crc,
+)
+
+MAP_ENTRY_BYTES = 24
+"""What Kafka's map takes for a key, and ours: so many keys fit into `log.cleaner.dedupe.buffer.size`."""
+SYNC_EVERY_BYTES = 64 << 20
+"""A sync now and then, instead of one of a gigabyte for which everybody else's syncs have to wait."""
+
+_COMPRESSION_MASK = 0x07
+_LENGTH_POSITION = 8
+_CHECKED_FROM = 21
+
+
+@dataclass(slots=True, frozen=True)
+class JobSegment:
+    """A sealed segment; `end_offset` is the next one's base offset."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class CleaningJob:
+    """What a round needs to know of a log. Sizes in bytes, times in milliseconds."""
+
+    directory: str
+    segments: tuple[JobSegment, ...]
+    """All that end before `end_offset`, oldest first."""
+    first_dirty: int
+    """What is before it was clean after the last round."""
+    end_offset: int
+    """Where the last of the segments ends: nothing from there on is looked at."""
+    now_ms: int
+    token: str
+    """Part of the names of what is being written: nobody else writes to files of that name."""
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    delete_retention_ms: int
+    producers: tuple[tuple[int, int, int], ...] = ()
+    """(id, epoch, last data offset or -1) of every producer that the log knows."""
+    aborted: tuple[AbortedTransaction, ...] = ()
+    """Every aborted transaction that reaches into these segments, wherever its marker is."""
+    memory_bytes: int = 134_217_728
+    load_factor: float = 0.9
+    buffer_bytes: int = 262_144
+
+    @property
+    def suffix(self) -> str:
+        """Of the files that are being written, behind Kafka's names."""
+        return f".{self.token}{CLEANED}"
+
+    def as_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        segments = tuple(JobSegment(**one) for one in plain["segments"])
+        aborted = tuple(AbortedTransaction(*one) for one in plain["aborted"])
+        producers = tuple((one[0], one[1], one[2]) for one in plain["producers"])
+        return cls(**{**plain, "segments": segments, "aborted": aborted, "producers": producers})
+
+
+@dataclass(slots=True, frozen=True)
+class CleanedGroup:
+    """A segment that is written and synced, and those whose place it is to take."""
+
+    old_bases: tuple[int, ...]
+    size_bytes: int
+    max_timestamp_ms: int
+    max_timestamp_offset: int
+
+    @property
+    def base_offset(self) -> int:
+        return self.old_bases[0]
+
+
+@dataclass(slots=True)
+class CleaningStatistics:
+    bytes_indexed: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    keys: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class CleaningOutcome:
+    """How far the log is clean now, and what it took."""
+
+    first_dirty: int
+    statistics: CleaningStatistics = field(default_factory=CleaningStatistics)
+
+
+Round = Generator[int | CleanedGroup, None, CleaningOutcome]
+
+
+def cleaning_round(disk: Disk, job: CleaningJob, seed: bytes) -> Round:
+    """See the module. `seed` is 16 bytes that nobody knows.
+
+    Raises `OSError`, and `KafkaError` for a log that cannot be understood.
+    """
+    return _Round(disk, job, seed).run()
+
+
+def slots_of(memory_bytes: int) -> int:
+    """How many keys a map of so many bytes has room for; Kafka's has at most 2 GiB."""
+    return max(min(memory_bytes, 2**31 - 1) // MAP_ENTRY_BYTES, 1)
+
+
+def group_segments(
+    segments: tuple[JobSegment, ...],
+    *,
+    segment_bytes: int,
+    segment_index_bytes: int,
+    index_interval_bytes: int,
+) -> list[list[JobSegment]]:
+    """Neighbours that fit into one segment together: by size, by what their indexes may take at the most,
+    and by the reach of relative offsets.
+    """
+    groups: list[list[JobSegment]] = []
+    group_bytes = 0
+    bytes_max = min(
+        segment_bytes, segment_index_bytes // TIME_ENTRY_BYTES * max(index_interval_bytes, HEADER_BYTES)
+    )
+    for segment in segments:
+        if (
+            groups
+            and group_bytes + segment.size_bytes <= bytes_max
+            and (
+                segment.size_bytes == 0
+                or segment.end_offset - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX
+            )
+        ):
+            groups[-1].append(segment)
+            group_bytes += segment.size_bytes
+        else:
+            groups.append([segment])
+            group_bytes = segment.size_bytes
+    return groups
+
+
+class Transactions:
+    """Which batches belong to aborted transactions, and which markers have nothing left to say.
+
+    Batches have to be shown in their order. As `CleanedTransactionMetadata.java`.
+    """
+
+    def __init__(self, aborted: tuple[AbortedTransaction, ...]) -> None:
+        self.kept: list[AbortedTransaction] = []
+        """Aborted ones whose marker was met and whose data is not all gone: they stay in the index."""
+        self._to_come = [(one.first_offset, place, one) for place, one in enumerate(aborted)]
+        heapq.heapify(self._to_come)
+        # Producer id -> its aborted transaction, and whether data of it was met.
+        self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
+        self._committed: set[int] = set()
+
+    def meet_data(self, header: BatchHeader) -> bool:
+        """Whether a batch of records goes since its transaction was aborted."""
+        self._begin_until(header.last_offset)
+        if not header.is_transactional:
+            return False
+        found = self._aborted.get(header.producer_id)
+        if found is None:
+            self._committed.add(header.producer_id)
+            return False
+        self._aborted[header.producer_id] = (found[0], True)
+        return True
+
+    def meet_marker(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether a control batch may go: nothing of its transaction was met since the one before."""
+        self._begin_until(header.last_offset)
+        if header.record_count == 0:
+            return True
+        marker = read_end_txn_marker(next(iter_records(batch, header)))
+        if marker is None:
+            return False
+        producer_id = header.producer_id
+        if not marker.committed:
+            transaction, has_data = self._aborted.pop(producer_id, (None, False))
+            if transaction is not None and has_data:
+                self.kept.append(transaction)
+            return not has_data
+        has_data = producer_id in self._committed
+        self._committed.discard(producer_id)
+        return not has_data
+
+    def _begin_until(self, offset: int) -> None:
+        while self._to_come and self._to_come[0][0] <= offset:
+            transaction = heapq.heappop(self._to_come)[2]
+            self._aborted.setdefault(transaction.producer_id, (transaction, False))
+
+
+class _Round:
+    """The state of one round. `_least` is the first offset that the next batch may have."""
+
+    def __init__(self, disk: Disk, job: CleaningJob, seed: bytes) -> None:
+        self.statistics = CleaningStatistics()
+        self._disk = disk
+        self._pool = FilePool(disk)
+        self._job = job
+        slots = slots_of(job.memory_bytes)
+        self._map = OffsetMap(slots, seed)
+        self._entries_max = max(int(slots * job.load_factor), 1)
+        last_offsets = frozenset(offset for _, _, offset in job.producers if offset >= 0)
+        self._rules = FilterRules(job.end_offset, job.now_ms, last_offsets)
+        self._marker_epochs = {producer: epoch for producer, epoch, offset in job.producers if offset < 0}
+        self._transactions = Transactions(())
+        self._least = 0
+        self._copy = Copy(0, 0)
+        self._unsynced_bytes = 0
+
+    def run(self) -> Round:
+        job = self._job
+        yield from self._read_dirty()
+        self.statistics.keys = len(self._map)
+        first_dirty = self._map.latest_offset + 1
+        covered = tuple(segment for segment in job.segments if segment.base_offset < first_dirty)
+        groups = group_segments(
+            covered,
+            segment_bytes=job.segment_bytes,
+            segment_index_bytes=job.segment_index_bytes,
+            index_interval_bytes=job.index_interval_bytes,
+        )
+        start = job.segments[0].base_offset if job.segments else 0
+        self._transactions = Transactions(_reaching(job.aborted, start))
+        self._least = start
+        for group in groups:
+            yield (yield from self._clean_group(group))
+        return CleaningOutcome(first_dirty, self.statistics)
+
+    # The dirty part
+
+    def _read_dirty(self) -> Generator[int | CleanedGroup, None, None]:
+        """Fill the map, to the end of the dirty part or to its own."""
+        first_dirty = self._job.first_dirty
+        self._transactions = Transactions(_reaching(self._job.aborted, first_dirty))
+        self._least = 0
+        for segment in self._job.segments:
+            if segment.end_offset <= first_dirty:
+                continue
+            is_full = yield from self._walk(segment, self._index_many, self._index_one, self._count_indexed)
+            if is_full:
+                return
+            # As far as the segment went: what is missing at its end is a gap.
+            self._map.latest_offset = segment.end_offset - 1
+
+    def _count_indexed(self, size_bytes: int) -> None:
+        self.statistics.bytes_indexed += size_bytes
+
+    def _index_many(self, data: bytes, position: int) -> tuple[int, bool]:
+        position, self._least, is_full = index_batches(
+            self._map, data, position, self._least, self._job.first_dirty, self._entries_max
+        )
+        return position, is_full
+
+    def _index_one(self, data: bytes, position: int, header: BatchHeader) -> bool:
+        """Take one batch of whatever kind into the map; whether it is full."""
+        batch = memoryview(data)[position : position + header.size_bytes]
+        if header.last_offset < self._job.first_dirty:
+            return False
+        verify_crc(data, position, header)
+        if header.is_control:
+            self._transactions.meet_marker(header, batch)
+        elif not self._transactions.meet_data(header) and header.record_count:
+            is_full = index_section(
+                self._map,
+                records_section(batch, header),
+                header.record_count,
+                header.base_offset,
+                self._job.first_dirty,
+                self._entries_max,
+            )
+            if is_full:
+                return True
+        self._map.latest_offset = header.last_offset
+        return False
+
+    # Through a segment
+
+    def _walk(
+        self,
+        segment: JobSegment,
+        many: Callable[[bytes, int], tuple[int, bool]],
+        one: Callable[[bytes, int, BatchHeader], bool],
+        count: Callable[[int], None],
+    ) -> Generator[int | CleanedGroup, None, bool]:
+        """Show all batches of a segment to `many`, and those that it does not take to `one`, until one of
+        them says that it is enough. Yields how many bytes were read.
+        """
+        path = f"{self._job.directory}/{segment.base_offset:020d}{LOG}"
+        file = self._disk.open(path)
+        try:
+            position, wanted_bytes = 0, self._job.buffer_bytes
+            while position < segment.size_bytes:
+                data = file.read(position, min(wanted_bytes, segment.size_bytes - position))
+                try:
+                    used, is_enough = self._show(data, many, one)
+                except KafkaError as error:
+                    where = f"{path} from position {position}"
+                    raise KafkaError(error.code, f"{where}: {error.message}") from error
+                count(used)
+                yield used
+                if is_enough:
+                    return True
+                position += used
+                wanted_bytes = self._job.buffer_bytes
+                if used == 0:
+                    # The next batch is larger than the buffer.
+                    wanted_bytes = _size_of_batch(data)
+                    if not len(data) < wanted_bytes <= segment.size_bytes - position:
+                        raise KafkaError(
+                            ErrorCode.CORRUPT_MESSAGE,
+                            f"{path} does not go on with a whole batch at position {position}",
+                        )
+            return False
+        finally:
+            file.close()
+
+    def _show(
+        self,
+        data: bytes,
+        many: Callable[[bytes, int], tuple[int, bool]],
+        one: Callable[[bytes, int, BatchHeader], bool],
+    ) -> tuple[int, bool]:
+        """The whole batches of `data`: how many bytes they are, and whether that is enough."""
+        position = 0
+        while True:
+            position, is_enough = many(data, position)
+            if is_enough or len(data) - position < HEADER_BYTES:
+                return position, is_enough
+            header = read_batch_header(data, position)
+            if header.size_bytes > len(data) - position:
+                return position, False
+            if header.base_offset < self._least or header.last_offset_delta < 0:
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"a batch from {header.base_offset} to {header.last_offset} stands where "
+                    f"{self._least} or a later one is next",
+                )
+            if one(data, position, header):
+                return position, True
+            position += header.size_bytes
+            self._least = header.last_offset + 1
+
+    # Copying
+
+    def _clean_group(self, group: list[JobSegment]) -> Generator[int | CleanedGroup, None, CleanedGroup]:
+        """Copy what stays of some segments into a new one."""
+        job = self._job
+        base_offset = group[0].base_offset
+        cleaned = Segment(self._pool, job.directory, base_offset, 0, job.now_ms, job.suffix)
+        self._copy = Copy(base_offset, job.index_interval_bytes)
+        is_done = False
+        try:
+            file = self._disk.open(cleaned.path(LOG), create=True)
+            try:
+                file.truncate(0)
+                for segment in group:
+                    yield from self._copy_segment(file, segment)
+                file.sync()
+            finally:
+                file.close()
+            self._finish_files(cleaned, group)
+            is_done = True
+        finally:
+            if not is_done:
+                _remove_if_possible(cleaned)
+        statistics = self.statistics
+        statistics.bytes_written += self._copy.size_bytes
+        statistics.records_read += self._copy.records_read
+        statistics.records_kept += self._copy.records_kept
+        return CleanedGroup(
+            tuple(segment.base_offset for segment in group),
+            self._copy.size_bytes,
+            self._copy.max_timestamp_ms,
+            self._copy.max_timestamp_offset,
+        )
+
+    def _copy_segment(self, file: File, segment: JobSegment) -> Generator[int | CleanedGroup, None, None]:
+        walk = self._walk(segment, self._filter_many, self._filter_one, self._count_read)
+        for used_bytes in walk:
+            yield used_bytes
+            if self._copy.pending_bytes >= self._job.buffer_bytes:
+                yield self._write(file)
+        if self._copy.pending_bytes:
+            yield self._write(file)
+
+    def _write(self, file: File) -> int:
+        """Write what is pending; returns how many bytes that was."""
+        data = self._copy.take()
+        write_all(file, self._copy.size_bytes - len(data), [data], len(data))
+        self._unsynced_bytes += len(data)
+        if self._unsynced_bytes >= SYNC_EVERY_BYTES:
+            self._unsynced_bytes = 0
+            file.sync()
+        return len(data)
+
+    def _finish_files(self, cleaned: Segment, group: list[JobSegment]) -> None:
+        """Write the indexes of a new segment, and give it the age of what it replaces."""
+        job, disk, copy = self._job, self._disk, self._copy
+        cleaned.reset_indexes()
+        for last_offset, position, timestamp_ms, timestamp_offset in copy.index_entries:
+            cleaned.offset_index.append(last_offset, position)
+            cleaned.time_index.append(timestamp_ms, timestamp_offset)
+        cleaned.max_timestamp_ms = copy.max_timestamp_ms
+        cleaned.max_timestamp_offset = copy.max_timestamp_offset
+        cleaned.seal()
+        cleaned.save_indexes(sync=True)
+        aborted, self._transactions.kept = self._transactions.kept, []
+        if aborted:
+            file = disk.open(cleaned.path(TRANSACTION_INDEX), create=True)
+            try:
+                content = encode_aborted(aborted)
+                file.truncate(0)
+                write_all(file, 0, [content], len(content))
+                file.sync()
+            finally:
+                file.close()
+        newest = f"{job.directory}/{group[-1].base_offset:020d}{LOG}"
+        disk.set_modified_ms(cleaned.path(LOG), disk.modified_ms(newest))
+
+    def _count_read(self, size_bytes: int) -> None:
+        self.statistics.bytes_read += size_bytes
+
+    def _filter_many(self, data: bytes, position: int) -> tuple[int, bool]:
+        position, self._least, is_enough = filter_batches(
+            self._map, data, position, self._least, self._rules, self._copy
+        )
+        return position, is_enough
+
+    def _filter_one(self, data: bytes, position: int, header: BatchHeader) -> bool:
+        """Copy what stays of one batch of whatever kind."""
+        verify_crc(data, position, header)
+        batch = memoryview(data)[position : position + header.size_bytes]
+        horizon_ms = header.delete_horizon_ms
+        has_expired = horizon_ms is not None and horizon_ms <= self._job.now_ms
+        if header.is_control:
+            wants_horizon = self._transactions.meet_marker(header, batch)
+            is_discarded = wants_horizon and has_expired
+        else:
+            is_discarded = self._transactions.meet_data(header)
+            wants_horizon = False
+        kept: memoryview | bytearray | None = None
+        if header.record_count and not is_discarded:
+            kept = self._kept_of(batch, header, wants_horizon, keeps_tombstones=not has_expired)
+        elif header.record_count == 0 and self._stays_empty(header):
+            kept = batch
+        self._copy.records_read += header.record_count
+        if kept is None and self._stays_empty(header):
+            kept = _empty_batch(header)
+        if kept is not None:
+            made = header if kept is batch else read_batch_header(kept)
+            self._copy.append(kept, made.last_offset, made.max_timestamp)
+            self._copy.records_kept += made.record_count
+        return False
+
+    def _kept_of(
+        self, batch: memoryview, header: BatchHeader, wants_horizon: bool, *, keeps_tombstones: bool
+    ) -> memoryview | bytearray | None:
+        """The batch with those of its records that stay; None without any."""
+        section = records_section(batch, header)
+        count, max_timestamp = header.record_count, header.max_timestamp
+        is_changed = False
+        if not header.is_control:
+            selection = select_records(
+                self._map, section, count, header.base_offset, header.base_timestamp, keeps_tombstones
+            )
+            if selection.record_count == 0:
+                return None
+            wants_horizon = selection.has_tombstones
+            if selection.section is not None:
+                is_changed, section, count = True, selection.section, selection.record_count
+                max_timestamp = selection.max_timestamp
+        wants_horizon = wants_horizon and header.delete_horizon_ms is None
+        if not is_changed and not wants_horizon:
+            return batch
+        base_timestamp = header.base_timestamp
+        if wants_horizon:
+            base_timestamp = min(self._job.now_ms + self._job.delete_retention_ms, LONG_MAX)
+            section = shift_timestamps(section, count, header.base_timestamp - base_timestamp)
+        if header.uses_log_append_time:
+            max_timestamp = header.max_timestamp
+        attributes = header.attributes | (HAS_DELETE_HORIZON if wants_horizon else 0)
+        return _sealed(header, attributes, base_timestamp, max_timestamp, count, section)
+
+    def _stays_empty(self, header: BatchHeader) -> bool:
+        """Whether a batch is needed for what its header says."""
+        if header.last_offset + 1 == self._job.end_offset:
+            return True
+        if header.producer_id < 0:
+            return False
+        if header.last_offset in self._rules.kept_offsets:
+            return True
+        return header.is_control and self._marker_epochs.get(header.producer_id) == header.producer_epoch
+
+
+def _reaching(aborted: tuple[AbortedTransaction, ...], offset: int) -> tuple[AbortedTransaction, ...]:
+    """Those that end at `offset` or later."""
+    return tuple(one for one in aborted if one.last_offset >= offset)
+
+
+def _size_of_batch(data: bytes) -> int:
+    """What the batch at the start of `data` says of its size; a header's when not even that is there."""
+    if len(data) < HEADER_BYTES:
+        return HEADER_BYTES
+    length = int.from_bytes(data[_LENGTH_POSITION : _LENGTH_POSITION + 4], "big", signed=True)
+    return length + LOG_OVERHEAD_BYTES
+
+
+def _empty_batch(header: BatchHeader) -> bytearray:
+    """What remains of a batch without records: offsets, producer and sequences, the latest timestamp."""
+    attributes = header.attributes & ~(_COMPRESSION_MASK | HAS_DELETE_HORIZON)
+    return _sealed(header, attributes, -1, header.max_timestamp, 0, b"")
+
+
+def _sealed(
+    header: BatchHeader,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    record_count: int,
+    section: bytes,
+) -> bytearray:
+    """A batch of these records in place of another."""
+    batch = bytearray(HEADER_BYTES)
+    codec = attributes & _COMPRESSION_MASK
+    batch += compress(codec, section) if codec else section
+    HEADER.pack_into(
+        batch,
+        0,
+        header.base_offset,
+        len(batch) - LOG_OVERHEAD_BYTES,
+        header.leader_epoch,
+        2,
+        0,
+        attributes,
+        header.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        record_count,
+    )
+    batch[17:21] = crc32c(memoryview(batch)[_CHECKED_FROM:]).to_bytes(4, "big")
+    return batch
+
+
+def _remove_if_possible(segment: Segment) -> None:
+    """What stays behind goes at the next start."""
+    try:
+        segment.remove()
+    except OSError:
+        pass

@@ -1,0 +1,110 @@
+"""AlterReplicaLogDirs: what is refused, what DescribeLogDirs shows meanwhile, and where all lies then."""
+
+import pytest
+
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from odradek.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from odradek.wire.work import finish
+
+
+def alter(*wanted):
+    """`wanted`: (directory, topic, partition)."""
+    return AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=name, partitions=[index])])
+            for path, name, index in wanted
+        ]
+    )
+
+
+def code_of(node, path, name="t", index=0, version=2):
+    (topic,) = node.ask(alter((path, name, index)), version).results
+    assert topic.topic_name == name
+    (partition,) = topic.partitions
+    assert partition.partition_index == index
+    return ErrorCode(partition.error_code)
+
+
+def described(node):
+    """Per directory: (topic, partition, is future, lag) of what lies there."""
+    answer = node.ask(DescribeLogDirsRequest(topics=None))
+    return {
+        one.log_dir: sorted(
+            (topic.name, partition.partition_index, partition.is_future_key, partition.offset_lag)
+            for topic in one.topics
+            for partition in topic.partitions
+        )
+        for one in answer.results
+    }
+
+
+@pytest.fixture
+def paths(tmp_path):
+    return [str(tmp_path / "one"), str(tmp_path / "two")]
+
+
+@pytest.fixture
+def node(make_node, paths):
+    return make_node(directories=paths)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_partition_is_moved_and_shown_in_both_directories_until_it_is(node, paths, version):
+    node.create("t")
+    node.fill("t", *[[b"value"]] * 5)
+    assert code_of(node, paths[1], version=version) is ErrorCode.NONE
+    assert described(node) == {paths[0]: [("t", 0, False, 0)], paths[1]: [("t", 0, True, 5)]}
+    finish(node.store.moving(node.loop.now_ms))
+    assert described(node) == {paths[0]: [], paths[1]: [("t", 0, False, 0)]}
+    assert node.partition("t").directory == f"{paths[1]}/t-0"
+
+
+def test_a_move_to_where_it_is_does_nothing_and_ends_another(node, paths):
+    node.create("t")
+    assert code_of(node, paths[0]) is ErrorCode.NONE
+    assert not node.store.has_moves
+    code_of(node, paths[1])
+    assert code_of(node, paths[0]) is ErrorCode.NONE
+    finish(node.store.moving(node.loop.now_ms))
+    assert described(node) == {paths[0]: [("t", 0, False, 0)], paths[1]: []}
+
+
+@pytest.mark.parametrize("path", ["", "/nowhere", "one", "/"])
+def test_a_directory_that_is_not_in_log_dirs_is_not_found(node, path):
+    node.create("t")
+    assert code_of(node, path) is ErrorCode.LOG_DIR_NOT_FOUND
+
+
+def test_what_does_not_exist_is_unknown_and_is_made_in_that_directory_later(node, paths):
+    assert code_of(node, paths[1]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    node.create("t", 2)
+    assert node.partition("t", 0).directory == f"{paths[1]}/t-0"
+    assert code_of(node, paths[1], index=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(node, "/nowhere", name="u") is ErrorCode.LOG_DIR_NOT_FOUND
+
+
+def test_a_name_for_which_the_copy_would_have_none_is_refused(node, paths):
+    name = "n" * 220
+    node.create(name)
+    assert code_of(node, paths[1], name) is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_nothing_is_moved_while_a_directory_is_offline(node, paths):
+    node.create("t", 2)
+    node.store._fail(node.store._homes[paths[1]], "gone")
+    index = next(index for index in range(2) if node.partition("t", index).directory.startswith(paths[0]))
+    assert code_of(node, paths[1], index=index) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(node, paths[0], index=1 - index) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(node, paths[0], index=index) is ErrorCode.NONE
+
+
+def test_of_a_partition_that_is_named_twice_the_last_directory_counts(node, paths):
+    node.create("t")
+    (topic,) = node.ask(alter((paths[1], "t", 0), ("/nowhere", "t", 0))).results
+    assert [one.error_code for one in topic.partitions] == [ErrorCode.LOG_DIR_NOT_FOUND]
+    assert not node.store.has_moves

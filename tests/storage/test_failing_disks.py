@@ -1,0 +1,423 @@
+"""Disks that fail: a partition comes back by a rescan, a directory takes only its own partitions offline."""
+
+import errno
+import random
+
+import pytest
+from memory_disk import MemoryDisk
+
+from odradek.storage.config import LogConfig
+from odradek.storage.group_log import PAGE_BYTES, GroupLog
+from odradek.storage.store import LogStore, StoreListener
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import Record, build_batch, iter_records
+from odradek.wire.work import finish
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+OTHER_ID = bytes(reversed(TOPIC_ID))
+LATER_MS = NOW_MS + 60_000
+
+
+class Told(StoreListener):
+    """Remembers what the store tells."""
+
+    def __init__(self):
+        self.directories = []
+        self.partitions = []
+        self.strays = []
+        self.troubles = 0
+
+    def stray(self, topic, index, path):
+        self.strays.append((topic, index))
+
+    def trouble(self):
+        self.troubles += 1
+
+    def directory(self, path, failure):
+        self.directories.append((path, failure is None))
+
+    def recovered(self, name, cut_bytes):
+        self.partitions.append((name, cut_bytes))
+
+
+def open_store(disk, *directories: str, **kwargs) -> LogStore:
+    store = LogStore(disk, directories or ["data"], listener=Told(), **kwargs)
+    store.open(NOW_MS)
+    return store
+
+
+def append(partition, count: int = 1) -> None:
+    for _ in range(count):
+        value = b"value %d" % partition.log.next_offset
+        batch = build_batch([Record(0, NOW_MS, b"k", value)])
+        partition.append(batch, now_ms=NOW_MS)
+    partition.commit()
+
+
+def offsets_of(partition) -> list[int]:
+    found, offset = [], partition.log_start_offset
+    while offset < partition.high_watermark:
+        for record in iter_records(partition.read(offset, max_bytes=1).records.tobytes()):
+            assert record.value == b"value %d" % record.offset
+            found.append(record.offset)
+            offset = record.offset + 1
+    return found
+
+
+def refusal(call) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        call()
+    return refused.value.code
+
+
+def attend(store, now_ms=LATER_MS) -> None:
+    finish(store.attending(now_ms))
+
+
+def break_flush(disk, partition, part=".log") -> None:
+    """A flush that fails, once: as far as the kernel goes the pages are clean afterwards."""
+    disk.fail = lambda operation, path: errno.EIO if operation == "sync" and part in path else None
+    assert refusal(partition.flush) is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.fail = lambda operation, path: None
+
+
+# Rescans
+
+
+@pytest.mark.parametrize("flushed", [0, 1, 4, 9])
+@pytest.mark.parametrize("segment_bytes", [100, 250, 10_000])
+def test_a_partition_whose_flush_failed_comes_back_with_all_that_can_be_read(flushed, segment_bytes):
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=segment_bytes))
+    if flushed:
+        append(partition, flushed)
+        partition.flush()
+    append(partition, 10)
+    break_flush(disk, partition)
+    assert store.listener.troubles
+    assert store.offline() == {("t", 0)}
+    assert refusal(lambda: append(partition)) is ErrorCode.KAFKA_STORAGE_ERROR
+    woken = []
+    partition.watch(lambda: woken.append(partition.is_available))
+    attend(store)
+    assert store.get("t", 0) is partition
+    assert store.listener.partitions == [("t-0", 0)]
+    assert woken[-1]
+    assert not store.needs_attention
+    assert offsets_of(partition) == list(range(flushed + 10))
+    append(partition, 3)
+    partition.flush()
+    assert offsets_of(partition) == list(range(flushed + 13))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_after_a_rescan_the_disk_has_everything_that_is_served(seed):
+    """The page cache is not believed: what comes back was written again, and survives a loss of power."""
+    chance = random.Random(seed)
+    disk = MemoryDisk()
+    store = open_store(disk)
+    config = LogConfig(segment_bytes=chance.choice((150, 400, 10_000)), index_interval_bytes=100)
+    partition = store.create("t", 0, TOPIC_ID, config)
+    append(partition, chance.randrange(1, 6))
+    partition.flush()
+    append(partition, chance.randrange(1, 12))
+    break_flush(disk, partition)
+    forget_unsynced(disk, chance)
+    attend(store)
+    served = offsets_of(partition)
+    after = LogStore(disk.lose_power(seed), ["data"])
+    after.open(NOW_MS)
+    assert offsets_of(after.get("t", 0)) == served
+
+
+def forget_unsynced(disk, chance) -> None:
+    """What the kernel counted as clean makes room: memory has what the disk has, from then on."""
+    for path, inode in disk.files.items():
+        if path.endswith(".log") and chance.random() < 0.5:
+            survivor = inode.after_power_loss(chance)
+            inode.data[:] = survivor.data
+            inode.pending.clear()
+            inode.durable = bytes(survivor.data)
+
+
+def test_what_memory_has_lost_is_cut_off_and_said():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    append(partition, 3)
+    partition.flush()
+    append(partition, 3)
+    size_bytes = partition.size_bytes
+    break_flush(disk, partition)
+    data = disk.files["data/t-0/00000000000000000000.log"].data
+    data[size_bytes * 5 // 6 - 3] ^= 1  # in the fifth batch
+    attend(store)
+    assert offsets_of(partition) == [0, 1, 2, 3]
+    ((name, cut_bytes),) = store.listener.partitions
+    assert (name, cut_bytes) == ("t-0", size_bytes // 6 * 2)
+    append(partition)
+    assert offsets_of(partition) == [0, 1, 2, 3, 4]
+
+
+def test_what_a_flush_has_vouched_for_is_never_cut_off():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    append(partition, 4)
+    partition.flush()
+    append(partition, 1)
+    break_flush(disk, partition)
+    data = disk.files["data/t-0/00000000000000000000.log"].data
+    data[70] ^= 1
+    attend(store)
+    assert store.offline() == {("t", 0)}
+    data[70] ^= 1
+    attend(store, LATER_MS + 60_000)
+    assert offsets_of(partition) == [0, 1, 2, 3, 4]
+
+
+def test_what_only_the_group_log_has_is_put_back_by_a_rescan():
+    disk = MemoryDisk()
+    store = LogStore(disk, ["data"], listener=Told())
+    store.group_logs = [GroupLog(disk, "data", file_bytes=8 * PAGE_BYTES)]
+    store.open(NOW_MS)
+    (log,) = store.group_logs
+    partition = store.create("t", 0, TOPIC_ID, LogConfig(flush_messages=1))
+    append(partition, 2)
+    partition.flush()
+    log.prepare()
+    append(partition, 3)
+    block = log.begin([partition])
+    block.write()
+    log.finish(block, None)
+    assert partition.log.durable_offset == 5
+    break_flush(disk, partition)
+    inode = disk.files["data/t-0/00000000000000000000.log"]
+    inode.data[:] = inode.durable + bytes(len(inode.data) - len(inode.durable))
+    attend(store)
+    assert offsets_of(partition) == [0, 1, 2, 3, 4]
+
+
+def test_a_rescan_that_fails_is_tried_again_after_a_while():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    append(partition, 3)
+    break_flush(disk, partition)
+    disk.fail = lambda operation, path: errno.EIO if ".log.tmp" in path and operation == "sync" else None
+    attend(store)
+    assert store.needs_attention
+    assert not any(path.endswith(".tmp") for path in disk.files)
+    disk.fail = lambda operation, path: None
+    attend(store, LATER_MS + 1)
+    assert store.offline()
+    attend(store, LATER_MS + 60_000)
+    assert offsets_of(partition) == [0, 1, 2]
+    assert not store.needs_attention
+
+
+def test_a_read_in_flight_ends_though_a_rescan_replaces_its_file():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    append(partition, 5)
+    records = partition.read(0, max_bytes=10_000).records
+    break_flush(disk, partition)
+    attend(store)
+    assert len(records.tobytes()) == len(records)
+
+
+def test_a_partition_that_is_deleted_while_it_is_offline_does_not_come_back():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    append(partition, 5)
+    break_flush(disk, partition)
+    work = store.attending(LATER_MS)
+    step = next(work)  # the probe
+    step = work.send(step())
+    store.delete("t", 0)
+    fresh = store.create("t", 0, OTHER_ID, LogConfig())
+    try:
+        result = step()
+    except OSError as error:
+        with pytest.raises(StopIteration):
+            work.throw(error)
+    else:
+        with pytest.raises(StopIteration):
+            work.send(result)
+    assert store.get("t", 0) is fresh
+    append(fresh, 2)
+    assert offsets_of(fresh) == [0, 1]
+
+
+def test_a_restart_after_a_failed_flush_finds_the_same_as_a_rescan():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    append(partition, 5)
+    break_flush(disk, partition)
+    store.close(NOW_MS)
+    assert not disk.exists("data/.kafka_cleanshutdown")
+    store = open_store(disk)
+    assert offsets_of(store.get("t", 0)) == [0, 1, 2, 3, 4]
+
+
+# Directories
+
+
+def spread(disk, **kwargs):
+    """A store with a partition in each of two directories; `t-0` in "one"."""
+    store = open_store(disk, "one", "two", **kwargs)
+    for index in range(2):
+        append(store.create("t", index, TOPIC_ID, LogConfig()), 3)
+        store.get("t", index).flush()
+    return store
+
+
+def fail_in(directory, *, code=errno.EIO):
+    """A disk that answers nothing below `directory`."""
+    return lambda operation, path: code if path == directory or path.startswith(directory + "/") else None
+
+
+@pytest.mark.parametrize("met_by", ["commit", "flush", "read", "maintenance", "checkpoint"])
+def test_a_directory_that_fails_takes_only_its_own_partitions_offline(met_by):
+    disk = MemoryDisk()
+    store = spread(disk, open_files_max=1)
+    lost, kept = store.get("t", 0), store.get("t", 1)
+    append(lost, 1)
+    disk.fail = fail_in("one")
+    if met_by == "commit":
+        assert refusal(lambda: append(lost)) is ErrorCode.KAFKA_STORAGE_ERROR
+    elif met_by == "flush":
+        assert refusal(lost.flush) is ErrorCode.KAFKA_STORAGE_ERROR
+    elif met_by == "read":
+        lost.log._forget_hints()
+        assert refusal(lambda: lost.read(0, max_bytes=1)) is ErrorCode.KAFKA_STORAGE_ERROR
+    elif met_by == "maintenance":
+        lost.set_config(LogConfig(retention_ms=1))
+        store.maintain(LATER_MS - 1)
+    else:
+        store._write_checkpoints()
+    attend(store)
+    assert store.listener.directories == [("one", False)]
+    assert list(store.failures) == ["one"]
+    assert store.offline() == {("t", 0)}
+    for refuses in (lambda: append(lost), lambda: lost.read(0, max_bytes=1), lost.flush):
+        assert refusal(refuses) is ErrorCode.KAFKA_STORAGE_ERROR
+    append(kept, 2)
+    kept.flush()
+    assert offsets_of(kept) == [0, 1, 2, 3, 4]
+    store.maintain(LATER_MS)
+    assert store.create("t", 2, TOPIC_ID, LogConfig()).directory == "two/t-2"
+    assert [directory for directory, *_ in store.sizes()] == ["two", "two"]
+
+
+def test_partitions_come_back_when_the_disk_answers_again():
+    disk = MemoryDisk()
+    store = spread(disk)
+    lost = store.get("t", 0)
+    append(lost, 1)
+    disk.fail = fail_in("one")
+    assert refusal(lost.flush) is ErrorCode.KAFKA_STORAGE_ERROR
+    attend(store)
+    attend(store, LATER_MS + 1000)
+    assert store.offline() == {("t", 0)}
+    disk.fail = lambda operation, path: None
+    attend(store, LATER_MS + 2000)
+    assert store.listener.directories == [("one", False), ("one", True)]
+    assert store.offline() == set()
+    assert offsets_of(lost) == [0, 1, 2, 3]
+    append(lost)
+    store.close(NOW_MS)
+    assert offsets_of(open_store(disk, "one", "two").get("t", 0)) == [0, 1, 2, 3, 4]
+
+
+def test_an_error_of_a_sound_disk_takes_nothing_offline():
+    disk = MemoryDisk()
+    store = spread(disk)
+    partition = store.get("t", 0)
+    for code in (errno.ENOSPC, errno.EMFILE, errno.EIO):
+        disk.fail = lambda operation, path, code=code: (
+            code if operation == "write" and path.endswith(".log") else None
+        )
+        assert refusal(lambda: append(partition)) is ErrorCode.KAFKA_STORAGE_ERROR
+        attend(store)
+        assert store.offline() == set()
+    disk.fail = lambda operation, path: None
+    append(partition)
+    assert offsets_of(partition) == [0, 1, 2, 3]
+
+
+def test_a_full_disk_is_no_failed_one():
+    disk = MemoryDisk()
+    store = spread(disk)
+    disk.room_bytes = 0
+    store._suspect("one", OSError(errno.EIO, "once"))
+    attend(store)
+    assert store.failures == {}
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_directory_that_cannot_be_opened_is_left_out_until_the_next_start(is_clean):
+    disk = MemoryDisk()
+    store = spread(disk)
+    if is_clean:
+        store.close(NOW_MS)
+    disk.held.clear()
+    disk.fail = fail_in("one", code=errno.EACCES)
+    store = open_store(disk, "one", "two")
+    assert list(store.failures) == ["one"]
+    assert store.has_unopened
+    assert store.names() == [("t", 1)]
+    append(store.get("t", 1))
+    store.close(NOW_MS)
+    disk.fail = lambda operation, path: None
+    store = open_store(disk, "one", "two")
+    assert (offsets_of(store.get("t", 0)), offsets_of(store.get("t", 1))) == ([0, 1, 2], [0, 1, 2, 3])
+
+
+def test_a_start_fails_when_no_directory_can_be_opened():
+    disk = MemoryDisk()
+    spread(disk)
+    disk.held.clear()
+    disk.fail = lambda operation, path: errno.EACCES
+    with pytest.raises(OSError, match="Permission"):
+        open_store(disk, "one", "two")
+
+
+def test_one_partition_that_cannot_be_opened_does_not_keep_the_others_from_it():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    for index in range(3):
+        append(store.create("t", index, TOPIC_ID, LogConfig()), 2)
+    disk.held.clear()
+    disk.fail = lambda operation, path: errno.EIO if "data/t-1/" in path and operation == "read" else None
+    store = open_store(disk)
+    assert refusal(lambda: store.get("t", 1)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert store.offline() == {("t", 1)}
+    assert offsets_of(store.get("t", 2)) == [0, 1]
+    disk.fail = lambda operation, path: None
+    attend(store)
+    assert offsets_of(store.get("t", 1)) == [0, 1]
+
+
+def test_a_topic_made_anew_finds_another_place_and_stays_its_own_when_the_old_directory_is_back():
+    disk = MemoryDisk()
+    store = spread(disk)
+    disk.fail = fail_in("one")
+    assert refusal(lambda: append(store.get("t", 0))) is ErrorCode.KAFKA_STORAGE_ERROR
+    attend(store)
+    assert refusal(lambda: store.delete("t", 0)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert store.get("t", 0) is None
+    fresh = store.create("t", 0, OTHER_ID, LogConfig())
+    assert fresh.directory == "two/t-0"
+    append(fresh, 1)
+    disk.fail = lambda operation, path: None
+    disk.held.clear()
+    store = open_store(disk, "one", "two", topic_id_for=lambda topic, index: OTHER_ID if index == 0 else None)
+    partition = store.get("t", 0)
+    assert (partition.topic_id, partition.directory, offsets_of(partition)) == (OTHER_ID, "two/t-0", [0])
+    assert store.listener.strays == [("t", 0)]

@@ -1,0 +1,101 @@
+"""Random histories of a store, with a crash anywhere: what was promised holds afterwards.
+
+Promised is (`promises.py`): what was acknowledged and flushed is there, at the same offsets; nothing is there
+that was never sent; the watermarks are ordered; producers, leader epochs and indexes are what a rescan finds;
+deleted records stay deleted; a crash during the recovery from a crash changes none of it. A process that is
+killed loses nothing that it has committed.
+
+In `make nightly` there are many more histories, longer ones, and new ones each night.
+"""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from memory_disk import MemoryDisk, PowerLost
+from promises import World, history
+
+NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
+NUMBERS = st.integers(0, 1 << 16)
+
+
+@pytest.mark.parametrize("seed", range(100 if NIGHTLY else 2))
+def test_a_power_loss_at_every_operation_of_a_history_breaks_no_promise(seed):
+    steps = history(seed, 40 if NIGHTLY else 16)
+    disk = MemoryDisk()
+    World(disk).run_all(steps)
+    crashes = 0
+    for operation in range(1, disk.operations + 1):
+        world = World(MemoryDisk())
+        if world.disk.operations >= operation:
+            continue  # the power is not there yet
+        world.disk.lose_power_at = operation
+        with pytest.raises(PowerLost):
+            world.run_all(steps)
+        crashes += 1
+        world.crash(seed * 100_003 + operation)
+        world.run_all([("append", operation), ("flush", operation), ("restart", operation)])
+    assert crashes > len(steps)
+
+
+class HistoryMachine(RuleBasedStateMachine):
+    @initialize()
+    def begin(self):
+        self.world = World(MemoryDisk())
+
+    def run_one(self, operation, number):
+        try:
+            self.world.run(operation, number)
+        except PowerLost:
+            self.world.crash(number)
+
+    @rule(operation=st.sampled_from(("append", "append", "stage", "commit")), number=NUMBERS)
+    def write(self, operation, number):
+        self.run_one(operation, number)
+
+    @rule(operation=st.sampled_from(("flush", "group_flush")), number=NUMBERS)
+    def flush(self, operation, number):
+        self.run_one(operation, number)
+
+    @rule(operation=st.sampled_from(("roll", "raise_epoch", "maintain", "checkpoint")), number=NUMBERS)
+    def look_after(self, operation, number):
+        self.run_one(operation, number)
+
+    @rule(operation=st.sampled_from(("delete_records", "compact", "create", "delete")), number=NUMBERS)
+    def change(self, operation, number):
+        self.run_one(operation, number)
+
+    @rule(operation=st.sampled_from(("restart", "kill")), number=NUMBERS)
+    def start_again(self, operation, number):
+        self.run_one(operation, number)
+
+    @rule(number=NUMBERS)
+    def pull_the_plug(self, number):
+        self.world.crash(number)
+
+    @precondition(lambda self: self.world.disk.lose_power_at is None)
+    @rule(operations=st.integers(1, 30))
+    def let_the_power_go_soon(self, operations):
+        self.world.disk.lose_power_at = self.world.disk.operations + operations
+
+    @invariant()
+    def watermarks_are_ordered(self):
+        for partition in self.world.store.loaded():
+            assert (
+                partition.log_start_offset
+                <= partition.last_stable_offset
+                <= partition.high_watermark
+                <= partition.log_end_offset
+            )
+
+
+TestHistories = HistoryMachine.TestCase
+TestHistories.settings = settings(
+    max_examples=1500 if NIGHTLY else 60,
+    stateful_step_count=60 if NIGHTLY else 30,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)

@@ -1,0 +1,353 @@
+"""Moving a partition between data directories: while it is used, and killed at every point of it."""
+
+import errno
+
+import pytest
+from memory_disk import MemoryDisk, PowerLost
+
+from odradek.storage import moving
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import OsDisk
+from odradek.storage.store import LogStore, StoreListener
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import Record, build_batch, iter_records
+from odradek.wire.work import finish
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+OTHER_ID = bytes(reversed(TOPIC_ID))
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, file_delete_delay_ms=1000)
+
+
+class Told(StoreListener):
+    def __init__(self):
+        self.moves = []
+
+    def moved(self, name, directory):
+        self.moves.append((name, directory))
+
+    def move_failed(self, name, directory, reason):
+        self.moves.append((name, None))
+
+
+def open_store(disk, directories=("one", "two"), **kwargs) -> LogStore:
+    store = LogStore(disk, directories, listener=Told(), config_for=lambda topic: CONFIG, **kwargs)
+    store.open(NOW_MS)
+    return store
+
+
+def append(partition, count: int = 1, producer_id: int = -1) -> None:
+    for _ in range(count):
+        offset = partition.log.next_offset
+        batch = build_batch(
+            [Record(0, NOW_MS + offset, b"k", b"value %d" % offset)],
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            base_sequence=-1
+            if producer_id < 0
+            else partition.log.producers.producers[producer_id].last_sequence + 1
+            if producer_id in partition.log.producers.producers
+            else 0,
+        )
+        partition.append(batch, now_ms=NOW_MS)
+    partition.commit()
+
+
+def offsets_of(partition) -> list[int]:
+    found, offset = [], partition.log_start_offset
+    while offset < partition.high_watermark:
+        for record in iter_records(partition.read(offset, max_bytes=1).records.tobytes()):
+            assert record.value == b"value %d" % record.offset
+            found.append(record.offset)
+            offset = record.offset + 1
+    return found
+
+
+def move(store, now_ms=NOW_MS) -> None:
+    """All the way: change over, the flush that a server does, and the old directory goes."""
+    finish(store.moving(now_ms))
+    for partition in store.flush_due(now_ms):
+        partition.flush()
+    finish(store.moving(now_ms))
+    store.maintain(now_ms + 10_000)
+
+
+def directories_of(disk, name="t-0"):
+    return sorted(path.rpartition("/")[0] for path in disk.directories if path.rpartition("/")[2] == name)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 40])
+@pytest.mark.parametrize("is_real", [False, True])
+def test_a_partition_is_the_same_in_its_new_directory(tmp_path, is_real, count):
+    disk = OsDisk() if is_real else MemoryDisk()
+    paths = (str(tmp_path / "one"), str(tmp_path / "two")) if is_real else ("one", "two")
+    store = open_store(disk, paths)
+    partition = store.create("t", 0, TOPIC_ID, CONFIG)
+    partition.leader_epoch = 3
+    append(partition, count, producer_id=7)
+    partition.delete_records(count // 2)
+    in_flight = partition.read(count // 2, max_bytes=1).records
+    store.begin_move("t", 0, paths[1])
+    assert [one[:3] for one in store.moves()] == [(paths[1], "t", 0)]
+    move(store)
+    assert store.listener.moves == [("t-0", paths[1])]
+    assert not store.has_moves
+    assert store.get("t", 0) is partition
+    assert partition.directory == f"{paths[1]}/t-0"
+    assert offsets_of(partition) == list(range(count // 2, count))
+    assert len(in_flight.tobytes()) == len(in_flight)
+    assert not [name for name in disk.list(paths[0]) if name.startswith("t-0")]
+    assert [name for name in disk.list(paths[1]) if name.startswith("t-0")] == ["t-0"]
+    append(partition, 3, producer_id=7)
+    epochs = partition.log.leader_epochs.entries()
+    store.close(NOW_MS)
+    partition = open_store(disk, paths).get("t", 0)
+    assert partition.directory == f"{paths[1]}/t-0"
+    assert offsets_of(partition) == list(range(count // 2, count + 3))
+    assert partition.log.leader_epochs.entries() == epochs
+    assert partition.log.producers.producers[7].last_sequence == count + 2
+
+
+def test_what_happens_during_a_move_is_in_the_copy(monkeypatch):
+    """Appends, rolls, retention, DeleteRecords: all between the steps of the copying."""
+    monkeypatch.setattr(moving, "COPIED_BYTES", 100)
+    monkeypatch.setattr(moving, "REST_BYTES_MAX", 0)
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, CONFIG)
+    append(partition, 30)
+    store.begin_move("t", 0, "two")
+    work = store.moving(NOW_MS)
+    step, number = next(work), 0
+    while True:
+        number += 1
+        if number < 40:
+            append(partition)
+            if number % 9 == 0:
+                partition.delete_records(partition.log_start_offset + 5)
+                store.maintain(NOW_MS)
+        try:
+            result = step() if step is not None else None
+        except OSError as error:
+            step = work.throw(error)
+            continue
+        try:
+            step = work.send(result)
+        except StopIteration:
+            break
+    move(store)
+    assert store.listener.moves == [("t-0", "two")]
+    start, end = partition.log_start_offset, partition.log_end_offset
+    assert (start > 10, end) == (True, 69)
+    assert offsets_of(partition) == list(range(start, end))
+    disk.held.clear()
+    partition = open_store(disk).get("t", 0)
+    assert (partition.log_start_offset, partition.log_end_offset) == (start, end)
+    assert offsets_of(partition) == list(range(start, end))
+
+
+def test_an_append_that_is_staged_when_the_log_changes_over_is_committed_in_the_new_place():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, CONFIG)
+    append(partition, 3)
+    for _ in range(9):  # beyond the end of the segment
+        offset = partition.log.next_offset
+        batch = build_batch([Record(0, NOW_MS + offset, b"k", b"value %d" % offset)])
+        partition.append(batch, now_ms=NOW_MS)
+    store.begin_move("t", 0, "two")
+    finish(store.moving(NOW_MS))
+    partition.commit()
+    move(store)
+    assert offsets_of(partition) == list(range(12))
+    disk.held.clear()
+    partition = open_store(disk).get("t", 0)
+    assert (partition.directory, offsets_of(partition)) == ("two/t-0", list(range(12)))
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_crash_at_any_point_leaves_one_whole_partition(loses_power):
+    """Before the move, flushed; after its change over, appended and flushed more: nothing of it is lost."""
+    points = 0
+    for point in range(1, 400):
+        disk = MemoryDisk()
+        store = open_store(disk)
+        partition = store.create("t", 0, TOPIC_ID, CONFIG)
+        append(partition, 12)
+        partition.delete_records(3)
+        finish(store.saving_starts([partition]))
+        partition.flush()
+        safe = 12
+        disk.lose_power_at = disk.operations + point
+        try:
+            store.begin_move("t", 0, "two")
+            finish(store.moving(NOW_MS))
+            append(partition, 4)
+            partition.flush()
+            safe = 16
+            finish(store.moving(NOW_MS))
+            store.maintain(NOW_MS + 5000)
+        except PowerLost:
+            points += 1
+        else:
+            break
+        for seed in range(4) if loses_power else (0,):
+            after = disk.lose_power(seed) if loses_power else disk
+            after.lose_power_at = None
+            after.held.clear()
+            again = open_store(after)
+            found = again.get("t", 0)
+            assert found.log_start_offset == 3
+            end = found.log_end_offset
+            assert safe <= end <= 16
+            assert offsets_of(found) == list(range(3, end))
+            assert len(directories_of(after)) == 1, (point, directories_of(after))
+            assert not [name for path in ("one", "two") for name in after.list(path) if "-future" in name]
+            # A move that was interrupted begins anew.
+            move(again)
+            assert found.directory in ("one/t-0", "two/t-0")
+            assert offsets_of(found) == list(range(3, end))
+            append(found, 2)
+            again.close(NOW_MS)
+            assert offsets_of(open_store(after).get("t", 0)) == list(range(3, end + 2))
+    assert points > 30
+
+
+def test_a_move_that_was_interrupted_is_taken_up_by_the_next_start():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    append(store.create("t", 0, TOPIC_ID, CONFIG), 20)
+    store.begin_move("t", 0, "two")
+    work = store.moving(NOW_MS)
+    for _ in range(3):
+        step = next(work)
+        if step is not None:
+            step()
+    disk.held.clear()
+    store = open_store(disk)
+    assert store.has_moves
+    move(store)
+    assert store.get("t", 0).directory == "two/t-0"
+    assert offsets_of(store.get("t", 0)) == list(range(20))
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "sync", "rename", "mkdir"])
+def test_a_move_to_a_disk_that_fails_leaves_the_partition_where_it_is(operation):
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, CONFIG)
+    append(partition, 20)
+    store.begin_move("t", 0, "two")
+    disk.fail = lambda done, path: errno.EIO if done == operation and path.startswith("two/t-0") else None
+    finish(store.moving(NOW_MS))
+    disk.fail = lambda done, path: None
+    finish(store.moving(NOW_MS))
+    assert store.listener.moves == [("t-0", None)]
+    assert not store.has_moves
+    assert partition.directory == "one/t-0"
+    append(partition, 2)
+    assert offsets_of(partition) == list(range(22))
+    assert disk.list("two") == [name for name in disk.list("two") if "t-0" not in name]
+
+
+def test_a_partition_goes_to_and_fro():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, CONFIG)
+    for number in range(6):
+        append(partition, 5)
+        target = "one" if number % 2 else "two"
+        store.begin_move("t", 0, target)
+        for _ in range(4):
+            finish(store.moving(NOW_MS))
+            if not store.has_moves:
+                break
+            if number < 5:
+                break  # the next move begins before the old directory of this one is gone
+            for one in store.flush_due(NOW_MS):
+                one.flush()
+        assert offsets_of(partition) == list(range(5 * number + 5))
+    move(store)
+    assert not store.has_moves
+    assert partition.directory == "one/t-0"
+    assert directories_of(disk) == ["one"]
+    assert store.listener.moves[-1] == ("t-0", "one")
+
+
+def test_a_move_can_be_taken_back():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, CONFIG)
+    append(partition, 20)
+    store.begin_move("t", 0, "two")
+    store.begin_move("t", 0, "one")
+    move(store)
+    assert (partition.directory, store.has_moves) == ("one/t-0", False)
+    store.begin_move("t", 0, "one")
+    assert not store.has_moves
+
+
+def test_a_topic_that_is_deleted_during_its_move_is_gone_in_both_directories():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    append(store.create("t", 0, TOPIC_ID, CONFIG), 20)
+    store.begin_move("t", 0, "two")
+    work = store.moving(NOW_MS)
+    step = next(work)
+    store.delete("t", 0)
+    fresh = store.create("t", 0, OTHER_ID, CONFIG)
+    try:
+        while True:
+            try:
+                step = work.send(step() if step is not None else None)
+            except OSError as error:
+                step = work.throw(error)
+    except StopIteration:
+        pass
+    move(store, NOW_MS + 100_000)
+    append(fresh, 2)
+    assert offsets_of(fresh) == [0, 1]
+    names = [name for path in ("one", "two") for name in disk.list(path) if name.startswith("t-0")]
+    assert names == ["t-0"]
+
+
+def test_a_topic_that_is_deleted_after_the_change_over_is_gone_in_both_directories():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    append(store.create("t", 0, TOPIC_ID, CONFIG), 20)
+    store.begin_move("t", 0, "two")
+    finish(store.moving(NOW_MS))
+    store.delete("t", 0)
+    fresh = store.create("t", 0, OTHER_ID, CONFIG)
+    append(fresh, 2)
+    move(store, NOW_MS + 100_000)
+    store.maintain(NOW_MS + 200_000)
+    assert offsets_of(fresh) == [0, 1]
+    disk.held.clear()
+    found = open_store(disk, topic_id_for=lambda topic, index: OTHER_ID).get("t", 0)
+    assert (found.topic_id, offsets_of(found)) == (OTHER_ID, [0, 1])
+
+
+def test_what_is_moved_before_it_is_made_is_made_there():
+    store = open_store(MemoryDisk())
+    with pytest.raises(KafkaError) as refused:
+        store.begin_move("t", 0, "two")
+    assert refused.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
+    assert store.create("t", 0, TOPIC_ID, CONFIG).directory == "two/t-0"
+    assert store.create("u", 0, TOPIC_ID, CONFIG).directory == "one/u-0"
+
+
+def test_compaction_leaves_a_partition_alone_that_is_moved():
+    store = open_store(MemoryDisk())
+    config = LogConfig(
+        cleanup_policy=frozenset({"compact"}), segment_bytes=400, min_cleanable_dirty_ratio=0.01
+    )
+    partition = store.create("t", 0, TOPIC_ID, config)
+    append(partition, 20)
+    partition.flush()
+    store._write_checkpoints()
+    store.begin_move("t", 0, "two")
+    assert not store.clean(NOW_MS)
+    move(store)
+    partition.flush()
+    assert store.clean(NOW_MS)

@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32, versions 0 to 4): what every setting of a topic or of this broker is, and why.
 
-Not done yet: AlterConfigs and IncrementalAlterConfigs, which are not in the table; loggers, client metrics
-and groups have no settings here and are refused with INVALID_REQUEST.
+Loggers, client metrics and groups have no settings here and are refused with INVALID_REQUEST. Settings are
+changed by `apis/alter_configs.py`.
 
 Source: ConfigHelper.scala of Kafka 4.3; the entries come from `wire.options`.
 """

@@ -43,6 +43,7 @@ from odradek.apis.leadership import (
     leader_hint,
 )
 from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import (
     AbortedTransaction,
@@ -68,6 +69,7 @@ FIRST_VERSION_OF_V1 = 2
 FIRST_VERSION_WITH_MAX_BYTES = 3
 FIRST_VERSION_OF_V2 = 4
 FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_ENDPOINTS = 16
@@ -323,6 +325,21 @@ class FetchPlan:
             records=_NO_RECORDS,
         )
 
+    def _is_in_zstd(self, partition: FetchedPartition) -> bool:
+        """Whether it is the codec of the topic."""
+        try:
+            led = self._leadership.lead(partition.topic, partition.index)
+        except KafkaError:
+            return False
+        return led.log.config.codec is Compression.ZSTD
+
+    def _refusal_of_zstd(self, partition: FetchedPartition) -> PartitionData:
+        """Versions 0 to 9: nothing of such a topic, whatever is in it (KIP-110; Kafka 4.3 looks no more)."""
+        refusal = self._refusal(partition, KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE))
+        refusal.records = None  # as Kafka's answer to what cannot be read
+        refusal.aborted_transactions = []
+        return refusal
+
     def _answer(self, answers: list[tuple[FetchedPartition, PartitionData]]) -> FetchResponse:
         """The response with what is news; remembers in the session what the client will know."""
         session = self._session
@@ -347,6 +364,8 @@ class FetchPlan:
                         continue
                     if answer.records:
                         served.append(partition)
+            if self._version < FIRST_VERSION_WITH_ZSTD and self._is_in_zstd(partition):
+                answer, is_ready = self._refusal_of_zstd(partition), True
             if answer.error_code in _MOVED and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
                 self._name_the_leader(response, partition, answer)
             if partition.topic != current_name or partition.topic_id != current_id:

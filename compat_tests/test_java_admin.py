@@ -25,6 +25,8 @@ SERVED = {
     "describeTopics": "2 1 1 true false",
     "createPartitions": "null",
     "describeConfigs": "86400000 DYNAMIC_TOPIC_CONFIG 1",
+    "incrementalAlterConfigs": "null",
+    "alterConfigs": "null",
     "listOffsets": "0 5 4 3 0 -1",
     "alterConsumerGroupOffsets": "null",
     "listConsumerGroupOffsets": "2 3 note",
@@ -52,7 +54,7 @@ SERVED_NEWER = {
 }
 
 NOT_BUILT = {
-    "incrementalAlterConfigs", "alterConfigs", "listClientMetricsResources", "listConfigResources",
+    "listClientMetricsResources", "listConfigResources",
     "describeProducers", "deleteRecords", "updateFeatures", "describeMetadataQuorum",
     "unregisterBroker", "addRaftVoter", "removeRaftVoter", "listTransactions", "abortTransaction",
     "describeAcls", "createAcls", "deleteAcls", "describeClientQuotas", "alterClientQuotas",

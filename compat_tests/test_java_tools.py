@@ -83,6 +83,50 @@ def test_the_topic_tool_creates_describes_grows_and_deletes(bootstrap: str, vers
     assert topic not in run("--list").split()
 
 
+@pytest.mark.parametrize(
+    ("entity", "setting", "value", "source"),
+    [
+        (("--entity-type", "topics", "--entity-name", "TOPIC"), "retention.ms", "123456789", "DYNAMIC_TOPIC"),
+        (("--entity-type", "brokers", "--entity-name", "1"), "log.retention.bytes", "-5", "DYNAMIC_BROKER"),
+        (
+            ("--entity-type", "brokers", "--entity-default"),
+            "log.retention.bytes",
+            "-6",
+            "DYNAMIC_DEFAULT_BROKER",
+        ),
+    ],
+    ids=["topic", "broker", "brokers"],
+)
+def test_the_configs_tool_adds_describes_and_deletes(
+    bootstrap: str,
+    client: KafkaPythonClient,
+    version: str,
+    entity: tuple[str, ...],
+    setting: str,
+    value: str,
+    source: str,
+) -> None:
+    topic = topic_name("tool")
+    client.create_topic(topic, 1)
+    entity = tuple(topic if word == "TOPIC" else word for word in entity)
+
+    def run(*arguments: str, check: bool = True) -> str:
+        command = ("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments, *entity)
+        finished = kafka_tool(*command, version=version, check=check)
+        return finished.stdout + finished.stderr
+
+    def described() -> str:
+        return run("--describe")
+
+    assert "Completed updating" in run("--alter", "--add-config", f"{setting}={value}")
+    told = f"{source}_CONFIG:{setting}={value}"
+    wait_until(lambda: told in described(), f"{setting} is set")
+    assert f"{setting}={value} sensitive=false" in described()
+    assert "Exception" in run("--alter", "--add-config", f"{setting}=much", check=False)
+    run("--alter", "--delete-config", setting)
+    wait_until(lambda: told not in described(), f"{setting} is taken back")
+
+
 def test_the_console_consumer_prints_what_the_console_producer_was_given(
     bootstrap: str, version: str
 ) -> None:

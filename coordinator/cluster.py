@@ -4,8 +4,8 @@ A `ClusterView` is what Metadata answers from and what Produce, Fetch and the co
 act. It is never edited: the `ClusterMachine` validates an operation, writes rows to its `MetadataStore` in
 one transaction, builds the next view (sharing all that did not change) and hands it to the subscribers. What
 is not in the store did not happen. A change of topics may be large, so it is a `Work`: new partitions are
-made before anybody hears of them, deleted ones removed after everybody has. Topics, configuration overrides,
-producer ids and feature levels live here.
+made before anybody hears of them, deleted ones removed after everybody has, new settings taken to the logs of
+all partitions. Topics, configuration overrides, producer ids and feature levels live here.
 
 Not here yet: electing leaders, ISR changes, reassignment (they come with replication), ACLs and quotas.
 """
@@ -38,6 +38,7 @@ __all__ = [
     "ClusterChange",
     "ClusterMachine",
     "ClusterView",
+    "ConfigChange",
     "Endpoint",
     "MetadataStore",
     "NewPartitions",
@@ -199,6 +200,16 @@ class TopicResult:
     error: KafkaError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """What is to become of one owner's overrides."""
+
+    owner: str | int | None
+    """A topic's name, a broker's id, or None for all brokers."""
+    change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    """Takes the overrides that there are, gives those that shall be; may refuse."""
+
+
 MakePartitions = Callable[[Sequence[tuple[TopicView, PartitionView]]], Work[None]]
 """Makes what partitions are made of on this node, before they are published. Does not raise."""
 
@@ -206,8 +217,17 @@ RemovePartitions = Callable[[Sequence[TopicView]], Work[None]]
 """Removes it, after the topics have left the view. Does not raise."""
 
 
+ApplyConfigs = Callable[[ClusterChange], Work[None]]
+"""Takes changed overrides to what works by them, after they have been published. Does not raise."""
+
+
 def _leave_partitions(partitions: Sequence[object]) -> Work[None]:
     """For those who have no logs."""
+    yield from ()
+
+
+def _apply_nothing(change: ClusterChange) -> Work[None]:
+    """For those who have nothing that works by settings."""
     yield from ()
 
 
@@ -233,6 +253,7 @@ class ClusterMachine:
         check_broker_configs: ConfigCheck = _accept_configs,
         make_partitions: MakePartitions = _leave_partitions,
         remove_partitions: RemovePartitions = _leave_partitions,
+        apply_configs: ApplyConfigs = _apply_nothing,
     ) -> None:
         self.view = ClusterView(cluster_id=cluster_id)
         self._store = store
@@ -242,6 +263,7 @@ class ClusterMachine:
         self._check_broker_configs = check_broker_configs
         self._make_partitions = make_partitions
         self._remove_partitions = remove_partitions
+        self._apply_configs = apply_configs
         self._is_changing = False
         self._is_writing = False
         self._next_producer_id = 0
@@ -370,45 +392,34 @@ class ClusterMachine:
 
     # Configuration
 
-    def set_topic_configs(
-        self, overrides: Mapping[str, Mapping[str, str]], *, validate_only: bool = False
-    ) -> list[TopicResult]:
-        """Replace all overrides of each topic; the caller has merged what was asked with what there was."""
+    def changing_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> Work[list[KafkaError | None]]:
+        """Change the overrides of each owner that may have them so, in one transaction; the refusals (None:
+        done), in order.
+
+        Raises KafkaError when the store does not answer: nothing was changed.
+        """
         with self._alone():
             draft = self._draft()
-            results = []
-            for name, configs in overrides.items():
+            refusals: list[KafkaError | None] = []
+            for change in changes:
                 try:
-                    topic = draft.topics.get(name)
-                    if topic is None:
-                        raise _unknown_topic(name)
-                    self._check_topic_configs(name, configs)
+                    self._change_configs(change, draft)
                 except KafkaError as error:
-                    results.append(TopicResult(name, error=error))
+                    refusals.append(error)
                 else:
-                    configured = replace(topic, configs=dict(configs))
-                    draft.configure(topic, configured)
-                    results.append(TopicResult(name, configured))
+                    refusals.append(None)
+                yield None
             if not validate_only:
-                finish(self._commit(draft))
-            return results
+                yield from self._commit(draft)
+            return refusals
 
-    def set_broker_configs(
-        self, node_id: int | None, configs: Mapping[str, str], *, validate_only: bool = False
-    ) -> None:
-        """Replace all overrides of one broker, or (None) those for all; refuses with INVALID_CONFIG."""
-        owner = "" if node_id is None else str(node_id)
-        self._check_broker_configs(owner, configs)
-        before = self.view.broker_configs.get(node_id, _EMPTY)
-        if validate_only or before == configs:
-            return
-        self._write(_config_rows(BROKER_CONFIG, owner, before, configs))
-        everyone = {**self.view.broker_configs, node_id: dict(configs)}
-        if not configs:
-            del everyone[node_id]
-        self._publish(
-            replace(self.view, broker_configs=everyone), ClusterChange(brokers_configured=(node_id,))
-        )
+    def change_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """`changing_configs` here and now."""
+        return finish(self.changing_configs(changes, validate_only=validate_only))
 
     # Producer ids and features
 
@@ -449,7 +460,8 @@ class ClusterMachine:
         self._store.write(rows)
 
     def _draft(self) -> _Draft:
-        return _Draft(dict(self.view.topics), dict(self.view.topic_names))
+        view = self.view
+        return _Draft(dict(view.topics), dict(view.topic_names), dict(view.broker_configs))
 
     def _commit(self, draft: _Draft) -> Work[None]:
         if not draft.rows:
@@ -467,10 +479,18 @@ class ClusterMachine:
             self._forget_collision_key(topic.name)
         for name in {topic.name for topic, _ in draft.created}:
             self._collision_keys.setdefault(collision_key(name), set()).add(name)
+        change = ClusterChange(draft.created, draft.deleted, draft.configured, draft.brokers_configured)
         self._publish(
-            replace(self.view, topics=draft.topics, topic_names=draft.topic_names),
-            ClusterChange(draft.created, draft.deleted, draft.configured),
+            replace(
+                self.view,
+                topics=draft.topics,
+                topic_names=draft.topic_names,
+                broker_configs=draft.broker_configs,
+            ),
+            change,
         )
+        if change.configured or change.brokers_configured:
+            yield from self._apply_configs(change)
         yield from self._remove_partitions(draft.deleted)
 
     def _forget_collision_key(self, name: str) -> None:
@@ -511,6 +531,25 @@ class ClusterMachine:
             name in INTERNAL_TOPICS,
             configs,
         )
+
+    def _change_configs(self, change: ConfigChange, draft: _Draft) -> None:
+        """The order of the checks is Kafka's: whether a topic exists comes last."""
+        owner = change.owner
+        if not isinstance(owner, str):
+            before = draft.broker_configs.get(owner, _EMPTY)
+            after = dict(change.change(before))
+            self._check_broker_configs("" if owner is None else str(owner), after)
+            draft.configure_broker(owner, before, after)
+            return
+        topic = draft.topics.get(owner)
+        after = dict(change.change(_EMPTY if topic is None else topic.configs))
+        if not owner:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "There are no settings for all topics.")
+        check_name(owner)
+        self._check_topic_configs(owner, after)
+        if topic is None:
+            raise _unknown_topic(owner)
+        draft.configure(topic, replace(topic, configs=after))
 
     def _grown_topic(self, growth: NewPartitions, draft: _Draft) -> Work[TopicView]:
         topic = draft.topics.get(growth.name)
@@ -555,11 +594,13 @@ class _Draft:
 
     topics: dict[str, TopicView]
     topic_names: dict[bytes, str]
+    broker_configs: dict[int | None, Mapping[str, str]]
     rows: list[Iterable[Row]] = field(default_factory=list)
     """In pieces, which may be made only when they are written."""
     created: list[tuple[TopicView, PartitionView]] = field(default_factory=list)
     deleted: list[TopicView] = field(default_factory=list)
     configured: list[TopicView] = field(default_factory=list)
+    brokers_configured: list[int | None] = field(default_factory=list)
 
     def add(self, topic: TopicView) -> None:
         self.topics[topic.name] = topic
@@ -593,6 +634,17 @@ class _Draft:
         if rows := _config_rows(TOPIC_CONFIG, after.name, before.configs, after.configs):
             self.topics[after.name] = after
             self.configured.append(after)
+            self.rows.append(rows)
+
+    def configure_broker(
+        self, node_id: int | None, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> None:
+        owner = "" if node_id is None else str(node_id)
+        if rows := _config_rows(BROKER_CONFIG, owner, before, after):
+            self.broker_configs[node_id] = after
+            if not after:
+                del self.broker_configs[node_id]
+            self.brokers_configured.append(node_id)
             self.rows.append(rows)
 
 

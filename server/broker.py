@@ -22,6 +22,7 @@ from odradek.server.connection import Routes
 from odradek.server.connections import ConnectionLimits, Connections
 from odradek.server.lingering import Lingering
 from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
+from odradek.server.live_config import LiveConfig
 from odradek.server.timers import Timers, steady_clock_ms, wall_clock_ms
 from odradek.server.turn import LoopTurn
 from odradek.server.work import WorkQueue, WorkQueues
@@ -60,6 +61,8 @@ COLD_READS_AT_ONCE = 4
 OPEN_SEGMENTS_MAX = 1024
 PARTITIONS_PER_LOAD = 256
 """So many new partitions are as much to keep as a slice of groups."""
+PARTITIONS_PER_STEP = 64
+"""Of those that take new settings."""
 FLUSH_WAIT_S = 1.0
 GOODBYE_WAIT_S = 0.5
 
@@ -121,7 +124,7 @@ class BrokerServer:
         self._bound: list[tuple[Listener, list[socket.socket]]] = []
         self._servers: list[asyncio.Server] = []
         self._background: list[Callable[[], None]] = []
-        self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        self._live = LiveConfig(config)
         self._metadata: SqliteMetadataStore | None = None
         self._machine: ClusterMachine | None = None
         self._store: LogStore | None = None
@@ -176,7 +179,7 @@ class BrokerServer:
         self._open_data()
         self._groups = Groups(self._new_coordinator)
         self._connections = Connections(
-            Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config)
+            Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config, self._live)
         )
         if self._lingers:
             queues: tuple[Sized, ...] = (self._changes, self._chores, self._searches, self._reads)
@@ -219,12 +222,14 @@ class BrokerServer:
             cluster_id=self.cluster_id,
             new_topic_id=_new_topic_id,
             defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
-            check_topic_configs=lambda _, configs: self._check_topic_configs(configs),
-            check_broker_configs=_check_broker_configs,
+            check_topic_configs=self._live.check_topic,
+            check_broker_configs=self._live.check_broker,
             make_partitions=self._make_partitions,
             remove_partitions=self._remove_partitions,
+            apply_configs=self._apply_configs,
         )
         self._machine.load()
+        self._follow_settings(self._machine.view)
         self._register()
         try:
             cut_bytes = store.open(self._now_ms())
@@ -282,7 +287,9 @@ class BrokerServer:
         if settings is None:
             settings = self._group_settings = _group_settings(self.config)
         if OFFSETS_TOPIC in view.topics:
-            settings.append_max_bytes = self._log_config(view.topics[OFFSETS_TOPIC].configs).max_message_bytes
+            settings.append_max_bytes = self._live.log_config(
+                view.topics[OFFSETS_TOPIC].configs
+            ).max_message_bytes
         return settings
 
     def _build_apis(self) -> Mapping[int, Api]:
@@ -352,16 +359,42 @@ class BrokerServer:
         """Follows a new view."""
         store, groups = self._store, self._groups
         assert store is not None
-        for topic in change.configured:
-            for partition in topic.partitions:
-                log = store.get(topic.name, partition.index)
-                if log is not None:
-                    log.set_config(self._log_config(topic.configs))
+        if change.brokers_configured:
+            self._follow_settings(view)
         if groups is not None and (groups.is_made or (change.deleted and OFFSETS_TOPIC in view.topics)):
             self._settings_of_groups(view)
             groups.made().view_changed(view)
             if change.deleted:
                 groups.made().remove_topics([topic.name for topic in change.deleted])
+
+    def _follow_settings(self, view: ClusterView) -> None:
+        """Takes what was set at run time to what works by the broker's own settings."""
+        live = self._live
+        live.follow(view.broker_configs)
+        if live.without_effect:
+            logger.info("set at run time, but without effect here: %s", ", ".join(live.without_effect))
+        if self._store is not None:
+            self._store.producer_expiration_ms = live["producer.id.expiration.ms"]
+        if self._connections is not None:
+            self._connections.limits = _limits(self.config, live)
+        if self._cleaner is not None:
+            self._cleaner.configure(_cleaner_options(live))
+
+    def _apply_configs(self, change: ClusterChange) -> Work[None]:
+        """Takes new settings to the logs that are loaded; the others get theirs when they are. There may be
+        very many."""
+        store, machine = self._store, self._machine
+        assert store is not None
+        assert machine is not None
+        names = {topic.name for topic in change.configured}
+        for number, partition in enumerate(store.loaded(), 1):
+            topic = machine.view.topics.get(partition.topic)
+            if topic is not None and (change.brokers_configured or partition.topic in names):
+                config = self._live.log_config(topic.configs)
+                if partition.config is not config:
+                    partition.set_config(config)
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
 
     def _make_partitions(self, created: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
         """Partitions are there before anybody can be told of them. What is missing after a kill on the way is
@@ -411,7 +444,7 @@ class BrokerServer:
         """A partition that cannot be made is one that answers KAFKA_STORAGE_ERROR."""
         store = self._store
         assert store is not None
-        arguments = (topic.name, index, topic.topic_id, self._log_config(topic.configs))
+        arguments = (topic.name, index, topic.topic_id, self._live.log_config(topic.configs))
         try:
             store.create(*arguments, leader_epoch=leader_epoch, now_ms=self._now_ms())
         except KafkaError as error:
@@ -473,29 +506,12 @@ class BrokerServer:
     def _config_of_topic(self, name: str) -> LogConfig:
         assert self._machine is not None
         topic = self._machine.view.topics.get(name)
-        return self._log_config({} if topic is None else topic.configs)
+        return self._live.log_config({} if topic is None else topic.configs)
 
     def _id_of_topic(self, name: str, index: int) -> bytes | None:
         assert self._machine is not None
         topic = self._machine.view.topics.get(name)
         return None if topic is None or index >= len(topic.partitions) else topic.topic_id
-
-    def _log_config(self, configs: Mapping[str, str]) -> LogConfig:
-        """The settings of a log; shared by topics with the same overrides."""
-        from odradek.storage.config import LogConfig
-        from odradek.wire import options
-
-        key = tuple(sorted(configs.items()))
-        known = self._log_configs.get(key)
-        if known is None:
-            values = options.topic_values(configs, self.config.topic_defaults)
-            known = self._log_configs[key] = LogConfig.from_mapping(values)
-        return known
-
-    def _check_topic_configs(self, configs: Mapping[str, str]) -> None:
-        from odradek.wire import options
-
-        options.topic_values(configs, self.config.topic_defaults)
 
     # Background work
 
@@ -508,8 +524,10 @@ class BrokerServer:
     def _start_cleaning(self, timers: Timers, chores: WorkQueue) -> Callable[[], None]:
         """Compacts from when there is a log that wants it; the returned function ends it. See
         `server/cleaner.py`, which no start needs."""
-        backoff_ms = max(self.config.log_cleaner_backoff_ms, CLEANER_LOOK_INTERVAL_MS_MIN)
         is_ended = False
+
+        def look_later() -> None:
+            timers.after(max(self._live["log.cleaner.backoff.ms"], CLEANER_LOOK_INTERVAL_MS_MIN), look)
 
         def look() -> None:
             if is_ended or self._store is None:
@@ -517,14 +535,14 @@ class BrokerServer:
             if any(partition.config.is_compacted for partition in self._store.loaded()):
                 chores.run(beginning(self._store), _ignore, _log_failed_cleaner)
             else:
-                timers.after(backoff_ms, look)
+                look_later()
 
         def beginning(store: LogStore) -> Work[None]:
             yield _import_cleaner
             from odradek.server.cleaner import LogCleaner
 
             self._cleaner = LogCleaner(
-                store.cleaner, store.disk, chores, timers, self._now_ms, _cleaner_options(self.config)
+                store.cleaner, store.disk, chores, timers, self._now_ms, _cleaner_options(self._live)
             )
             self._cleaner.start()
 
@@ -534,7 +552,7 @@ class BrokerServer:
             if self._cleaner is not None:
                 self._cleaner.close()
 
-        timers.after(backoff_ms, look)
+        look_later()
         return end
 
     def _flush_due(self) -> None:
@@ -610,16 +628,16 @@ def _import_cleaner() -> None:
     import odradek.server.cleaner  # noqa: F401
 
 
-def _cleaner_options(config: BrokerConfig) -> CleanerOptions:
+def _cleaner_options(live: LiveConfig) -> CleanerOptions:
     from odradek.server.cleaner import CleanerOptions
 
     return CleanerOptions(
-        threads=config.log_cleaner_threads,
-        backoff_ms=config.log_cleaner_backoff_ms,
-        bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
-        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
-        load_factor=config.log_cleaner_io_buffer_load_factor,
-        io_buffer_bytes=config.log_cleaner_io_buffer_size,
+        threads=live["log.cleaner.threads"],
+        backoff_ms=live["log.cleaner.backoff.ms"],
+        bytes_per_second=live["log.cleaner.io.max.bytes.per.second"],
+        dedupe_buffer_bytes=live["log.cleaner.dedupe.buffer.size"],
+        load_factor=live["log.cleaner.io.buffer.load.factor"],
+        io_buffer_bytes=live["log.cleaner.io.buffer.size"],
     )
 
 
@@ -657,11 +675,11 @@ def _checkpoint_interval_ms(config: BrokerConfig) -> int:
     )
 
 
-def _limits(config: BrokerConfig) -> ConnectionLimits:
+def _limits(config: BrokerConfig, live: LiveConfig) -> ConnectionLimits:
     return ConnectionLimits(
         request_bytes_max=config.socket_request_max_bytes,
-        connections_max=config.max_connections,
-        connections_per_ip_max=config.max_connections_per_ip,
+        connections_max=live["max.connections"],
+        connections_per_ip_max=live["max.connections.per.ip"],
         idle_ms_max=config.connections_max_idle_ms,
     )
 
@@ -679,12 +697,6 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         offsets_topic_num_partitions=config.offsets_topic_num_partitions,
     )
-
-
-def _check_broker_configs(owner: str, configs: Mapping[str, str]) -> None:
-    from odradek.wire import options
-
-    options.parse_broker_configs(configs, for_all_brokers=not owner)
 
 
 def _random_uuid() -> bytes:

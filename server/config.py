@@ -15,7 +15,7 @@ from odradek.server.properties import parse_properties
 from odradek.wire import options
 from odradek.wire.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers
 
-__all__ = ["BrokerConfig", "ConfigError", "Listener", "load"]
+__all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "load"]
 
 _HOST_PORT = r"(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[0-9a-zA-Z._%-]*)):(?P<port>[0-9]{1,5})"
 _ADDRESS = re.compile(_HOST_PORT)
@@ -91,7 +91,7 @@ class BrokerConfig:
         self.data_directories = _data_directories(self.values)
         self._resolve_listeners(given)
         _check_single_node(self.values)
-        _check_bounds_agree(self.values)
+        check_bounds(self.values)
         _check_offsets_topic(self.values)
         self.without_effect = tuple(name for name in given if _standing(name) == options.ACCEPTED)
         self.warnings = tuple(warnings)
@@ -425,7 +425,8 @@ def _check_single_node(values: Mapping[str, Any]) -> None:
         )
 
 
-def _check_bounds_agree(values: Mapping[str, Any]) -> None:
+def check_bounds(values: Mapping[str, Any]) -> None:
+    """Refuse values that contradict each other, or that no bound of an option can tell."""
     for low, high in (
         ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
         ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),

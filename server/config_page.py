@@ -52,6 +52,23 @@ there `advertised.listeners` (short form `--advertise`) is needed.
 """
 
 
+_CHANGES = """\
+## Changes at run time
+
+AlterConfigs and IncrementalAlterConfigs change every option of a topic below, and of the broker those that
+have something in the last column: `per-broker` ones for one broker, `cluster-wide` ones for one or, under the
+empty name (`kafka-configs --entity-default`), for all. They are kept with the cluster's metadata and rule
+over those of the start. `listeners` and `listener.security.protocol.map` are refused all the same: a broker
+keeps its listeners until it is started anew.
+"""
+
+_BROKER = """\
+## Broker options
+
+The last column says what may change while the broker runs.
+"""
+
+
 def page() -> str:
     """The whole page, ending in a newline."""
     broker = [option for option in BROKER_OPTIONS.values() if not option.internal]
@@ -60,11 +77,11 @@ def page() -> str:
         _OPENING,
         _SINGLE_NODE + "".join(_difference(option) for option in broker if option.here is not None),
         _ADDRESSES,
+        _CHANGES,
         "## Topic options\n",
         _section("Honoured", topic, HONOURED, _topic_table),
         _section("Not built yet", topic, LATER, _topic_table),
-        "## Broker options\n\n"
-        "The last column says what may change while the broker runs, once AlterConfigs is built.\n",
+        _BROKER,
         _section("Honoured", broker, HONOURED, _broker_table),
         _section("Accepted without effect", broker, ACCEPTED, _plain_table),
         _section("Not built yet", broker, LATER, _plain_table),
@@ -123,6 +140,8 @@ def _values(option: Option) -> str:
     if option.choices:
         names = ", ".join(f"`{choice}`" for choice in option.built or option.choices)
         return f"{kind} of {names}" if option.kind != STRING else names
+    if option.never:
+        return f"{kind}, {option.low} to {option.high}, but not {option.never[0]}"
     if option.low is not None and option.high is not None:
         return f"{kind}, {option.low} to {option.high}"
     if option.low is not None:

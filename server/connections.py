@@ -43,7 +43,7 @@ class Connections:
         self.linger: Callable[[], None] = _do_nothing
         self.now_ms = now_ms
         self.request_bytes_max = limits.request_bytes_max
-        self._limits = limits
+        self.limits = limits
         self._open: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
 
@@ -52,7 +52,7 @@ class Connections:
 
     def admit(self, connection: Connection) -> str | None:
         """Takes a new connection in; a sentence when it may not."""
-        limits, host = self._limits, connection.peer_host
+        limits, host = self.limits, connection.peer_host
         if len(self._open) >= limits.connections_max:
             return f"max.connections={limits.connections_max} is reached"
         host_max = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
@@ -74,8 +74,8 @@ class Connections:
     def start_sweeping(self, timers: Timers) -> Callable[[], None]:
         """Looks for idle connections from now on; the returned function ends it."""
         interval_ms = SWEEP_INTERVAL_MS_MAX
-        if self._limits.idle_ms_max >= 0:
-            interval_ms = min(interval_ms, max(50, self._limits.idle_ms_max // 4))
+        if self.limits.idle_ms_max >= 0:
+            interval_ms = min(interval_ms, max(50, self.limits.idle_ms_max // 4))
         previous_ms = self.now_ms()
 
         def sweep() -> None:
@@ -88,7 +88,7 @@ class Connections:
 
     def sweep(self, now_ms: int, previous_ms: int) -> None:
         """Closes what has been idle too long; takes back large buffers that nobody used since the last."""
-        idle_ms_max = self._limits.idle_ms_max
+        idle_ms_max = self.limits.idle_ms_max
         for connection in list(self._open):
             unsent_bytes = connection.write_buffer_bytes()
             if unsent_bytes != connection.unsent_bytes:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
+from odradek.wire.compression import Compression, compression_named
+
 CLEANING_STEP_BYTES = 65_536
 """A few milliseconds of compaction, when it has to be done between requests."""
 LONG_MAX = 2**63 - 1
@@ -19,7 +21,10 @@ class LogConfig:
 
     cleanup_policy: frozenset[str] = field(default_factory=lambda: frozenset({"delete"}))
     """Any of `delete` and `compact`; empty keeps everything (KIP-1190)."""
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
     compression_type: str = "producer"
+    compression_zstd_level: int = 3
     delete_retention_ms: int = 86_400_000
     file_delete_delay_ms: int = 60_000
     flush_messages: int = LONG_MAX
@@ -61,6 +66,25 @@ class LogConfig:
     @property
     def uses_log_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def codec(self) -> Compression | None:
+        """In which batches are stored; None is the one in which they came."""
+        if self.compression_type == "producer":
+            return None
+        if self.compression_type == "uncompressed":
+            return Compression.NONE
+        return compression_named(self.compression_type)
+
+    @property
+    def codec_level(self) -> int | None:
+        """How hard that codec tries; None where it has no levels."""
+        levels = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:

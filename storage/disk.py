@@ -27,6 +27,7 @@ FIRST_LINUX_WITH_ERRORS_OF_SYNCFS = (5, 8)
 
 BUFFERS_PER_WRITE_MAX = 1024
 """IOV_MAX of Linux and the BSDs: `pwritev` refuses more."""
+FALLOC_FL_KEEP_SIZE = 1
 
 
 class File(Protocol):
@@ -59,6 +60,10 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def truncate(self, size_bytes: int) -> None: ...
+
+    def reserve(self, size_bytes: int) -> None:
+        """Set room aside for the first `size_bytes`; the size stays. `truncate` gives it back."""
+        ...
 
     def sync(self) -> None:
         """Return when the content, and the size that is needed to read it, will survive a loss of power."""
@@ -265,6 +270,9 @@ class OsFile:
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._descriptor, size_bytes)
 
+    def reserve(self, size_bytes: int) -> None:
+        _reserve(self._descriptor, size_bytes)
+
     def sync(self) -> None:
         _sync_data(self._descriptor)
 
@@ -289,6 +297,22 @@ def _sync_data(descriptor: int) -> None:
     else:
         # macOS: fsync stops at the drive's cache there, F_FULLFSYNC does not.
         fcntl.fcntl(descriptor, getattr(fcntl, "F_FULLFSYNC"))  # noqa: B009
+
+
+def _reserve(descriptor: int, size_bytes: int) -> None:
+    """fallocate(2) with FALLOC_FL_KEEP_SIZE. Python has posix_fallocate only, which makes the file longer:
+    what follows the records would then have to be told from them.
+    """
+    import ctypes  # few topics ask for it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    fallocate = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
+    if fallocate is None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    if fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, size_bytes) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 class OsLock:

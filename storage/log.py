@@ -94,6 +94,8 @@ class Log(LogStaging):
         self._jitter_ms = 0
         self._take_config(config)
         self._stage = self._new_stage(self.active)
+        # Of an earlier run, too: what a crash left set aside is given back like the rest.
+        self.active.is_reserved = config.preallocate
 
     @property
     def active(self) -> Segment:
@@ -105,12 +107,12 @@ class Log(LogStaging):
 
     def set_config(self, config: LogConfig) -> None:
         """Take new settings, for the segments to come and the rolling of the current one."""
+        entries_max = self._index_entries_max
         self._take_config(config)
         stage = self._stage
         stage.roll_after_ms = -2
-        stage.index_room = (
-            self._index_entries_max - len(stage.segment.offset_index) - len(stage.index_entries)
-        )
+        # Not counted anew: the index may have been dropped, and very many logs are told at once.
+        stage.index_room += self._index_entries_max - entries_max
         self._jitter_ms = self._jitter_of(stage.segment.base_offset)
 
     def _take_config(self, config: LogConfig) -> None:
@@ -295,6 +297,7 @@ class Log(LogStaging):
                         self.pool, self.directory, stage.segment.base_offset, stage.segment.created_ms
                     )
                     made.append(segment)
+                    self._reserve(segment)
                     stage.segment = segment
                     self._write_snapshot(segment.base_offset, stages[number - 1].snapshot or b"")
                 if stage.parts:
@@ -306,10 +309,15 @@ class Log(LogStaging):
         for stage in stages[:-1]:
             self._apply(stage)
             stage.segment.seal()
+            stage.segment.give_back()
             self._save_indexes_if_possible(stage.segment)
         self.segments.extend(made)
         self.bases.extend(segment.base_offset for segment in made)
         self._directory_is_synced = False
+
+    def _reserve(self, segment: Segment) -> None:
+        if self.config.preallocate:
+            segment.reserve(self._segment_bytes)
 
     def _save_indexes_if_possible(self, segment: Segment) -> None:
         """An index that could not be written stays in memory, and is written before the next checkpoint."""
@@ -474,7 +482,9 @@ class Log(LogStaging):
         except OSError:
             self._discard(segment)
             raise
+        self._reserve(segment)
         old.seal()
+        old.give_back()
         self._save_indexes_if_possible(old)
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
@@ -586,6 +596,7 @@ class Log(LogStaging):
         self.rollback()
         if self._cut_wanted:
             self._cut()
+        self.active.give_back()
         if self._changed:
             self.flush()
             self.active.seal()

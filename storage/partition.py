@@ -5,8 +5,9 @@ nothing is written. `commit` writes all that was staged with one system call and
 the two the caller keeps the appended buffers as they are: large batches are written from them without a copy.
 
 A sound v2 batch is stored as the same bytes, save for base offset and leader epoch, which its checksum leaves
-out (and, in topics with LogAppendTime or with a wrong latest timestamp, that and the checksum). The records
-inside are looked at, decompressed where need be: what is stored can be read by every consumer.
+out (and, in topics with LogAppendTime or with a wrong latest timestamp, that and the checksum; where a topic
+has a codec of its own, it is packed anew). The records inside are looked at, decompressed where need be: what
+is stored can be read by every consumer.
 
 Not built yet: transactions. `last_stable_offset` is the high watermark, no transaction index is written.
 """
@@ -40,10 +41,12 @@ from odradek.storage.validation import (
     check_client_batch,
     check_content,
     check_size,
+    in_stored_codec,
     rules_of,
     segment_too_small,
     with_append_time,
 )
+from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
     BatchHeader,
@@ -163,7 +166,12 @@ class Partition(PartitionStaging):
     def set_config(self, config: LogConfig) -> None:
         """Take new topic settings, from the next append on."""
         self.config = config
-        self._inspects_records = config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX
+        # What is to be packed anew does not go the short way either: that takes uncompressed batches alone.
+        self._inspects_records = (
+            config.is_compacted
+            or config.message_timestamp_before_max_ms < LONG_MAX
+            or config.codec not in (None, Compression.NONE)
+        )
         self._log_append_time = config.uses_log_append_time
         self._rules = rules_of(config)
         self._size_bytes_max = min(config.max_message_bytes, config.segment_bytes)
@@ -269,7 +277,7 @@ class Partition(PartitionStaging):
                 raise KafkaError(
                     ErrorCode.INVALID_RECORD, f"More than one record batch came for {self.name}."
                 )
-            batches = [(self._checked(batch, header, origin, now_ms), header) for batch, header in batches]
+            batches = [self._checked(batch, header, origin, now_ms) for batch, header in batches]
         size_bytes = sum(len(batch) for batch, _ in batches)
         if size_bytes > config.segment_bytes:
             raise segment_too_small(size_bytes, config, self.name)
@@ -286,21 +294,32 @@ class Partition(PartitionStaging):
         """A message set of format 0 or 1, checked, as batches v2."""
         from odradek.wire.legacy_records import to_v2  # only the oldest clients pay for it
 
-        check_size(len(records), self.config, self.name)
-        batches = [memoryview(batch) for batch in to_v2(records, now_ms=now_ms, rules=self._rules)]
+        config = self.config
+        check_size(len(records), config, self.name)
+        converted = to_v2(
+            records, now_ms=now_ms, rules=self._rules, compression=config.codec, level=config.codec_level
+        )
+        batches = [memoryview(batch) for batch in converted]
         for batch in batches:
-            check_size(len(batch), self.config, self.name)
+            check_size(len(batch), config, self.name)
         return [(batch, read_batch_header(batch)) for batch in batches]
 
-    def _checked(self, batch: memoryview, header: BatchHeader, origin: Origin, now_ms: int) -> memoryview:
-        if origin is not Origin.REPLICATION:
-            check_size(header.size_bytes, self.config, self.name)
+    def _checked(
+        self, batch: memoryview, header: BatchHeader, origin: Origin, now_ms: int
+    ) -> tuple[memoryview, BatchHeader]:
+        if origin is Origin.REPLICATION:
+            verify_crc(batch, 0, header)
+            return batch, header
+        check_size(header.size_bytes, self.config, self.name)
         verify_crc(batch, 0, header)
         if origin is Origin.CLIENT:
-            return check_content(batch, header, self._rules, now_ms)
-        if origin is Origin.COORDINATOR and header.producer_id >= 0:
+            batch = check_content(batch, header, self._rules, now_ms)
+        elif header.producer_id >= 0:
             self.log.producers.check_epoch(header.producer_id, header.producer_epoch)
-        return batch
+        if header.is_control:
+            return batch, header
+        stored = in_stored_codec(batch, header, self.config, self.name)
+        return stored, header if stored is batch else read_batch_header(stored)
 
     def _stage_many(
         self, batches: list[tuple[memoryview, BatchHeader]], now_ms: int, origin: Origin

@@ -114,6 +114,8 @@ def open_log(
 def begin_log(pool: FilePool, directory: str, config: LogConfig, now_ms: int) -> Log:
     """Begin the log of a partition whose directory has just been made."""
     segment = Segment.create(pool, directory, 0, now_ms, directory_is_empty=True)
+    if config.preallocate:
+        segment.reserve(config.segment_bytes)
     return Log(pool, directory, config, [segment], 0, ProducerState(), LeaderEpochs(), recovery_point=0)
 
 

@@ -80,6 +80,7 @@ class Segment(SegmentExtent):
         "created_ms",
         "deleted",
         "directory",
+        "is_reserved",
         "pins",
         "pool",
         "suffix",
@@ -108,6 +109,7 @@ class Segment(SegmentExtent):
         self.bytes_since_index = 0
         self.used = False
         self.deleted = False
+        self.is_reserved = False
         self.pins: list[None] = []
         self._file: File | None = None
         self._mapped = memoryview(b"")
@@ -146,6 +148,26 @@ class Segment(SegmentExtent):
             raise
         pool.admit(segment)
         return segment
+
+    def reserve(self, size_bytes: int) -> None:
+        """Set room aside on the disk until it is sealed. A wish: where that cannot be, the file grows as it
+        is written.
+        """
+        self.is_reserved = True
+        try:
+            self.file().reserve(size_bytes)
+        except OSError:
+            pass
+
+    def give_back(self) -> None:
+        """The room that was set aside and is not needed."""
+        if not self.is_reserved:
+            return
+        try:
+            self.file().truncate(self.size_bytes)
+        except OSError:
+            return
+        self.is_reserved = False
 
     def path(self, kind: str) -> str:
         return f"{self.directory}/{self.base_offset:020d}{kind}{self.suffix}"

@@ -113,7 +113,7 @@ class LogStore:
         self._on_stray = on_stray
         self._new_id = new_id
         self._checkpoint_interval_ms = checkpoint_interval_ms
-        self._producer_expiration_ms = producer_expiration_ms
+        self.producer_expiration_ms = producer_expiration_ms
         self._places: dict[Key, _Place] = {}
         self._locks: list[Lock] = []
         self._now_ms = 0
@@ -551,7 +551,7 @@ class LogStore:
             delay_ms = partition.config.file_delete_delay_ms
             self._doomed_segments += [
                 (now_ms + delay_ms, segment)
-                for segment in partition.maintain(now_ms, self._producer_expiration_ms)
+                for segment in partition.maintain(now_ms, self.producer_expiration_ms)
             ]
         except (OSError, KafkaError):
             # A disk in trouble is reported by those who write to it; maintenance tries again next time.

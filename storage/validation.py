@@ -36,7 +36,8 @@ def check_client_batch(
 ) -> memoryview:
     """The batch to append, or the refusal that it deserves: exactly one sound batch v2 is expected.
 
-    The batch is a corrected copy when its records say another latest timestamp than its header.
+    The batch is another than the one given when its records say another latest timestamp than its header, or
+    when the topic has a codec of its own.
     """
     size_bytes = leading_batch_bytes(records)
     if size_bytes == 0:
@@ -55,8 +56,9 @@ def check_client_batch(
     check_size(header.size_bytes, config, partition)
     verify_crc(records, 0, header)
     records = check_content(records, header, rules, now_ms)
-    if header.size_bytes > config.segment_bytes:
-        raise segment_too_small(header.size_bytes, config, partition)
+    records = in_stored_codec(records, header, config, partition)
+    if len(records) > config.segment_bytes:
+        raise segment_too_small(len(records), config, partition)
     return records
 
 
@@ -88,6 +90,22 @@ def check_content(records: memoryview, header: BatchHeader, rules: BatchRules, n
     copy = bytearray(records)
     set_max_timestamp(copy, 0, header, max_timestamp)
     return memoryview(copy)
+
+
+def in_stored_codec(
+    records: memoryview, header: BatchHeader, config: LogConfig, partition: str
+) -> memoryview:
+    """The sound batch in the codec of `compression.type`. Refuses with MESSAGE_TOO_LARGE what is too large in
+    that one; `header` does not follow.
+    """
+    codec = config.codec
+    if codec is None or codec == header.compression:
+        return records
+    from odradek.wire.recompression import recompress  # few topics have a codec of their own
+
+    packed = recompress(records, header, codec, config.codec_level)
+    check_size(len(packed), config, partition)
+    return memoryview(packed)
 
 
 def check_size(size_bytes: int, config: LogConfig, partition: str) -> None:

@@ -83,6 +83,8 @@ class Option:
     """Our default where a single node cannot live with Kafka's."""
     low: float | None = None
     high: float | None = None
+    never: tuple[int, ...] = ()
+    """Values within the bounds that are none."""
     choices: tuple[str, ...] = ()
     built: tuple[str, ...] = ()
     """Of `choices`, those that are built so far; empty when all are."""
@@ -176,6 +178,8 @@ class Option:
             raise ValueError(f"{self.name} must be at least {self.low}, not {text}.")
         if self.high is not None and not value <= self.high:
             raise ValueError(f"{self.name} must be at most {self.high}, not {text}.")
+        if value in self.never:
+            raise ValueError(f"{self.name} must not be {text}.")
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from odradek.wire.option import (
     ACCEPTED,
     HONOURED,
     LATER,
-    PASSWORD,
+    PER_BROKER,
     READ_ONLY,
     STRING,
     Option,
@@ -39,6 +39,7 @@ __all__ = [
     "ConfigSynonym",
     "Option",
     "broker_values",
+    "check_topic_configs",
     "describe_all_brokers",
     "describe_broker",
     "describe_topic",
@@ -69,6 +70,9 @@ _SAME = (
 _BROKER_SYNONYMS = {name: names for names in _SAME for name in names}
 # The scheduler's interval has a meaning of its own; it only stands in for the flush interval.
 del _BROKER_SYNONYMS["log.flush.scheduler.interval.ms"]
+
+# Kafka changes them while it runs, but not so that other listeners come of it; here they are not followed.
+_FIXED_HERE = frozenset({"listeners", "listener.security.protocol.map"})
 
 _UNIT_MS = {"hours": 3_600_000, "minutes": 60_000}
 
@@ -123,27 +127,39 @@ def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
     Refuses with KafkaError(INVALID_CONFIG): an unknown name, a text that is no value, a value that is not
     built yet.
     """
-    values = {name: _parse(name, text, TOPIC_OPTIONS, "topic") for name, text in configs.items()}
-    low, high = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms")
-    if high is not None and low > high:
+    return {name: _parse(name, text, TOPIC_OPTIONS, "topic") for name, text in configs.items()}
+
+
+def check_topic_configs(configs: Mapping[str, str | None], defaults: Mapping[str, Any]) -> None:
+    """Refuse with KafkaError(INVALID_CONFIG) a topic's own settings that do not go together, among themselves
+    or with `topic_defaults`, and what `parse_topic_configs` refuses.
+    """
+    values = topic_values(configs, defaults)
+    low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if low > high:
         raise _invalid(f"min.compaction.lag.ms ({low}) must not exceed max.compaction.lag.ms ({high}).")
-    return values
 
 
 def parse_broker_configs(configs: Mapping[str, str | None], *, for_all_brokers: bool) -> dict[str, Any]:
     """The Python values of a broker's settings at run time; `for_all_brokers` when they are the cluster's.
 
-    Refuses with KafkaError: INVALID_REQUEST for an option that cannot change while the broker runs (or not
-    for all brokers at once), INVALID_CONFIG for what `parse_topic_configs` refuses.
+    Refuses with KafkaError(INVALID_REQUEST), also where it is INVALID_CONFIG for a topic (KAFKA-13609): what
+    `parse_topic_configs` refuses, an option that cannot change while the broker runs, and one that all
+    brokers cannot have alike. Stricter than Kafka, which keeps what it does not know for its plug-ins.
     """
     values = {}
     for name, text in configs.items():
-        values[name] = _parse(name, text, BROKER_OPTIONS, "broker")
-        scope = BROKER_OPTIONS[name].dynamic
-        if scope == READ_ONLY:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} cannot be changed while the broker runs.")
-        if for_all_brokers and scope == "per-broker":
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can be set for single brokers only.")
+        option = BROKER_OPTIONS.get(name)
+        if option is not None and (option.dynamic == READ_ONLY or name in _FIXED_HERE):
+            raise _bad_request(f"{name} cannot be changed while the broker runs.")
+        if name.startswith("ssl."):
+            raise _bad_request(f"{name} can be set for single listeners only.")
+        if option is not None and option.dynamic == PER_BROKER and for_all_brokers:
+            raise _bad_request(f"{name} can be set for single brokers only.")
+        try:
+            values[name] = _parse(name, text, BROKER_OPTIONS, "broker")
+        except KafkaError as error:
+            raise _bad_request(error.message) from None
     return values
 
 
@@ -165,6 +181,10 @@ def _parse(name: str, text: str | None, options: Mapping[str, Option], what: str
 
 def _invalid(sentence: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_CONFIG, sentence)
+
+
+def _bad_request(sentence: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, sentence)
 
 
 # --- Effective values ---
@@ -194,9 +214,6 @@ def topic_values(configs: Mapping[str, str | None], defaults: Mapping[str, Any])
     values = {**defaults, **parse_topic_configs(configs)}
     if values["internal.segment.bytes"] is not None:
         values["segment.bytes"] = values["internal.segment.bytes"]
-    low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
-    if low > high:
-        raise _invalid(f"min.compaction.lag.ms ({low}) must not exceed max.compaction.lag.ms ({high}).")
     return values
 
 
@@ -258,7 +275,7 @@ def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = Non
     entries = []
     for name in _wanted(wanted, BROKER_OPTIONS):
         option = BROKER_OPTIONS[name]
-        value = None if option.is_sensitive else option.text(option.parse(layers.all_brokers[name]))
+        value = None if option.is_sensitive else layers.all_brokers[name]
         synonyms = [synonym for synonym in _synonyms(name, only) if synonym.source == FROM_ALL_BROKERS]
         entries.append(_entry(option, value, synonyms, read_only=option.dynamic == READ_ONLY))
     return entries
@@ -296,8 +313,8 @@ def _synonyms(name: str, layers: BrokerLayers) -> list[ConfigSynonym]:
     ):
         for synonym in names:
             if synonym in layer:
-                option = BROKER_OPTIONS[synonym]
-                text = None if option.kind == PASSWORD else option.text(option.parse(layer[synonym]))
+                # As it was set, where the value of the entry is written as Kafka writes such values.
+                text = None if BROKER_OPTIONS[synonym].is_sensitive else layer[synonym]
                 found.append(ConfigSynonym(synonym, text, source))
     for synonym in names:
         text = BROKER_OPTIONS[synonym].default_text

@@ -10,7 +10,14 @@ import pytest
 
 from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.table import build_apis
-from odradek.coordinator.cluster import Broker, ClusterMachine, Endpoint, NewTopic, TopicDefaults
+from odradek.coordinator.cluster import (
+    Broker,
+    ClusterMachine,
+    ConfigChange,
+    Endpoint,
+    NewTopic,
+    TopicDefaults,
+)
 from odradek.coordinator.driver import GroupCoordinator
 from odradek.coordinator.settings import GroupSettings
 from odradek.storage.config import LogConfig
@@ -22,7 +29,8 @@ from odradek.wire.errors import KafkaError
 from odradek.wire.options import (
     BrokerLayers,
     broker_values,
-    parse_topic_configs,
+    check_topic_configs,
+    parse_broker_configs,
     topic_defaults,
     topic_values,
 )
@@ -216,7 +224,11 @@ class Node:
             cluster_id="test-cluster",
             new_topic_id=lambda: next(ids).to_bytes(16, "big"),
             defaults=TopicDefaults(partition_count=1, replication_factor=1),
-            check_topic_configs=lambda name, overrides: parse_topic_configs(overrides),
+            check_topic_configs=lambda name, overrides: check_topic_configs(overrides, self._defaults),
+            check_broker_configs=lambda owner, overrides: parse_broker_configs(
+                overrides, for_all_brokers=not owner
+            ),
+            apply_configs=self._apply_configs,
         )
         self.machine.load()
         self.machine.subscribe(self._view_changed)
@@ -267,6 +279,17 @@ class Node:
         for topic in change.deleted:
             for partition in topic.partitions:
                 self.store.delete(topic.name, partition.index)
+
+    def _apply_configs(self, change):
+        for topic in change.configured:
+            config = LogConfig.from_mapping(topic_values(topic.configs, self._defaults))
+            for partition in topic.partitions:
+                self.store.get(topic.name, partition.index).set_config(config)
+            yield None
+
+    def set_configs(self, owner, configs):
+        """Replaces the overrides of a topic, a broker, or (None) all brokers."""
+        assert self.machine.change_configs([ConfigChange(owner, lambda _: configs)]) == [None]
 
     def start(self, request, version=None, *, client_id="tester", connection=None):
         """Gives a request to its handler, by way of its bytes; nothing is committed yet."""

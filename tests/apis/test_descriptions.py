@@ -55,12 +55,12 @@ def test_only_what_is_asked_for_is_told_and_an_empty_list_asks_for_all(node):
 
 def test_a_brokers_settings_come_from_its_start_and_its_overrides(make_node):
     node = make_node(configs={"num.partitions": "7"})
-    node.machine.set_broker_configs(1, {"log.retention.ms": "9"})
+    node.set_configs(1, {"log.retention.ms": "9"})
     configs = entries(describe(node, BROKER, "1"))
     assert (configs["num.partitions"].value, configs["num.partitions"].config_source) == ("7", 4)
     assert (configs["log.retention.ms"].value, configs["log.retention.ms"].config_source) == ("9", 2)
     assert entries(describe(node, BROKER, "")) == {}
-    node.machine.set_broker_configs(None, {"log.retention.ms": "10"})
+    node.set_configs(None, {"log.retention.ms": "10"})
     assert list(entries(describe(node, BROKER, ""))) == ["log.retention.ms"]
 
 

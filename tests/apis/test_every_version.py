@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.wire.messages import find
+from odradek.wire.messages import alter_configs, find, incremental_alter_configs
 from odradek.wire.messages.create_partitions import CreatePartitionsTopic
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from odradek.wire.messages.delete_topics import DeleteTopicState
@@ -28,7 +28,8 @@ from odradek.wire.schema import ZERO_UUID
 
 SERVED = {
     0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 18: 4,
-    19: 7, 20: 6, 22: 5, 23: 4, 32: 4, 35: 5, 37: 3, 42: 2, 47: 0, 60: 2, 75: 0,
+    19: 7, 20: 6, 22: 5, 23: 4, 32: 4, 33: 2, 35: 5, 37: 3, 42: 2, 44: 1, 47: 0, 60: 2,
+    75: 0,
 }  # fmt: skip
 GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 
@@ -137,6 +138,16 @@ def fields(node, key, version, topic):
                 for kind, name in ((2, "t"), (4, "1"))
             ]
         },
+        33: lambda: {
+            "resources": [
+                alter_configs.AlterConfigsResource(
+                    resource_type=2,
+                    resource_name="t",
+                    configs=[alter_configs.AlterableConfig(name="flush.ms", value="5")],
+                )
+            ],
+            "validate_only": False,
+        },
         35: lambda: {"topics": [DescribableLogDirTopic(topic="t", partitions=[0])]},
         37: lambda: {
             "topics": [CreatePartitionsTopic(name="t", count=3, assignments=None)],
@@ -144,6 +155,20 @@ def fields(node, key, version, topic):
             "validate_only": False,
         },
         42: lambda: {"groups_names": ["g"]},
+        44: lambda: {
+            "resources": [
+                incremental_alter_configs.AlterConfigsResource(
+                    resource_type=2,
+                    resource_name="t",
+                    configs=[
+                        incremental_alter_configs.AlterableConfig(
+                            name="flush.ms", config_operation=0, value="5"
+                        )
+                    ],
+                )
+            ],
+            "validate_only": False,
+        },
         47: lambda: {
             "group_id": "g",
             "topics": [

@@ -7,6 +7,7 @@ import pytest
 from odradek.coordinator.cluster import (
     Broker,
     ClusterMachine,
+    ConfigChange,
     Endpoint,
     NewPartitions,
     NewTopic,
@@ -78,6 +79,14 @@ def machine(store):
 
 def codes(results) -> list[str]:
     return ["NONE" if result.error is None else result.error.code.name for result in results]
+
+
+def set_configs(machine, *owners_and_configs, **options) -> list[str]:
+    changes = [
+        ConfigChange(owner, lambda _, configs=configs: configs) for owner, configs in owners_and_configs
+    ]
+    refusals = machine.change_configs(changes, **options)
+    return ["NONE" if refusal is None else refusal.code.name for refusal in refusals]
 
 
 def create(machine, name, *arguments, **options) -> str:
@@ -250,24 +259,73 @@ def test_replicas_are_spread_and_never_doubled():
 # Configuration, producer ids, features
 
 
-def test_overrides_are_replaced_as_a_whole(machine, store):
+def test_overrides_are_what_a_change_makes_of_them(machine, store):
     create(machine, "t", configs={"a": "1", "b": "2"})
-    machine.set_topic_configs({"t": {"b": "3", "c": "4"}})
-    assert machine.view.topic("t").configs == {"b": "3", "c": "4"}
-    results = machine.set_topic_configs({"t": {"bad.setting": "1"}, "none": {}})
-    assert codes(results) == ["INVALID_CONFIG", "UNKNOWN_TOPIC_OR_PARTITION"]
-    machine.set_topic_configs({"t": {}}, validate_only=True)
-    assert machine_over(store).view.topic("t").configs == {"b": "3", "c": "4"}
+    change = ConfigChange("t", lambda configs: {**configs, "b": configs["b"] + "3"})
+    assert machine.change_configs([change, change]) == [None, None]
+    assert machine.view.topic("t").configs == {"a": "1", "b": "233"}
+    assert set_configs(machine, ("t", {"c": "4"})) == ["NONE"]
+    assert machine.view.topic("t").configs == {"c": "4"} == machine_over(store).view.topic("t").configs
+
+
+def test_one_refusal_does_not_stop_other_changes_of_settings(machine, store):
+    create(machine, "t")
+    asked = [("t", {"bad.setting": "1"}), ("none", {}), (1, {"a": "1"}), (None, {"bad.setting": "1"})]
+    expected = ["INVALID_CONFIG", "UNKNOWN_TOPIC_OR_PARTITION", "NONE", "INVALID_CONFIG"]
+    assert set_configs(machine, *asked, validate_only=True) == expected
+    assert machine.view.broker_configs == {}
+    assert set_configs(machine, *asked) == expected
+    assert machine_over(store).view.broker_configs == {1: {"a": "1"}}
+
+
+def test_settings_are_judged_before_it_is_looked_whether_their_topic_exists(machine):
+    bad = {"bad.setting": "1"}
+    asked = [("none", bad), ("no good", bad), ("", bad)]
+    assert set_configs(machine, *asked) == ["INVALID_CONFIG", "INVALID_TOPIC_EXCEPTION", "INVALID_REQUEST"]
+
+
+def test_a_change_may_refuse_by_itself(machine):
+    def refuse(configs):
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+
+    (refusal,) = machine.change_configs([ConfigChange("none", refuse)])
+    assert refusal.code is ErrorCode.POLICY_VIOLATION
 
 
 def test_a_broker_has_overrides_of_its_own_and_shares_those_of_all(machine, store):
-    machine.set_broker_configs(1, {"a": "1"})
-    machine.set_broker_configs(None, {"b": "2"})
+    assert set_configs(machine, (1, {"a": "1"}), (None, {"b": "2"})) == ["NONE", "NONE"]
     assert machine.view.broker_configs == {1: {"a": "1"}, None: {"b": "2"}}
-    with pytest.raises(KafkaError):
-        machine.set_broker_configs(1, {"bad.setting": "1"})
-    machine.set_broker_configs(None, {})
+    set_configs(machine, (None, {}))
     assert machine_over(store).view.broker_configs == machine.view.broker_configs == {1: {"a": "1"}}
+
+
+def test_a_store_that_fails_leaves_the_settings_as_they_were(machine, store):
+    create(machine, "t", configs={"a": "1"})
+    store.fails = True
+    with pytest.raises(KafkaError):
+        set_configs(machine, ("t", {"a": "2"}), (1, {"a": "2"}))
+    assert machine.view.topic("t").configs == {"a": "1"}
+    assert machine.view.broker_configs == {}
+    assert set_configs(machine, ("t", {"a": "2"})) == ["NONE"]
+
+
+def test_changed_settings_are_applied_after_they_have_been_published(store):
+    applied = []
+
+    def apply(change):
+        applied.append((change.configured, change.brokers_configured, machine.view))
+        yield None
+
+    machine = ClusterMachine(store, cluster_id="c", new_topic_id=lambda: bytes(16), apply_configs=apply)
+    machine.load()
+    machine.register_broker(Broker(1, {}), is_controller=True)
+    create(machine, "t", 1)
+    set_configs(machine, ("t", {"a": "1"}), (None, {"b": "2"}))
+    set_configs(machine, ("t", {"a": "1"}))  # nothing new
+    ((configured, brokers, view),) = applied
+    assert [topic.configs for topic in configured] == [{"a": "1"}]
+    assert list(brokers) == [None]
+    assert view is machine.view
 
 
 def test_producer_ids_never_come_twice_whatever_crashes(machine, store):
@@ -305,15 +363,15 @@ def test_subscribers_hear_what_is_different(machine):
     machine.subscribe(lambda view, change: heard.append((view, change)))
     create(machine, "t", 2)
     machine.create_partitions([NewPartitions("t", 3)])
-    machine.set_topic_configs({"t": {"a": "1"}})
-    machine.set_topic_configs({"t": {"a": "1"}})
-    machine.set_broker_configs(1, {"a": "1"})
+    set_configs(machine, ("t", {"a": "1"}))
+    set_configs(machine, ("t", {"a": "1"}))
+    set_configs(machine, (1, {"a": "1"}))
     machine.delete_topics(["t"])
     created, grown, configured, broker, deleted = [change for _, change in heard]
     assert [(topic.name, partition.index) for topic, partition in created.created] == [("t", 0), ("t", 1)]
     assert [(topic.name, partition.index) for topic, partition in grown.created] == [("t", 2)]
     assert [topic.configs for topic in configured.configured] == [{"a": "1"}]
-    assert broker.brokers_configured == (1,)
+    assert list(broker.brokers_configured) == [1]
     assert [topic.name for topic in deleted.deleted] == ["t"]
     versions = [view.version for view, _ in heard]
     assert versions == sorted(set(versions))

@@ -108,6 +108,9 @@ class MemoryFile:
         data.extend(bytes(size_bytes - len(data)))
         self._inode.pending.append((size_bytes, None))
 
+    def reserve(self, size_bytes: int) -> None:
+        self._disk.step("reserve", self._path)
+
     def sync(self) -> None:
         self._disk.step("sync", self._path)
         self._inode.durable = bytes(self._inode.data)

@@ -4,6 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +25,8 @@ except ImportError:
 
 NOW_MS = 1_700_000_000_000
 SIZES = (0, 1, 50, 70, 3000, 5000, 9000)
+CODECS = ("producer", "uncompressed", "gzip", "zstd")
+"""Of the topic: set while it is written to."""
 
 
 def test_the_compiled_twin_was_built():
@@ -44,6 +47,7 @@ def batch(sizes, sequence, damage, compression):
 STEPS = st.lists(
     st.one_of(
         st.none(),  # a commit
+        st.sampled_from(CODECS),
         st.builds(
             batch,
             st.lists(st.sampled_from(SIZES), min_size=1, max_size=3),
@@ -66,6 +70,9 @@ def play(steps, ordinary):
     for step in steps:
         if step is None:
             partition.commit()
+            continue
+        if isinstance(step, str):
+            partition.set_config(replace(config, compression_type=step))
             continue
         try:
             appended = None
@@ -101,11 +108,11 @@ if sys.argv[1] == "plain":
     sys.modules["odradek.storage._staging"] = None
 from odradek.storage import staging
 from odradek.wire.compression import Compression
-from tests.storage.test_staging_twins import SIZES, batch, play
+from tests.storage.test_staging_twins import CODECS, SIZES, batch, play
 chance = random.Random(7)
 for _ in range(40):
     steps = [
-        None if chance.random() < 0.3 else batch(
+        chance.choice([None, None, None, *CODECS]) if chance.random() < 0.4 else batch(
             chance.choices(SIZES, k=chance.randint(1, 3)),
             chance.choice([None, chance.randrange(8)]),
             chance.choice([None, None, None, chance.randrange(90)]),

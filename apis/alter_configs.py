@@ -1,0 +1,153 @@
+"""AlterConfigs (key 33, versions 0 to 2) and IncrementalAlterConfigs (44, 0 and 1): settings changed live.
+
+AlterConfigs says all settings that a resource shall have, IncrementalAlterConfigs what is to be different.
+Resources are topics, this broker, and under the empty name all brokers. What can be done is stored in one
+transaction; when the answer leaves, logs and connections work by it. Of a resource one bad setting refuses
+all; other resources of the request are changed all the same.
+
+Refused with INVALID_REQUEST, as Kafka refuses resources that it does not know: loggers (Python's logging is
+the owner's), client metrics (KIP-714) and groups, whose settings come with the protocols that have some.
+
+Source: ConfigAdminManager, ControllerApis and ConfigurationControlManager of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from odradek.apis.api import WorkAnswer
+from odradek.apis.configs import BROKER, TOPIC
+from odradek.coordinator.cluster import ConfigChange
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages import alter_configs, incremental_alter_configs
+from odradek.wire.option_changes import DELETE, SUBTRACT, ConfigOperation, changed
+from odradek.wire.options import BROKER_OPTIONS, TOPIC_OPTIONS
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.turn import WorkQueue
+    from odradek.coordinator.cluster import ClusterMachine
+    from odradek.wire.work import Work
+
+    AlterableConfig = alter_configs.AlterableConfig | incremental_alter_configs.AlterableConfig
+    Resource = alter_configs.AlterConfigsResource | incremental_alter_configs.AlterConfigsResource
+
+Change = Callable[[Mapping[str, str]], Mapping[str, str]]
+
+
+class _Altering:
+    """What both have in common."""
+
+    answer: type[Any]
+    result: type[Any]
+
+    def __init__(self, node_id: int, machine: ClusterMachine, work: WorkQueue) -> None:
+        self._node_id = node_id
+        self._machine = machine
+        self._work = work
+
+    def __call__(self, request: Any, context: RequestContext) -> WorkAnswer:
+        return WorkAnswer(self._work, self._altering(request), context)
+
+    def _altering(self, request: Any) -> Work[Any]:
+        resources: Sequence[Resource] = request.resources
+        counts = Counter((one.resource_type, one.resource_name) for one in resources)
+        refusals: dict[int, KafkaError] = {}
+        changes: dict[int, ConfigChange] = {}
+        for number, resource in enumerate(resources):
+            try:
+                if counts[resource.resource_type, resource.resource_name] > 1:
+                    raise _bad("A resource may be named once in a request.")
+                self._check_settings(resource.configs)
+                changes[number] = ConfigChange(self._owner(resource), self._change(resource))
+            except KafkaError as error:
+                refusals[number] = error
+        try:
+            done = yield from self._machine.changing_configs(
+                list(changes.values()), validate_only=request.validate_only
+            )
+        except KafkaError as error:
+            refusals.update(dict.fromkeys(changes, error))
+        else:
+            pairs = zip(changes, done, strict=True)
+            refusals.update((number, refusal) for number, refusal in pairs if refusal is not None)
+        return self.answer(
+            responses=[
+                self._result(resource, refusals.get(number)) for number, resource in enumerate(resources)
+            ]
+        )
+
+    def _check_settings(self, configs: Sequence[AlterableConfig]) -> None:
+        names = Counter(config.name for config in configs)
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise _bad(f"A setting may be named once for a resource, and not so {twice[0]}.")
+        if missing := [
+            config.name for config in configs if config.value is None and self._needs_value(config)
+        ]:
+            raise _bad(f"A value of null is none: {', '.join(missing)}.")
+
+    def _owner(self, resource: Resource) -> str | int | None:
+        """As `ConfigChange` names it."""
+        kind, name = resource.resource_type, resource.resource_name
+        if kind == TOPIC:
+            return name
+        if kind != BROKER:
+            raise _bad(f"Resources of the type {kind} cannot be changed here.")
+        if name == "":
+            return None
+        if name != str(self._node_id):
+            raise _bad(f"This is broker {self._node_id}, not {name!r}; an empty name means all brokers.")
+        return self._node_id
+
+    def _result(self, resource: Resource, refusal: KafkaError | None) -> Any:
+        return self.result(
+            error_code=0 if refusal is None else refusal.code,
+            error_message=None if refusal is None else refusal.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    def _needs_value(self, config: Any) -> bool:
+        raise NotImplementedError
+
+    def _change(self, resource: Any) -> Change:
+        raise NotImplementedError
+
+
+class AlterConfigs(_Altering):
+    """The handler."""
+
+    answer = alter_configs.AlterConfigsResponse
+    result = alter_configs.AlterConfigsResourceResponse
+
+    def _needs_value(self, config: alter_configs.AlterableConfig) -> bool:
+        return True
+
+    def _change(self, resource: alter_configs.AlterConfigsResource) -> Change:
+        wanted = {config.name: config.value or "" for config in resource.configs}
+        return lambda _: wanted
+
+
+class IncrementalAlterConfigs(_Altering):
+    """The handler."""
+
+    answer = incremental_alter_configs.IncrementalAlterConfigsResponse
+    result = incremental_alter_configs.AlterConfigsResourceResponse
+
+    def _needs_value(self, config: incremental_alter_configs.AlterableConfig) -> bool:
+        return config.config_operation != DELETE
+
+    def _change(self, resource: incremental_alter_configs.AlterConfigsResource) -> Change:
+        operations = []
+        for config in resource.configs:
+            if not 0 <= config.config_operation <= SUBTRACT:
+                raise _bad(f"There is no operation {config.config_operation}.")
+            operations.append(ConfigOperation(config.name, config.config_operation, config.value))
+        options = TOPIC_OPTIONS if resource.resource_type == TOPIC else BROKER_OPTIONS
+        return lambda configs: changed(configs, operations, options)
+
+
+def _bad(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, why)

@@ -1,0 +1,83 @@
+"""The broker's settings as they are now: those of its start, under what has been changed since.
+
+Changes at run time are stored as texts with the cluster's metadata (IncrementalAlterConfigs of a broker, or
+of all brokers under the empty name) and outlive a restart. `follow` takes them in; whoever works by a setting
+that may change asks here each time, or is told by the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from odradek.server.config import ConfigError, check_bounds
+from odradek.wire import options
+from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.server.config import BrokerConfig
+    from odradek.storage.config import LogConfig
+    from odradek.wire.options import BrokerLayers
+
+BrokerConfigs = Mapping[int | None, Mapping[str, str]]
+"""Overrides by node id, those for all brokers under None, as a `ClusterView` has them."""
+
+
+class LiveConfig:
+    """See the module. An item is the value of a broker option by its own name."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._node_id = config.node_id
+        self._layers = config.layers
+        self._values = config.values
+        self.topic_defaults = config.topic_defaults
+        self.without_effect: tuple[str, ...] = ()
+        """Options that were set at run time and have no meaning here."""
+        self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def follow(self, broker_configs: BrokerConfigs) -> None:
+        """Take what has been set at run time, all of it."""
+        layers = self._layers._replace(
+            broker=broker_configs.get(self._node_id, {}), all_brokers=broker_configs.get(None, {})
+        )
+        if layers == self._layers:
+            return
+        self._layers = layers
+        self._values = options.broker_values(layers)
+        self.topic_defaults = options.topic_defaults(self._values)
+        self.without_effect = tuple(
+            name
+            for name in {**layers.all_brokers, **layers.broker}
+            if name in options.BROKER_OPTIONS and options.BROKER_OPTIONS[name].standing == options.ACCEPTED
+        )
+        self._log_configs = {}
+
+    def log_config(self, configs: Mapping[str, str]) -> LogConfig:
+        """The settings of a log whose topic has these of its own; shared by topics with the same."""
+        from odradek.storage.config import LogConfig
+
+        key = tuple(sorted(configs.items()))
+        known = self._log_configs.get(key)
+        if known is None:
+            values = options.topic_values(configs, self.topic_defaults)
+            known = self._log_configs[key] = LogConfig.from_mapping(values)
+        return known
+
+    def check_topic(self, name: str, configs: Mapping[str, str]) -> None:
+        """Refuse with INVALID_CONFIG what a topic cannot have."""
+        options.check_topic_configs(configs, self.topic_defaults)
+
+    def check_broker(self, owner: str, configs: Mapping[str, str]) -> None:
+        """Refuse with INVALID_REQUEST what this broker (or all of them, when `owner` is empty) cannot be set
+        to, by itself or beside all that it is set to otherwise.
+        """
+        options.parse_broker_configs(configs, for_all_brokers=not owner)
+        layers: BrokerLayers = self._layers
+        layers = layers._replace(broker=configs) if owner else layers._replace(all_brokers=configs)
+        try:
+            check_bounds(options.broker_values(layers))
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None

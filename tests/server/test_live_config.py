@@ -1,0 +1,268 @@
+"""Settings changed while a broker runs: they count at once, and after a restart."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from odradek.server.broker import BrokerServer
+from odradek.server.config import load
+from odradek.server.live_config import LiveConfig
+from odradek.wire.compression import Compression
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.frames import read_response, request_frame
+from odradek.wire.messages import create_topics, describe_configs, incremental_alter_configs, produce
+from odradek.wire.option import READ_ONLY
+from odradek.wire.options import BROKER_OPTIONS, HONOURED, TOPIC_OPTIONS
+from odradek.wire.records import Record, build_batch, iter_batches
+
+TOPIC, BROKER = 2, 4
+SET, DELETE = 0, 1
+
+
+@contextlib.asynccontextmanager
+async def running(directory, **options):
+    server = BrokerServer(load(listen="127.0.0.1:0", data_dir=directory, keywords=options))
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
+
+
+async def ask(server, request, version):
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        writer.write(request_frame(request, version, 1, "tests"))
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        return read_response(await reader.readexactly(size), type(request), version)[1]
+    finally:
+        writer.close()
+
+
+async def create(server, name, partitions=1, **configs):
+    topic = create_topics.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[
+            create_topics.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+    )
+    answer = await ask(server, create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+    assert answer.topics[0].error_code == 0
+
+
+async def alter(server, kind, name, **settings):
+    """Settings with underscores for dots, None to delete one; the code of the answer."""
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            incremental_alter_configs.AlterableConfig(
+                name=key.replace("_", "."), config_operation=DELETE if value is None else SET, value=value
+            )
+            for key, value in settings.items()
+        ],
+    )
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[resource], validate_only=False
+    )
+    return ErrorCode((await ask(server, request, 1)).responses[0].error_code).name
+
+
+async def sources(server, kind, name, setting):
+    """(value, source) of a setting and of its synonyms."""
+    resource = describe_configs.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=[setting]
+    )
+    request = describe_configs.DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    (config,) = (await ask(server, request, 4)).results[0].configs
+    return (config.value, config.config_source), [(one.value, one.source) for one in config.synonyms]
+
+
+async def send(server, topic):
+    batch = build_batch([Record(0, 1_700_000_000_000, b"key", b"value " * 200)])
+    partition = produce.PartitionProduceData(index=0, records=batch)
+    data = [produce.TopicProduceData(name=topic, partition_data=[partition])]
+    request = produce.ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data)
+    answer = await ask(server, request, 9)
+    return answer.responses[0].partition_responses[0].error_code
+
+
+def test_settings_of_topics_and_brokers_count_at_once_and_after_a_restart(tmp_path):
+    async def first():
+        async with running(tmp_path) as server:
+            await create(server, "own", flush_ms="5")
+            await create(server, "plain")
+            own, plain = server._store.get("own", 0), server._store.get("plain", 0)
+            assert (
+                await alter(server, BROKER, "", log_flush_interval_ms="7", log_retention_ms="100000")
+                == "NONE"
+            )
+            assert (own.config.flush_ms, plain.config.flush_ms) == (5, 7)
+            assert await alter(server, BROKER, "1", log_flush_interval_ms="8") == "NONE"
+            assert (own.config.flush_ms, plain.config.flush_ms) == (5, 8)
+            assert await alter(server, TOPIC, "own", flush_ms=None, retention_bytes="9") == "NONE"
+            assert (own.config.flush_ms, own.config.retention_bytes) == (8, 9)
+            await create(server, "new")
+            assert server._store.get("new", 0).config.flush_ms == 8
+
+    async def second():
+        async with running(tmp_path, log_flush_interval_ms=6) as server:
+            own, plain = server._store.get("own", 0), server._store.get("plain", 0)
+            assert (own.config.flush_ms, own.config.retention_bytes) == (8, 9)
+            assert plain.config.retention_ms == 100_000
+            assert await sources(server, TOPIC, "plain", "flush.ms") == (
+                ("8", 2),
+                [("8", 2), ("7", 3), ("6", 4), (str(2**63 - 1), 5)],
+            )
+            assert await alter(server, BROKER, "1", log_flush_interval_ms=None) == "NONE"
+            assert await alter(server, BROKER, "", log_flush_interval_ms=None) == "NONE"
+            assert plain.config.flush_ms == 6
+            assert await sources(server, BROKER, "1", "log.flush.interval.ms") == (
+                ("6", 4),
+                [("6", 4), (str(2**63 - 1), 5)],
+            )
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+def test_a_codec_set_for_all_brokers_is_that_of_topics_without_one(tmp_path):
+    async def act():
+        async with running(tmp_path) as server:
+            await create(server, "plain")
+            await create(server, "own", compression_type="uncompressed")
+            assert await alter(server, BROKER, "", compression_type="gzip") == "NONE"
+            for topic in ("plain", "own"):
+                for _ in range(3):
+                    assert await send(server, topic) == 0
+            assert await alter(server, TOPIC, "plain", compression_type="zstd") == "NONE"
+            assert await send(server, "plain") == 0
+
+            def codecs(topic):
+                records = server._store.get(topic, 0).read(0, max_bytes=1 << 20).records
+                return [header.compression for _, header in iter_batches(records.tobytes())]
+
+            assert codecs("own") == [Compression.NONE] * 3
+            assert codecs("plain") == [Compression.GZIP] * 3 + [Compression.ZSTD]
+
+    asyncio.run(act())
+
+
+def test_limits_of_connections_and_of_producers_follow(tmp_path):
+    async def act():
+        async with running(tmp_path) as server:
+            settings = {"max_connections_per_ip": "17", "producer_id_expiration_ms": "5000"}
+            assert await alter(server, BROKER, "", **settings) == "NONE"
+            assert server._connections.limits.connections_per_ip_max == 17
+            assert server._store.producer_expiration_ms == 5000
+            assert await alter(server, BROKER, "", max_connections_per_ip=None) == "NONE"
+            assert server._connections.limits.connections_per_ip_max == 2**31 - 1
+        async with running(tmp_path) as server:
+            assert server._store.producer_expiration_ms == 5000
+
+    asyncio.run(act())
+
+
+def test_a_message_too_large_for_the_new_bound_is_refused(tmp_path):
+    async def act():
+        async with running(tmp_path) as server:
+            await create(server, "t")
+            assert await send(server, "t") == 0
+            assert await alter(server, TOPIC, "t", max_message_bytes="200") == "NONE"
+            assert await send(server, "t") == ErrorCode.MESSAGE_TOO_LARGE
+            assert await alter(server, TOPIC, "t", max_message_bytes=None) == "NONE"
+            assert await send(server, "t") == 0
+
+    asyncio.run(act())
+
+
+def test_partitions_that_are_not_loaded_get_new_settings_when_they_are(tmp_path):
+    async def first():
+        async with running(tmp_path) as server:
+            await create(server, "t", 2)
+
+    async def second():
+        async with running(tmp_path) as server:
+            assert await alter(server, TOPIC, "t", flush_ms="5") == "NONE"
+            assert list(server._store.loaded()) == []
+            assert server._store.get("t", 1).config.flush_ms == 5
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+def test_very_many_partitions_take_new_settings_in_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr("odradek.server.broker.PARTITIONS_PER_STEP", 3)
+
+    async def act():
+        async with running(tmp_path) as server:
+            await create(server, "t", 10)
+            assert await alter(server, BROKER, "", log_flush_interval_ms="5") == "NONE"
+            assert {one.config.flush_ms for one in server._store.loaded()} == {5}
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize(
+    ("owner", "configs"),
+    [
+        ("1", {"log.cleaner.min.compaction.lag.ms": "9"}),
+        ("", {"log.cleaner.min.compaction.lag.ms": "9"}),
+        ("", {"log.retention.ms": "0"}),
+        ("", {"num.partitions": "2"}),
+    ],
+)
+def test_what_does_not_go_with_the_brokers_other_settings_is_refused(owner, configs):
+    live = LiveConfig(load(keywords={"log_cleaner_max_compaction_lag_ms": 8}))
+    with pytest.raises(KafkaError) as caught:
+        live.check_broker(owner, configs)
+    assert caught.value.code == ErrorCode.INVALID_REQUEST
+
+
+def test_topics_with_the_same_settings_share_them():
+    live = LiveConfig(load())
+    one = live.log_config({"flush.ms": "5"})
+    assert live.log_config({"flush.ms": "5"}) is one
+    live.follow({None: {"log.retention.ms": "9"}})
+    assert live.log_config({"flush.ms": "5"}).retention_ms == 9
+    assert live["log.retention.ms"] == 9
+    live.follow({2: {"log.retention.ms": "10"}})
+    assert live["log.retention.ms"] is None
+
+
+def test_what_is_set_without_effect_is_named():
+    live = LiveConfig(load())
+    live.follow({None: {"num.io.threads": "9", "log.retention.ms": "5"}, 1: {"num.network.threads": "5"}})
+    assert live.without_effect == ("num.io.threads", "num.network.threads")
+
+
+FOLLOWED = {
+    "max.connections",
+    "max.connections.per.ip",
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.threads",
+    "producer.id.expiration.ms",
+}
+"""Asked for each time, or told in `BrokerServer._follow_settings`."""
+
+
+def test_every_honoured_option_that_may_change_is_followed():
+    of_topics = {name for option in TOPIC_OPTIONS.values() for name in option.synonyms}
+    changeable = set()
+    for name, option in BROKER_OPTIONS.items():
+        if option.standing != HONOURED or option.dynamic == READ_ONLY:
+            continue
+        try:
+            LiveConfig(load()).check_broker("1", {name: option.default_text or "5"})
+        except KafkaError:
+            continue
+        changeable.add(name)
+    assert changeable - of_topics == FOLLOWED

@@ -1,0 +1,60 @@
+"""What IncrementalAlterConfigs makes of the settings that a topic or a broker has.
+
+The texts are changed, not judged: whether what comes out can be used is for `wire/options.py`. Source:
+ConfigurationControlManager.java of Kafka 4.3.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.option import LIST, Option
+
+__all__ = ["APPEND", "DELETE", "SET", "SUBTRACT", "ConfigOperation", "changed"]
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+_NAMES = {APPEND: "append to", SUBTRACT: "subtract from"}
+
+
+class ConfigOperation(NamedTuple):
+    """One setting of a request, by the protocol's numbers (`AlterConfigOp.OpType`)."""
+
+    name: str
+    kind: int
+    value: str | None
+    """Not None, save for DELETE."""
+
+
+def changed(
+    configs: Mapping[str, str], operations: Iterable[ConfigOperation], options: Mapping[str, Option]
+) -> dict[str, str]:
+    """The settings after all operations.
+
+    APPEND and SUBTRACT work on the list that is set here, else on Kafka's default, whatever the broker has
+    for its topics. Refuses with INVALID_CONFIG to do that to what is no list.
+    """
+    result = dict(configs)
+    for name, kind, value in operations:
+        if kind == DELETE:
+            result.pop(name, None)
+            continue
+        assert value is not None, name
+        if kind != SET:
+            value = _changed_list(options.get(name), name, kind, result.get(name), value)
+        result[name] = value
+    return result
+
+
+def _changed_list(option: Option | None, name: str, kind: int, current: str | None, value: str) -> str:
+    if option is None or option.kind != LIST:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Can't {_NAMES[kind]} {name}: it is no list.")
+    if current is None:
+        current = option.default or ""
+    items = [item for item in current.split(",") if item]
+    for item in value.split(","):
+        if kind == SUBTRACT:
+            if item in items:
+                items.remove(item)
+        elif item not in items:
+            items.append(item)
+    return ",".join(items)

@@ -59,6 +59,8 @@ class _Place:
     directory: str
     name: str
     partition: Partition | None = None
+    was_clean: bool = True
+    """False: it is to be recovered when it is loaded."""
 
     @property
     def path(self) -> str:
@@ -184,6 +186,10 @@ class LogStore:
             self._enter(key, place)
             if clean:
                 continue
+            if not self._is_known(key):
+                # Nobody has asked for it to be touched.
+                place.was_clean = False
+                continue
             try:
                 cut = self._load(key, place, clean=False) if needs_recovery(disk, place.path) else 0
             except NotADirectoryError:
@@ -192,6 +198,10 @@ class LogStore:
                 continue
             if cut:
                 cut_bytes[key] = cut
+
+    def _is_known(self, key: Key) -> bool:
+        """Whether a topic has the partition. A directory that no topic has is left as it is."""
+        return self._topic_id_for is _unknown_topic_id or self._topic_id_for(*key) is not None
 
     def _recovery_point_of(self, name: str) -> int:
         key = key_of(name)
@@ -386,7 +396,7 @@ class LogStore:
                 if topic_id is not None and self.topic_id_of(topic, index) not in (None, topic_id):
                     self._on_stray(topic, index, self.set_aside(topic, index))
                     return self._make(topic, index, topic_id, self._config_for(topic))
-                self._load((topic, index), place, clean=True)
+                self._load((topic, index), place, clean=place.was_clean)
             except OSError as error:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"Opening {place.path} failed: {error}"
@@ -517,6 +527,8 @@ class LogStore:
         self._now_ms = now_ms
         effort = 0
         for key in self._next_keys():
+            if not self._is_known(key):
+                continue
             effort += EFFORT_OF_LOADING if self._places[key].partition is None else 1
             self._maintain_one(key, now_ms)
             if effort >= EFFORT_PER_MAINTENANCE:

@@ -652,8 +652,8 @@ class BrokerServer:
         `server/cleaner.py`, which no start needs."""
         is_ended = False
 
-        def backoff_ms() -> int:
-            return max(self._live["log.cleaner.backoff.ms"], CLEANER_LOOK_INTERVAL_MS_MIN)
+        def look_later() -> None:
+            timers.after(max(self._live["log.cleaner.backoff.ms"], CLEANER_LOOK_INTERVAL_MS_MIN), look)
 
         def look() -> None:
             if is_ended or self._store is None:
@@ -661,7 +661,7 @@ class BrokerServer:
             if any(partition.config.is_compacted for partition in self._store.loaded()):
                 chores.run(beginning(self._store), _ignore, _log_failed_cleaner)
             else:
-                timers.after(backoff_ms(), look)
+                look_later()
 
         def beginning(store: LogStore) -> Work[None]:
             yield _import_cleaner
@@ -678,7 +678,7 @@ class BrokerServer:
             if self._cleaner is not None:
                 self._cleaner.close()
 
-        timers.after(backoff_ms(), look)
+        look_later()
         return end
 
     def _flush_due(self) -> None:

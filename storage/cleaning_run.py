@@ -349,7 +349,12 @@ class _Round:
         try:
             position, wanted_bytes = 0, self._job.buffer_bytes
             while position < segment.size_bytes:
-                data = file.read(position, min(wanted_bytes, segment.size_bytes - position))
+                wanted_bytes = min(wanted_bytes, segment.size_bytes - position)
+                data = file.read(position, wanted_bytes)
+                if len(data) < wanted_bytes:
+                    raise KafkaError(
+                        ErrorCode.CORRUPT_MESSAGE, f"{path} ends before its {segment.size_bytes} bytes"
+                    )
                 try:
                     used, is_enough = self._show(data, many, one)
                 except KafkaError as error:

@@ -226,6 +226,14 @@ def test_a_damaged_batch_is_never_believed(twin, where):
     assert not [name for name in log.disk.files if name.endswith(".cleaned")]
 
 
+def test_a_segment_that_has_lost_its_end_is_damage(twin):
+    log = WrittenLog([[data(0, (b"a", b"1")), data(1, (b"b", b"2"))]])
+    job = log.job()
+    log.put(0, log.segments[0][0].encoded())
+    with pytest.raises(KafkaError, match="ends before its"):
+        log.cleaned(job)
+
+
 def test_offsets_that_go_back_are_damage(twin):
     log = WrittenLog([[data(5, (b"a", b"1"))]])
     log.put(5, data(5, (b"a", b"1")).encoded() + data(5, (b"b", b"1")).encoded())

@@ -48,6 +48,7 @@ __all__ = [
     "TopicDefaults",
     "TopicResult",
     "TopicView",
+    "rows_of_new",
 ]
 
 NO_LEADER = -1
@@ -630,11 +631,7 @@ class _Draft:
         self.topics[topic.name] = topic
         self.topic_names[topic.topic_id] = topic.name
         self.created += [(topic, partition) for partition in topic.partitions]
-        self.rows += (
-            [Row(TOPIC, topic.name, topic.topic_id.hex())],
-            _partition_rows(topic.name, topic.partitions),
-            _config_rows(TOPIC_CONFIG, topic.name, _EMPTY, topic.configs),
-        )
+        self.rows.append(rows_of_new(topic))
 
     def remove(self, topic: TopicView) -> None:
         name = topic.name
@@ -715,6 +712,13 @@ class _Loaded:
             configs = self.topic_configs.get(name, _EMPTY)
             topics[name] = TopicView(name, topic_id, partitions, name in INTERNAL_TOPICS, configs)
         return topics
+
+
+def rows_of_new(topic: TopicView) -> Iterator[Row]:
+    """What makes a topic durable that was not there before."""
+    yield Row(TOPIC, topic.name, topic.topic_id.hex())
+    yield from _partition_rows(topic.name, topic.partitions)
+    yield from _config_rows(TOPIC_CONFIG, topic.name, _EMPTY, topic.configs)
 
 
 def _partition_row(name: str, partition: PartitionView) -> Row:

@@ -560,7 +560,8 @@ class BrokerServer:
                     logger.error("%s-%d is another topic's and is in the way: %s", name, index, error)
         finish(self._removing(doomed))
         if strays:
-            logger.warning("left alone, since no topic has them: %s", ", ".join(sorted(strays)[:20]))
+            told = ", ".join(sorted(strays)[:20])
+            logger.warning("left alone, since no topic has them (odradek import-log takes them in): %s", told)
 
     def _make_missing(self, view: ClusterView) -> None:
         """After a kill between the decision to create a topic and its directories: makes them now. Not while

@@ -1,4 +1,4 @@
-"""The command line: `odradek serve`, `odradek dump`, `--version`.
+"""The command line: `odradek serve`, `check`, `dump`, `import-log`, `--version`.
 
 Exit status: 0 when all went well, 1 when something is wrong with options, ports or data (one sentence on
 stderr), 2 for a usage that is not understood. Modules are imported where they are needed, so that `odradek
@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from odradek import __version__
 
@@ -38,8 +38,11 @@ examples:
   odradek serve --listen 0.0.0.0:9092     the same, reachable from other machines
   odradek serve server.properties         with Kafka's own options
   odradek dump data                       what a data directory holds
+  odradek check data                      whether it is sound
+  odradek import-log kafka-logs --topic orders
+                                          take a topic of Apache Kafka into ./data
 
-'odradek serve --help' and 'odradek dump --help' say more."""
+'odradek serve --help' says more of serve, and so for each command."""
 
 _SERVE_ABOUT = """\
 Start a broker. It prints one line when it is ready and stops cleanly at Ctrl-C or
@@ -56,6 +59,45 @@ examples:
                         behind a port mapping, where clients use another address
 
 exit status: 0 after a clean stop, 1 when something is wrong, 2 for wrong usage."""
+
+_CHECK_ABOUT = """\
+Check data directories, or single partitions in them, while no broker runs: every batch,
+index, snapshot and checkpoint. One line a finding: damage, or a note of what a start
+takes care of. Name all log.dirs of a broker together."""
+
+_CHECK_EXAMPLES = """\
+examples:
+  odradek check data
+  odradek check data/orders-0
+  odradek check data --repair             removes what is beyond saving, no more, and says
+                                          each byte and offset of it; makes indexes,
+                                          snapshots and checkpoints anew
+  odradek check /kafka/logs/orders-0      of Apache Kafka, too
+
+exit status: 0, or 1 when something is damaged (with --repair: still damaged) or cannot be
+checked."""
+
+_IMPORT_ABOUT = """\
+Take a topic that Apache Kafka wrote into a data directory of Odradek: the directories of
+its partitions, or the log directory that holds them as TOPIC-0, TOPIC-1 and so on. Every
+batch is checked before anything is visible; messages of old formats are converted.
+Offsets, timestamps, the topic's id and the state of producers stay, and its settings
+where Kafka's own metadata (__cluster_metadata-0) lie beside. Kafka and Odradek must not
+run on these directories meanwhile."""
+
+_IMPORT_EXAMPLES = """\
+examples:
+  odradek import-log /kafka/logs --topic orders --data-dir data
+                        all of its partitions in that log directory
+  odradek import-log backup/orders-0 backup/orders-1 --topic orders-2024 --data-dir data
+  odradek import-log old --partition 0 --topic orders --data-dir data
+  odradek import-log /kafka/logs --topic users --config retention.ms=-1
+                        with another setting than Kafka had
+
+The topic __consumer_offsets, which has what groups have committed, can be taken in too,
+before any group has used the new broker.
+
+exit status: 0, or 1 when nothing was taken in (one sentence says why)."""
 
 _DUMP_ABOUT = """\
 Show what files of a broker hold, without a broker: segments (.log), indexes, producer
@@ -82,6 +124,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _serve(options)
     if options.command == "dump":
         return _dump(options)
+    if options.command == "check":
+        return _check(options)
+    if options.command == "import-log":
+        return _import_log(options)
     parser.print_help(sys.stderr)
     return 2
 
@@ -113,6 +159,17 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     _add_serve_arguments(serve)
+    check = commands.add_parser(
+        "check",
+        help="check data directories, and repair them",
+        description=_CHECK_ABOUT,
+        epilog=_CHECK_EXAMPLES,
+        formatter_class=layout,
+        allow_abbrev=False,
+    )
+    check.add_argument("paths", nargs="+", metavar="DIR", help="data directory, or directory of a partition")
+    check.add_argument("--repair", action="store_true", help="make good what can be made good")
+    check.add_argument("--json", action="store_true", help="print one JSON object a line")
     dump = commands.add_parser(
         "dump",
         help="show what files of a broker hold",
@@ -124,6 +181,15 @@ def _parser() -> argparse.ArgumentParser:
     dump.add_argument("paths", nargs="+", metavar="DIR_OR_FILE", help="what to show")
     dump.add_argument("--records", action="store_true", help="show every record, not batches only")
     dump.add_argument("--json", action="store_true", help="print one JSON object a line")
+    import_log = commands.add_parser(
+        "import-log",
+        help="take a topic of Apache Kafka into a data directory",
+        description=_IMPORT_ABOUT,
+        epilog=_IMPORT_EXAMPLES,
+        formatter_class=layout,
+        allow_abbrev=False,
+    )
+    _add_import_arguments(import_log)
     return parser
 
 
@@ -154,6 +220,40 @@ def _add_serve_arguments(serve: argparse.ArgumentParser) -> None:
         type=str.lower,
         choices=("debug", "info", "warning", "error"),
         help="which events go to stderr, a line each (default info)",
+    )
+
+
+def _add_import_arguments(import_log: argparse.ArgumentParser) -> None:
+    import_log.add_argument(
+        "paths", nargs="+", metavar="DIR", help="log directory, or directory of a partition"
+    )
+    import_log.add_argument(
+        "--topic", metavar="TOPIC", help="what the topic is called, and is to be called here"
+    )
+    import_log.add_argument(
+        "--partition",
+        action="append",
+        default=[],
+        type=int,
+        dest="partitions",
+        metavar="N",
+        help="number of a partition directory, once for each DIR (default: what its name ends with)",
+    )
+    import_log.add_argument(
+        "--data-dir", default="./data", metavar="DIR", help="where Odradek has its data (default ./data)"
+    )
+    import_log.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        dest="configs",
+        metavar="NAME=VALUE",
+        help="set one option of the topic; may be given many times",
+    )
+    import_log.add_argument(
+        "--move",
+        action="store_true",
+        help="remove the source when the topic is there (links, where that is possible)",
     )
 
 
@@ -258,3 +358,53 @@ def _dump(options: argparse.Namespace) -> int:
         # The reader (head, less) has seen enough; Python would complain once more while it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+# --- check and import-log ---
+
+
+def _check(options: argparse.Namespace) -> int:
+    from odradek.server.check import CannotCheck, check
+
+    try:
+        return check(
+            options.paths, repair=options.repair, as_json=options.json, out=sys.stdout, terminal=_terminal()
+        )
+    except CannotCheck as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _import_log(options: argparse.Namespace) -> int:
+    from odradek.server.import_log import CannotImport, import_log
+
+    configs = {}
+    for text in options.configs:
+        name, equals, value = text.partition("=")
+        if not equals:
+            print(f"odradek: --config {text} is not NAME=VALUE.", file=sys.stderr)
+            return 1
+        configs[name] = value
+    try:
+        import_log(
+            options.paths,
+            topic=options.topic,
+            data_dir=options.data_dir,
+            partitions=options.partitions,
+            configs=configs,
+            move=options.move,
+            out=sys.stdout,
+            terminal=_terminal(),
+        )
+    except CannotImport as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _terminal() -> TextIO | None:
+    """Where to show progress: a person's terminal."""
+    return sys.stderr if sys.stderr.isatty() else None

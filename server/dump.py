@@ -4,9 +4,10 @@ Each thing found is one line: `what name=value ...`, or with `--json` one JSON o
 up to the damage, whose place is told in a line of its own, and makes the exit status 1. Files are only read.
 
 Known: segments (`.log`, batches of format v2), offset, time and transaction indexes, producer snapshots,
-checkpoints, `partition.metadata`, `meta.properties`, the metadata store, a partition's directory, a data
-directory in summary. The records of `__consumer_offsets` and `__transaction_state` are decoded. Not here:
-message sets of formats v0 and v1, which are converted when they arrive and so are never on disk.
+checkpoints, `partition.metadata`, `meta.properties`, the metadata store, the group log, a partition's
+directory, a data directory in summary. The records of `__consumer_offsets` and `__transaction_state` are
+decoded. Not here: message sets of formats v0 and v1, which are converted when they arrive and so are never on
+disk. Whether one file fits the other is for `odradek check` to say.
 """
 
 import base64
@@ -84,6 +85,9 @@ def _facts(path: str, records: bool) -> Iterator[Fact]:
 
 def _file(path: str, records: bool) -> Iterator[Fact]:
     name = os.path.basename(path)
+    if name in ("group-log.0", "group-log.1"):
+        yield from _group_log(os.path.dirname(path) or ".", name)
+        return
     if name.endswith(".log"):
         yield from _segment(path, records)
         return
@@ -106,6 +110,8 @@ def _data_directory(path: str) -> Iterator[Fact]:
     names = sorted(os.listdir(path))
     if "meta.properties" in names:
         yield from _properties(os.path.join(path, "meta.properties"))
+    if any(name.startswith("group-log.") for name in names):
+        yield from _group_log(path)
     for name in names:
         inside = os.path.join(path, name)
         if os.path.isdir(inside) and any(file.endswith(".log") for file in os.listdir(inside)):
@@ -461,6 +467,32 @@ def _properties(path: str) -> Iterator[Fact]:
         yield {"what": "meta.properties", **parse_properties(_read(path))}
     except ValueError as error:
         yield _damage(path, error)
+
+
+def _group_log(directory: str, name: str | None = None) -> Iterator[Fact]:
+    """What waits in the group log to be put back after a crash: a line for each partition and block; `name`
+    is one of its two files, else both are shown in the order in which they were written.
+    """
+    from odradek.server.check import ReadingDisk
+    from odradek.storage.group_log import NAMES, read_entries
+
+    names = NAMES if name is None else (name,)
+    size_bytes = 0
+    for one in names:
+        file = os.path.join(directory, one)
+        if os.path.exists(file) or name is not None:
+            size_bytes += os.path.getsize(file)
+    yield {"what": "group-log", "path": directory, "size_bytes": size_bytes}
+    for entry in read_entries(ReadingDisk(), directory, names):
+        yield {
+            "what": "group-log-entry",
+            "partition": entry.name,
+            "topic_id": _uuid_text(entry.topic_id),
+            "segment": entry.base_offset,
+            "position": entry.position,
+            "size_bytes": len(entry.content),
+            "end_offset": entry.end_offset,
+        }
 
 
 def _metadata_store(path: str) -> Iterator[Fact]:

@@ -96,7 +96,8 @@ def _read(directory: str) -> dict[str, str]:
     if _KRAFT_METADATA in entries:
         raise ConfigError(
             f"Directory {directory} of log.dirs was written by Apache Kafka, whose cluster metadata "
-            f"({_KRAFT_METADATA}) is not read here: name another directory."
+            f"({_KRAFT_METADATA}) is not read here: name another directory, and take topics into it with "
+            f"odradek import-log {directory} --topic NAME --data-dir THERE."
         )
     if FILE_NAME not in entries:
         return {}

@@ -5,6 +5,7 @@ disk when `write` returns (WAL, synchronous=FULL). Each row carries a CRC of its
 told at start instead of being served. A file of a newer schema is refused, never changed.
 """
 
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,7 @@ from odradek.server.config import ConfigError
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
-__all__ = ["FILE_NAME", "SqliteMetadataStore"]
+__all__ = ["FILE_NAME", "SqliteMetadataStore", "verify"]
 
 FILE_NAME = "odradek-metadata.db"
 _APPLICATION_ID = 0x0D7AD0EC
@@ -145,3 +146,34 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 def _checksum(kind: str, key: str, value: str) -> int:
     # Lengths keep ("a", "bc") and ("ab", "c") apart.
     return zlib.crc32(f"{len(kind)},{len(key)},{kind}{key}{value}".encode())
+
+
+def verify(path: str) -> tuple[list[Row], list[str]]:
+    """The sound rows of the store at `path`, and what is wrong with the rest, a clause each.
+
+    Nothing is changed. A store that cannot be read at all has no rows.
+    """
+    from urllib.parse import quote  # a start does without
+
+    rows: list[Row] = []
+    try:
+        # With "immutable" no file is made beside it; a write-ahead log that is there has to be read, though.
+        how = "mode=ro" if os.path.exists(f"{path}-wal") else "immutable=1"
+        connection = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{how}", uri=True)
+        try:
+            version = _pragma(connection, "user_version")
+            if _pragma(connection, "application_id") != _APPLICATION_ID:
+                return rows, ["it is a database of another program"]
+            if version > _SCHEMA_VERSION:
+                return rows, [f"it has schema {version}, and {_SCHEMA_VERSION} is the newest known here"]
+            wrong = [told for (told,) in connection.execute("PRAGMA integrity_check(5)") if told != "ok"]
+            for kind, key, value, crc in connection.execute("SELECT kind, key, value, crc FROM facts"):
+                if crc == _checksum(kind, key, value):
+                    rows.append(Row(kind, key, value))
+                else:
+                    wrong.append(f"the checksum of row {kind} {key!r} does not fit")
+            return rows, wrong
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return rows, [f"it cannot be read: {error}"]

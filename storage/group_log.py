@@ -315,9 +315,9 @@ def _is_of_another_origin(file: File, size_bytes: int, position: int, content: b
     return False
 
 
-def read_entries(disk: Disk, directory: str) -> Iterator[Entry]:
+def read_entries(disk: Disk, directory: str, names: Sequence[str] = NAMES) -> Iterator[Entry]:
     """What the files of a group log hold, in the order in which it was written."""
-    files = [_read_blocks(disk, f"{directory}/{name}") for name in NAMES]
+    files = [_read_blocks(disk, f"{directory}/{name}") for name in names]
     for _, blocks in sorted(files, key=lambda file: file[0]):
         for block in blocks:
             yield from _entries_of(block)

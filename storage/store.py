@@ -70,6 +70,8 @@ class _Place:
     name: str
     partition: Partition | None = None
     failure: str | None = None
+    was_clean: bool = True
+    """False: it is to be recovered when it is loaded."""
 
     @property
     def path(self) -> str:
@@ -244,14 +246,23 @@ class LogStore:
             if key in self._places and not self._takes_the_place(key, place):
                 continue
             self._enter(key, place)
-            if not clean:
+            if clean:
+                continue
+            if self._is_known(key):
                 self._recover(key, place, cut_bytes)
+            else:
+                # Nobody has asked for it to be touched.
+                place.was_clean = False
         for offsets in home.offsets.values():
             for key in [
                 key for key in offsets if key not in self._places or self._places[key].home is not home
             ]:
                 del offsets[key]
         home.was_opened = True
+
+    def _is_known(self, key: Key) -> bool:
+        """Whether a topic has the partition. A directory that no topic has is left as it is."""
+        return self._topic_id_for is _unknown_topic_id or self._topic_id_for(*key) is not None
 
     def _drop_copy(self, home: DataDirectory, name: str) -> None:
         """Of a move that was interrupted, ours or Kafka's: it begins anew."""
@@ -264,6 +275,8 @@ class LogStore:
         """Two directories have the same partition. That of the topic which is known stays; of two that both
         are the topic's, one is the copy that a move between directories left: the longer one stays.
         """
+        if not self._is_known(key):
+            return False
         first = self._places[key]
         ids = [_topic_id_in(self.disk, place.path) for place in (first, second)]
         if ids[0] == ids[1]:
@@ -550,7 +563,7 @@ class LogStore:
                 if topic_id is not None and self.topic_id_of(topic, index) not in (None, topic_id):
                     self.listener.stray(topic, index, self.set_aside(topic, index))
                     return self._make(topic, index, topic_id, self._config_for(topic))
-                self._load(key, place, clean=True)
+                self._load(key, place, clean=place.was_clean)
             except OSError as error:
                 self._suspect(place.home.path, error)
                 raise KafkaError(
@@ -980,6 +993,8 @@ class LogStore:
         self._now_ms = now_ms
         effort = 0
         for key in self._next_keys(now_ms):
+            if not self._is_known(key):
+                continue
             effort += EFFORT_OF_LOADING if self._places[key].partition is None else 1
             yield from self._maintaining_one(key, now_ms)
             if effort >= EFFORT_PER_MAINTENANCE:

@@ -187,7 +187,17 @@ def test_a_wrong_option_is_one_sentence_and_status_1(capsys, monkeypatch, argume
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["fly"], ["serve", "--port", "1"], ["serve", "--log-level", "loud"], ["dump"]]
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["serve", "--port", "1"],
+        ["serve", "--log-level", "loud"],
+        ["dump"],
+        ["check"],
+        ["import-log", "--topic", "t"],
+        ["import-log", "d", "--topic", "t", "--partition", "one"],
+    ],
 )
 def test_a_usage_that_is_not_understood_is_status_2(capsys, arguments):
     status, out, err = run(capsys, *arguments)
@@ -195,10 +205,12 @@ def test_a_usage_that_is_not_understood_is_status_2(capsys, arguments):
     assert "usage: odradek" in err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["dump", "--help"]])
-def test_help_has_examples(capsys, arguments):
-    status, out, _ = run(capsys, *arguments)
+@pytest.mark.parametrize("command", [[], ["serve"], ["dump"], ["check"], ["import-log"]])
+def test_help_has_examples_and_fits_a_terminal(capsys, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "92")
+    status, out, _ = run(capsys, *command, "--help")
     assert status == 0
+    assert max(map(len, out.splitlines())) <= 92
     assert "examples:\n  odradek " in out
 
 

@@ -9,7 +9,10 @@ import pytest
 from odradek.server.dump import dump
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import SqliteMetadataStore
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import OsDisk
 from odradek.storage.producer_state import ProducerEntry, encode_snapshot
+from odradek.storage.store import LogStore
 from odradek.wire.messages import group_records
 from odradek.wire.records import Record, build_batch, end_txn_marker
 
@@ -177,6 +180,37 @@ def test_a_data_directory_is_shown_in_summary(segment):
     assert (partition["topic"], partition["partition"]) == ("orders", 0)
     assert (partition["records"], partition["end_offset"], partition["segments"]) == (3, 3, 1)
     assert not of(facts, "batch")
+
+
+def test_what_waits_in_a_group_log_is_shown(tmp_path):
+    store = LogStore(OsDisk(), [str(tmp_path)])
+    store.open(1000)
+    partition = store.create("orders", 0, TOPIC_ID, LogConfig())
+    partition.append(build_batch([Record(0, 1000, b"k", b"v")]), now_ms=1000)
+    partition.commit()
+    partition.flush()
+    position = partition.size_bytes
+    group_log = store.group_logs[0]
+    group_log.prepare()
+    partition.append(build_batch([Record(0, 1001, b"k", b"v")]), now_ms=1001)
+    partition.commit()
+    block = group_log.begin([partition])
+    block.write()
+    group_log.finish(block, None)
+    entry = {
+        "what": "group-log-entry",
+        "partition": "orders-0",
+        "topic_id": "AAECAwQFBgcICQoLDA0ODw",
+        "segment": 0,
+        "position": position,
+        "size_bytes": partition.size_bytes - position,
+        "end_offset": 2,
+    }
+    assert of(shown(tmp_path), "group-log-entry") == [entry]
+    found = [of(shown(tmp_path / f"group-log.{number}"), "group-log-entry") for number in (0, 1)]
+    assert sorted(found, key=len) == [[], [entry]]
+    store.close(1001)
+    assert not of(shown(tmp_path), "group-log")
 
 
 def test_the_metadata_store_is_shown_row_by_row(tmp_path):

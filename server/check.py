@@ -1,0 +1,667 @@
+"""`odradek check`: whether data directories hold what they should, without a broker; `--repair` makes it so.
+
+Each finding is one line: what is wrong, where, what comes of it. Damage makes the exit status 1; a note is
+something that a start takes care of, or that is as it may be. Each partition is read once
+(`storage/check.py`); here is what is around them: `meta.properties`, checkpoints, the group log, the metadata
+store.
+
+`--repair` first does what a start after a crash would do (puts back what the group log holds, finishes an
+interrupted compaction), then removes what is no sound batch and makes the rest anew from the log. It tells
+each byte of a log that is lost. Not repaired, since nobody knows better: `meta.properties`, the metadata
+store, a directory of another topic's id.
+
+A directory that a broker has is left alone, and so is one on a disk that does not answer.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
+
+from odradek.server import meta_properties, metadata_store
+from odradek.server.kraft_settings import METADATA_DIRECTORY
+from odradek.server.properties import parse_properties
+from odradek.storage import checkpoints
+from odradek.storage.check import DAMAGE, NOTE, Finding, PartitionCheck
+from odradek.storage.disk import Disk, Lock, OsDisk, OsFile, read_file
+from odradek.storage.group_log import NAMES as GROUP_LOGS
+from odradek.storage.group_log import read_entries, replay
+from odradek.storage.recovery import base_offset_of, finish_interrupted
+from odradek.storage.repair import Repair, repair_caches, repair_log, sync_log
+from odradek.storage.segment import CLEANED, DELETED, LOG, SWAP
+from odradek.storage.store import DELETE_SUFFIX, STRAY_SUFFIX, Key, key_of
+from odradek.wire.errors import KafkaError
+from odradek.wire.schema import uuid_to_text
+
+if TYPE_CHECKING:
+    from odradek.coordinator.cluster import ClusterView
+
+__all__ = [
+    "IMPORT_SUFFIX",
+    "CannotCheck",
+    "Progress",
+    "ReadingDisk",
+    "check",
+    "parse_offsets",
+]
+
+IMPORT_SUFFIX = "-import"
+PROGRESS_INTERVAL_S = 0.2
+_OFFSET_FILES = (
+    checkpoints.RECOVERY_POINTS,
+    checkpoints.HIGH_WATERMARKS,
+    checkpoints.LOG_STARTS,
+    checkpoints.FIRST_DIRTY,
+)
+_LOST_WITH_CHECKPOINT = {
+    checkpoints.RECOVERY_POINTS: "a start after a crash reads all logs, and takes gaps for losses",
+    checkpoints.HIGH_WATERMARKS: "nothing is lost with it on a single node",
+    checkpoints.LOG_STARTS: "records that DeleteRecords has removed may come back",
+    checkpoints.FIRST_DIRTY: "compaction begins anew from the start of each log",
+}
+
+
+class CannotCheck(Exception):
+    """Nothing was looked at; the text is one sentence for the person who asked."""
+
+
+def check(
+    paths: Sequence[str],
+    *,
+    repair: bool = False,
+    as_json: bool = False,
+    out: TextIO,
+    terminal: TextIO | None = None,
+) -> int:
+    """Check data directories (together those of one broker) and partition directories; the exit status.
+
+    `terminal` is where to show how far a long check is. Raises CannotCheck.
+    """
+    disk = OsDisk() if repair else ReadingDisk()
+    directories = _directories(disk, paths)
+    locks = [_lock(directory.path, repair=repair) for directory in directories]
+    try:
+        run = _Check(disk, directories, repair, _Report(out, as_json), Progress(terminal))
+        run.do()
+        return 1 if run.report.damage_count else 0
+    except OSError as error:
+        raise CannotCheck(
+            f"{error.filename or 'The disk'} does not answer: {error.strerror or error}."
+        ) from error
+    finally:
+        for lock in locks:
+            if lock is not None:
+                lock.release()
+
+
+class ReadingDisk(OsDisk):
+    """Opens files for reading only: the directory may be somebody else's, the disk may take no writes."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        assert not create
+        return OsFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+# What was asked for -----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Directory:
+    """A data directory, or the surroundings of some partition directories: then `only` names these."""
+
+    path: str
+    only: set[str] | None = None
+    is_data_directory: bool = True
+    was_clean: bool = False
+    offsets: dict[str, dict[Key, int]] = field(default_factory=dict)
+    """By the name of the checkpoint."""
+    unreadable: set[str] = field(default_factory=set)
+    waiting: dict[str, int] = field(default_factory=dict)
+    """Bytes in the group log by the name of the partition's directory."""
+
+
+def _directories(disk: Disk, paths: Sequence[str]) -> list[_Directory]:
+    found: dict[str, _Directory] = {}
+    for path in paths:
+        path = os.path.normpath(path)
+        if not os.path.isdir(path):
+            raise CannotCheck(f"{path} is no directory: name a data directory, or that of a partition.")
+        if _is_partition(disk, path):
+            name = os.path.basename(os.path.abspath(path))
+            parent = os.path.normpath(os.path.join(path, os.pardir)) if name != path else os.curdir
+            directory = found.setdefault(parent, _Directory(parent, set()))
+            if directory.only is not None:
+                directory.only.add(name)
+            has_data = any(
+                disk.exists(f"{parent}/{name}") for name in (meta_properties.FILE_NAME, *_OFFSET_FILES)
+            )
+            directory.is_data_directory = has_data
+        else:
+            found[path] = _Directory(path)
+    for directory in found.values():
+        directory.was_clean = disk.exists(f"{directory.path}/{checkpoints.CLEAN_SHUTDOWN}")
+    return list(found.values())
+
+
+def _is_partition(disk: Disk, path: str) -> bool:
+    return any(base_offset_of(name, LOG) is not None for name in disk.list(path))
+
+
+def _lock(path: str, *, repair: bool) -> Lock | None:
+    """Keep brokers out; None where none can have been."""
+    lock_path = f"{path}/{checkpoints.LOCK}"
+    if not os.path.exists(lock_path):
+        return None
+    try:
+        return OsDisk().lock(lock_path)
+    except BlockingIOError:
+        raise CannotCheck(
+            f"The data directory {path} is in use by a broker: stop it first, it changes under the check."
+        ) from None
+    except OSError as error:
+        if repair:
+            raise CannotCheck(f"{path} cannot be written: {error.strerror}.") from None
+        return None
+
+
+# What is told -----------------------------------------------------------------------------------------------
+
+
+class _Report:
+    def __init__(self, out: TextIO, as_json: bool) -> None:
+        self.damage_count = 0
+        self.note_count = 0
+        self.repair_count = 0
+        self.lost_bytes = 0
+        self._out = out
+        self._as_json = as_json
+
+    def findings(self, findings: Iterable[Finding], *, is_repaired: bool = False) -> None:
+        """Damage that is repaired soon is told, too, but does not count."""
+        for finding in findings:
+            if finding.kind == NOTE:
+                self.note_count += 1
+            elif not is_repaired:
+                self.damage_count += 1
+            kind, path, position, what, consequence = finding
+            self._line(
+                {
+                    "what": kind,
+                    "path": path,
+                    "position": position,
+                    "finding": what,
+                    "consequence": consequence,
+                },
+                f"{kind} {path}{_at(position)}: {what}. {_sentence(consequence)}",
+            )
+
+    def repairs(self, repairs: Iterable[Repair]) -> None:
+        for repair in repairs:
+            self.repair_count += 1
+            self.lost_bytes += repair.lost_bytes
+            path, position, what, lost_bytes = repair
+            self._line(
+                {
+                    "what": "repair",
+                    "path": path,
+                    "position": position,
+                    "done": what,
+                    "lost_bytes": lost_bytes,
+                },
+                f"repair {path}{_at(position)}: {what}.",
+            )
+
+    def summary(self, partition_count: int, segment_count: int, batch_count: int, size_bytes: int) -> None:
+        facts = {
+            "partitions": partition_count,
+            "segments": segment_count,
+            "batches": batch_count,
+            "size_bytes": size_bytes,
+            "damages": self.damage_count,
+            "notes": self.note_count,
+            "repairs": self.repair_count,
+            "lost_bytes": self.lost_bytes,
+        }
+        text = " ".join(f"{name}={value}" for name, value in facts.items())
+        self._line({"what": "summary", **facts}, f"summary {text}")
+
+    def _line(self, fact: dict[str, Any], text: str) -> None:
+        self._out.write((json.dumps(fact) if self._as_json else text) + "\n")
+
+
+def _at(position: int | None) -> str:
+    return "" if position is None else f" at byte {position}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+class Progress:
+    """How far we are, in one line that is written over again and again; nothing without a terminal."""
+
+    def __init__(self, terminal: TextIO | None) -> None:
+        self._terminal = terminal
+        self._total_bytes = 0
+        self._done_bytes = 0
+        self._next_s = 0.0
+
+    def expect(self, size_bytes: int) -> None:
+        self._total_bytes += size_bytes
+
+    def advance(self, size_bytes: int, path: str) -> None:
+        self._done_bytes += size_bytes
+        if self._terminal is None or time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + PROGRESS_INTERVAL_S
+        share = min(100 * self._done_bytes // max(self._total_bytes, 1), 100)
+        self._terminal.write(f"\r\x1b[K{share} % of {self._total_bytes / 1e6:.0f} MB, {path}")
+        self._terminal.flush()
+
+    def clear(self) -> None:
+        if self._terminal is not None and self._next_s:
+            self._terminal.write("\r\x1b[K")
+            self._terminal.flush()
+
+
+# The check --------------------------------------------------------------------------------------------------
+
+
+class _Check:
+    """All of it, for the directories of one broker."""
+
+    def __init__(
+        self, disk: Disk, directories: list[_Directory], repair: bool, report: _Report, progress: Progress
+    ) -> None:
+        self.report = report
+        self._disk = disk
+        self._directories = directories
+        self._repair = repair
+        self._progress = progress
+        self._view: ClusterView | None = None
+        self._deletions: Mapping[bytes, str] = {}
+        self._places: dict[Key, str] = {}
+        self._counts = [0, 0, 0, 0]
+
+    def do(self) -> None:
+        for directory in self._directories:
+            if directory.only is None:
+                self.report.findings(_check_identity(directory.path))
+            if directory.is_data_directory:
+                self._look_at_checkpoints(directory)
+                self._look_at_group_log(directory)
+        self._check_identities_agree()
+        self._look_at_metadata()
+        partitions = [
+            (directory, name) for directory in self._directories for name in self._partitions(directory)
+        ]
+        for directory, name in partitions:
+            self._progress.expect(_log_bytes(self._disk, f"{directory.path}/{name}"))
+        for directory, name in partitions:
+            self._partition(directory, name)
+        self._progress.clear()
+        self._look_for_missing()
+        if self._repair:
+            for directory in self._directories:
+                self._write_checkpoints(directory)
+        self.report.summary(*self._counts)
+
+    # Around the partitions
+
+    def _check_identities_agree(self) -> None:
+        whole = [directory.path for directory in self._directories if directory.only is None]
+        identities = {path: _identity(path) for path in whole}
+        first = next((identity for identity in identities.values() if identity is not None), ("", ""))
+        for path, identity in identities.items():
+            if identity is not None and identity != first:
+                (cluster, node), (other_cluster, other_node) = identity, first
+                what = (
+                    f"it is of cluster {cluster} and node {node}, another of {other_cluster} and {other_node}"
+                )
+                finding = (
+                    DAMAGE,
+                    f"{path}/{meta_properties.FILE_NAME}",
+                    None,
+                    what,
+                    "one broker cannot have both",
+                )
+                self.report.findings([Finding(*finding)])
+
+    def _look_at_checkpoints(self, directory: _Directory) -> None:
+        for name in _OFFSET_FILES:
+            path = f"{directory.path}/{name}"
+            if not self._disk.exists(path):
+                directory.offsets[name] = {}
+                continue
+            data = read_file(self._disk, path)
+            offsets = parse_offsets(data)
+            if isinstance(offsets, str):
+                directory.unreadable.add(name)
+                if directory.only is None:
+                    finding = Finding(DAMAGE, path, None, offsets, _LOST_WITH_CHECKPOINT[name])
+                    self.report.findings([finding], is_repaired=self._repair)
+                offsets = _readable_offsets(data)
+            directory.offsets[name] = offsets
+
+    def _look_at_group_log(self, directory: _Directory) -> None:
+        if not any(self._disk.exists(f"{directory.path}/{name}") for name in GROUP_LOGS):
+            return
+        path = f"{directory.path}/{GROUP_LOGS[0].rpartition('.')[0]}.*"
+        if directory.was_clean:
+            if directory.only is None:
+                what, consequence = "it is older than the last clean stop", "a start removes it"
+                self.report.findings([Finding(NOTE, path, None, what, consequence)])
+            return
+        points = directory.offsets[checkpoints.RECOVERY_POINTS]
+        if self._repair:
+            count = replay(self._disk, directory.path, lambda name: points.get(key_of(name) or ("", 0), 0))
+            if count:
+                self.report.repairs([Repair(path, None, f"put back {count} bytes that only it had")])
+            return
+        for entry in read_entries(self._disk, directory.path):
+            if entry.end_offset > points.get(key_of(entry.name) or ("", 0), 0):
+                directory.waiting[entry.name] = directory.waiting.get(entry.name, 0) + len(entry.content)
+        if directory.waiting and directory.only is None:
+            size_bytes = sum(directory.waiting.values())
+            names = ", ".join(sorted(directory.waiting)[:5])
+            partitions = (
+                "1 partition" if len(directory.waiting) == 1 else f"{len(directory.waiting)} partitions"
+            )
+            what = f"{size_bytes} bytes of {partitions} wait in it ({names})"
+            advice = "start Odradek once before Kafka gets the directory"
+            consequence = f"a start puts back what is missing of them: {advice}"
+            self.report.findings([Finding(NOTE, path, None, what, consequence)])
+
+    def _look_at_metadata(self) -> None:
+        for directory in self._directories:
+            path = f"{directory.path}/{metadata_store.FILE_NAME}"
+            if not self._disk.exists(path):
+                continue
+            rows, wrong = metadata_store.verify(path)
+            consequence = "a broker does not start with it: restore the file from a backup"
+            if directory.only is None:
+                self.report.findings(Finding(DAMAGE, path, None, what, consequence) for what in wrong)
+            if wrong:
+                continue
+            try:
+                self._view, self._deletions = _view_of(rows)
+            except (AssertionError, KeyError, ValueError):
+                if directory.only is None:
+                    what = "its rows contradict each other"
+                    self.report.findings([Finding(DAMAGE, path, None, what, consequence)])
+                continue
+            if directory.only is None:
+                self.report.findings(_check_settings(path, self._view))
+
+    def _partitions(self, directory: _Directory) -> Iterator[str]:
+        """The names of the partition directories to check; says what else is there."""
+        for name in sorted(self._disk.list(directory.path)):
+            path = f"{directory.path}/{name}"
+            if (directory.only is not None and name not in directory.only) or not os.path.isdir(path):
+                continue
+            if name == METADATA_DIRECTORY:
+                what = "the metadata of this cluster is Apache Kafka's"
+                self.report.findings([Finding(NOTE, path, None, what, "it is not looked into")])
+            elif directory.only is not None or key_of(name) is not None:
+                yield name
+            elif name.endswith(DELETE_SUFFIX):
+                self.report.findings([Finding(NOTE, path, None, "it is deleted", "a start removes it")])
+            elif name.endswith(STRAY_SUFFIX):
+                what, consequence = (
+                    "a partition that was set aside",
+                    "it is left alone; odradek import-log can take it in",
+                )
+                self.report.findings([Finding(NOTE, path, None, what, consequence)])
+            elif name.endswith(IMPORT_SUFFIX):
+                what, consequence = "an import that was interrupted", "the next odradek import-log removes it"
+                self.report.findings([Finding(NOTE, path, None, what, consequence)])
+
+    # A partition
+
+    def _partition(self, directory: _Directory, name: str) -> None:
+        path = f"{directory.path}/{name}"
+        if self._repair:
+            self._finish_interrupted(path)
+        checked = self._checked(directory, name)
+        findings = [*checked.findings, *self._against_checkpoints(directory, name, checked)]
+        findings += self._against_metadata(directory, name, checked)
+        self._count(checked)
+        if not self._repair or not any(finding.kind == DAMAGE for finding in findings):
+            self.report.findings(findings)
+            return
+        self.report.findings(findings, is_repaired=True)
+        repairs = repair_log(self._disk, checked)
+        # The recovery point will vouch for all of it: what a start would have made anew has to be there.
+        checked = self._checked(directory, name, is_vouched=True)
+        repairs += repair_caches(self._disk, checked)
+        repairs += self._repair_identity(name, path, checked)
+        self.report.repairs(repairs)
+        key = key_of(name)
+        if directory.is_data_directory and key is not None:
+            self._mend_offsets(directory, key, checked)
+        again = self._checked(directory, name)
+        left = [*again.findings, *self._against_checkpoints(directory, name, again)]
+        left += self._against_metadata(directory, name, again)
+        self.report.findings(finding for finding in left if finding.kind == DAMAGE)
+
+    def _checked(self, directory: _Directory, name: str, *, is_vouched: bool = False) -> PartitionCheck:
+        key = key_of(name)
+        point = None
+        if directory.is_data_directory and key is not None and not is_vouched:
+            point = directory.offsets[checkpoints.RECOVERY_POINTS].get(key, 0)
+        checked = PartitionCheck(
+            self._disk,
+            f"{directory.path}/{name}",
+            recovery_point=point,
+            was_clean=directory.was_clean,
+            group_log_waits=name in directory.waiting,
+        )
+        for size_bytes in checked.steps():
+            self._progress.advance(size_bytes, checked.path)
+        return checked
+
+    def _finish_interrupted(self, path: str) -> None:
+        names = self._disk.list(path)
+        left = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
+        if left:
+            finish_interrupted(self._disk, path, names)
+            self.report.repairs(
+                Repair(f"{path}/{name}", None, "finished what was interrupted") for name in left
+            )
+
+    def _count(self, checked: PartitionCheck) -> None:
+        for place, count in enumerate((1, len(checked.segments), checked.batch_count, checked.size_bytes)):
+            self._counts[place] += count
+
+    def _against_checkpoints(
+        self, directory: _Directory, name: str, checked: PartitionCheck
+    ) -> Iterator[Finding]:
+        key = key_of(name)
+        if not directory.is_data_directory or key is None:
+            return
+        end_offset = checked.end_offset
+        ahead = {file: directory.offsets[file].get(key, 0) for file in _OFFSET_FILES}
+        ahead = {file: offset for file, offset in ahead.items() if offset > end_offset}
+        if checkpoints.RECOVERY_POINTS in ahead or name in directory.waiting:
+            ahead.pop(checkpoints.HIGH_WATERMARKS, None)
+        for file, offset in ahead.items():
+            lost = f"the offsets {end_offset} to {offset - 1} are gone"
+            kind, consequence = {
+                checkpoints.RECOVERY_POINTS: (DAMAGE, f"a flush had vouched for them: {lost}"),
+                checkpoints.HIGH_WATERMARKS: (DAMAGE if directory.was_clean else NOTE, lost),
+                checkpoints.FIRST_DIRTY: (DAMAGE, "compaction passes the log over"),
+                checkpoints.LOG_STARTS: (NOTE, "a start begins the log anew there; all before was deleted"),
+            }[file]
+            what = f"it says {offset} of {name}, whose log ends at {end_offset}"
+            yield Finding(kind, f"{directory.path}/{file}", None, what, consequence)
+
+    def _against_metadata(
+        self, directory: _Directory, name: str, checked: PartitionCheck
+    ) -> Iterator[Finding]:
+        key = key_of(name)
+        if key is None or self._view is None:
+            return
+        if directory.only is None:
+            other = self._places.setdefault(key, directory.path)
+            if other != directory.path:
+                what = f"the partition is in {other}, too"
+                yield Finding(
+                    DAMAGE, checked.path, None, what, "a broker does not start: take one of them away"
+                )
+        topic = self._view.topics.get(key[0])
+        if checked.topic_id is not None and checked.topic_id in self._deletions:
+            yield Finding(NOTE, checked.path, None, "its topic is deleted", "a start removes it")
+        elif topic is None or key[1] >= len(topic.partitions):
+            consequence = "it is left alone; odradek import-log can take it in"
+            yield Finding(NOTE, checked.path, None, "no topic has it", consequence)
+        elif checked.topic_id is not None and checked.topic_id != topic.topic_id:
+            here, there = uuid_to_text(checked.topic_id), uuid_to_text(topic.topic_id)
+            what = f"its topic id is {here}, topic {key[0]} has {there}"
+            consequence = "a start sets it aside, and the partition begins empty"
+            yield Finding(DAMAGE, checked.path, None, what, consequence)
+
+    def _repair_identity(self, name: str, path: str, checked: PartitionCheck) -> list[Repair]:
+        """A `partition.metadata` that cannot be read, where the metadata know the topic."""
+        key = key_of(name)
+        file = f"{path}/{checkpoints.PARTITION_METADATA}"
+        topic = None if key is None or self._view is None else self._view.topics.get(key[0])
+        if topic is None or checked.topic_id is not None or not self._disk.exists(file):
+            return []
+        checkpoints.write_partition_metadata(self._disk, file, topic.topic_id)
+        return [Repair(file, None, "made anew from the metadata store")]
+
+    def _mend_offsets(self, directory: _Directory, key: Key, checked: PartitionCheck) -> None:
+        """What the checkpoints are to say of a partition that was repaired: it was read and is synced."""
+        sync_log(self._disk, checked)
+        end_offset = checked.end_offset
+        directory.offsets[checkpoints.RECOVERY_POINTS][key] = end_offset
+        directory.unreadable.add(checkpoints.RECOVERY_POINTS)
+        for name in (checkpoints.HIGH_WATERMARKS, checkpoints.FIRST_DIRTY):
+            if directory.offsets[name].get(key, 0) > end_offset:
+                directory.offsets[name][key] = end_offset
+                directory.unreadable.add(name)
+
+    def _write_checkpoints(self, directory: _Directory) -> None:
+        for name in sorted(directory.unreadable):
+            path = f"{directory.path}/{name}"
+            checkpoints.write_offsets(self._disk, path, directory.offsets[name])
+            self.report.repairs([Repair(path, None, "written anew")])
+
+    def _look_for_missing(self) -> None:
+        """Partitions of the metadata without a directory."""
+        if self._view is None or any(directory.only is not None for directory in self._directories):
+            return
+        known: dict[Key, int] = {}
+        for directory in self._directories:
+            known |= directory.offsets[checkpoints.HIGH_WATERMARKS]
+        for topic in self._view.topics.values():
+            for partition in topic.partitions:
+                key = (topic.name, partition.index)
+                if key in self._places:
+                    continue
+                path = f"{self._directories[0].path}/{topic.name}-{partition.index}"
+                had_records = known.get(key, 0) > 0
+                consequence = (
+                    "a start makes it anew, empty; if it is in another of log.dirs, check all together"
+                )
+                self.report.findings(
+                    [Finding(DAMAGE if had_records else NOTE, path, None, "it is not there", consequence)]
+                )
+
+
+# Single files -----------------------------------------------------------------------------------------------
+
+
+def parse_offsets(data: bytes) -> dict[Key, int] | str:
+    """Offset by topic and partition of a checkpoint, or what is wrong with it. Kafka makes an empty file at
+    first.
+    """
+    lines = checkpoints.decode_lines(data) if data else []
+    if lines is None:
+        return "it is not a checkpoint of version 0 with as many lines as it announces"
+    offsets: dict[Key, int] = {}
+    for fields in lines:
+        try:
+            topic, index, offset = fields[0], int(fields[1]), int(fields[2])
+        except (IndexError, ValueError):
+            return f"{' '.join(fields)!r} is not a topic, a partition and an offset"
+        if len(fields) != 3 or index < 0 or offset < 0:
+            return f"{' '.join(fields)!r} is not a topic, a partition and an offset"
+        offsets[topic, index] = offset
+    return offsets
+
+
+def _readable_offsets(data: bytes) -> dict[Key, int]:
+    """What can be read of a damaged checkpoint, line by line."""
+    offsets: dict[Key, int] = {}
+    for line in data.decode("utf-8", "replace").splitlines()[2:]:
+        one = parse_offsets(checkpoints.encode_lines([line]))
+        if not isinstance(one, str):
+            offsets |= one
+    return offsets
+
+
+def _check_identity(directory: str) -> Iterator[Finding]:
+    path = f"{directory}/{meta_properties.FILE_NAME}"
+    consequence = "a broker does not start with it: restore the file from a backup"
+    if not os.path.exists(path):
+        if any(key_of(name) for name in os.listdir(directory)):
+            yield Finding(
+                NOTE, path, None, "it is not there", "a start makes a new one, with a new cluster id"
+            )
+        return
+    if _identity(directory) is None:
+        yield Finding(DAMAGE, path, None, "it does not say version, cluster.id and node.id", consequence)
+
+
+def _identity(directory: str) -> tuple[str, str] | None:
+    """Cluster and node of a data directory; None when its file does not say them."""
+    try:
+        with open(f"{directory}/{meta_properties.FILE_NAME}", "rb") as file:
+            properties = parse_properties(file.read())
+    except (FileNotFoundError, ValueError):
+        return None
+    node_id = properties.get("node.id", properties.get("broker.id", ""))
+    cluster_id = properties.get("cluster.id", "")
+    if properties.get("version") not in ("0", "1") or not cluster_id or not node_id.isdigit():
+        return None
+    return cluster_id, node_id
+
+
+def _view_of(rows: list[Any]) -> "tuple[ClusterView, Mapping[bytes, str]]":
+    """What the metadata store says, and which deletions are not finished."""
+    from odradek.coordinator.cluster import ClusterMachine
+
+    class Rows:
+        """A store that is only read."""
+
+        def rows(self) -> list[Any]:
+            return rows
+
+        def write(self, rows: object) -> None:
+            raise NotImplementedError
+
+        writing: Any = write
+
+    machine = ClusterMachine(Rows(), cluster_id="", new_topic_id=lambda: bytes(16))
+    machine.load()
+    return machine.view, machine.deletions
+
+
+def _check_settings(path: str, view: "ClusterView") -> Iterator[Finding]:
+    from odradek.wire import options
+
+    for topic in view.topics.values():
+        try:
+            options.parse_topic_configs(topic.configs)
+        except KafkaError as error:
+            what = f"a setting of topic {topic.name} is refused: {error.message}"
+            yield Finding(DAMAGE, path, None, what, "its partitions cannot be opened")
+
+
+def _log_bytes(disk: Disk, path: str) -> int:
+    return sum(
+        disk.size(f"{path}/{name}") for name in disk.list(path) if base_offset_of(name, LOG) is not None
+    )

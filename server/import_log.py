@@ -1,0 +1,700 @@
+"""`odradek import-log`: takes partition directories that Apache Kafka wrote into a data directory of ours.
+
+Everything is copied beside its place first (`orders-0.<id>-import`), read there from end to end (every
+checksum, the order of offsets) and made complete: what is wrong with indexes, snapshots or epochs is made
+anew, messages of formats v0 and v1 are converted, a damaged log is refused. Then the directories get their
+names, the checkpoints their lines, and last of all one transaction of the metadata store makes the topic
+known. Before it nothing is visible; a row that says what is under way lets the next import clear away what a
+crash has left.
+
+`--move` links instead of copying, where source and target are on one file system, and removes the source when
+the topic is there; a crash leaves at least one of the two. A directory that lies in its place already, since
+a broker found no topic for it, is taken in where it is.
+
+The settings of the topic come from Kafka's metadata log, where that lies beside (`kraft_settings.py`), and
+from `--config`. Not taken over: anything else of a cluster's metadata. A transaction that is open stays as it
+is in the log; nobody will end it.
+"""
+
+import errno
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, TextIO
+
+from odradek.coordinator.cluster import Broker, ClusterMachine, NewTopic, Row, TopicView, rows_of_new
+from odradek.coordinator.topics import OFFSETS_TOPIC
+from odradek.server import meta_properties, metadata_store
+from odradek.server.check import IMPORT_SUFFIX, Progress, parse_offsets
+from odradek.server.config import ConfigError
+from odradek.server.kraft_settings import METADATA_DIRECTORY, topic_settings
+from odradek.storage import checkpoints
+from odradek.storage.check import PartitionCheck
+from odradek.storage.disk import Lock, OsDisk, read_file, replace_file, write_all
+from odradek.storage.legacy_segments import convert_segment
+from odradek.storage.recovery import base_offset_of, finish_interrupted
+from odradek.storage.repair import repair_caches
+from odradek.storage.segment import (
+    CLEANED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    SWAP,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+)
+from odradek.storage.store import FILE_NAME_BYTES_MAX, STRAY_SUFFIX, Key, key_of
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.schema import uuid_to_text
+
+if TYPE_CHECKING:
+    from odradek.storage.disk import Disk
+
+__all__ = ["CannotImport", "import_log"]
+
+IMPORT_TABLE = "import"
+"""Rows of imports under way: topic -> JSON of the topic's id and the directories that are made for it."""
+PRODUCER_IDS = ("cluster", "next_producer_id")
+_COPIED = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
+_COPY_BYTES = 1 << 20
+_REPLICAS_OPTION = "min.insync.replicas"
+_NOT_FOR_US = frozenset({"__transaction_state", "__share_group_state", "__cluster_metadata"})
+_NODE_ID = 1
+
+
+class CannotImport(Exception):
+    """Nothing was taken in; the text is one sentence for the person who asked."""
+
+
+@dataclass(slots=True)
+class _Source:
+    """A partition directory to take in, and what becomes of it."""
+
+    path: str
+    index: int
+    staged: str = ""
+    """Where it is made ready."""
+    is_in_place: bool = False
+    """It lies where it is to be, unknown to all."""
+    log_start_offset: int = 0
+    first_dirty: int = 0
+    checked: PartitionCheck | None = None
+    converted_count: int = 0
+
+    @property
+    def parent(self) -> str:
+        return os.path.dirname(os.path.abspath(self.path))
+
+    @property
+    def key(self) -> Key | None:
+        return key_of(os.path.basename(os.path.abspath(self.path)))
+
+
+def import_log(
+    paths: Sequence[str],
+    *,
+    topic: str | None,
+    data_dir: str,
+    partitions: Sequence[int] = (),
+    configs: Mapping[str, str] | None = None,
+    move: bool = False,
+    out: TextIO,
+    terminal: TextIO | None = None,
+) -> None:
+    """Take partition directories, or those of `topic` in a log directory, into `data_dir` as a new topic.
+
+    `partitions` are the numbers of the directories in their order, by default what their names say. Raises
+    CannotImport; then nothing is visible in `data_dir`.
+    """
+    if topic is None:
+        raise _which_topic(paths)
+    _check_topic(topic)
+    sources = _sources(paths, topic, partitions)
+    locks: list[Lock] = []
+    try:
+        run = _Import(sources, topic, data_dir.rstrip("/") or "/", dict(configs or {}), move, out, terminal)
+        for directory in sorted(
+            {os.path.realpath(data_dir), *(os.path.realpath(one.parent) for one in sources)}
+        ):
+            locks += _lock(directory, is_target=directory == os.path.realpath(data_dir))
+        run.do()
+    except OSError as error:
+        where = error.filename or "the disk"
+        raise CannotImport(f"{where}: {error.strerror or error}; nothing was taken in.") from error
+    except ConfigError as error:
+        raise CannotImport(str(error)) from error
+    finally:
+        for lock in locks:
+            lock.release()
+
+
+# What to take -----------------------------------------------------------------------------------------------
+
+
+def _which_topic(paths: Sequence[str]) -> CannotImport:
+    topics = sorted({key[0] for path in paths if os.path.isdir(path) for key in _keys_in(path)})
+    whole = f"{paths[0]} is a whole log directory" if topics else f"{paths[0]} is to become a topic"
+    there = f"; it has {_listed(topics)}" if topics else ""
+    return CannotImport(f"{whole}: say which topic with --topic, one at a time{there}.")
+
+
+def _keys_in(directory: str) -> Iterator[Key]:
+    for name in os.listdir(directory):
+        key = key_of(name)
+        if key is not None and name != METADATA_DIRECTORY and os.path.isdir(os.path.join(directory, name)):
+            yield key
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def _check_topic(topic: str) -> None:
+    from odradek.coordinator.topics import check_name
+
+    try:
+        check_name(topic)
+    except KafkaError as error:
+        raise CannotImport(error.message or "Illegal topic name.") from None
+    if topic in _NOT_FOR_US:
+        raise CannotImport(f"{topic} is what Apache Kafka keeps for itself; it is of no use to Odradek.")
+
+
+def _sources(paths: Sequence[str], topic: str, partitions: Sequence[int]) -> list[_Source]:
+    for path in paths:
+        if not os.path.isdir(path):
+            raise CannotImport(
+                f"{path} is no directory: name a partition's directory, or one that holds them."
+            )
+        if os.path.basename(os.path.abspath(path)) == METADATA_DIRECTORY:
+            raise CannotImport(
+                f"{path} is the metadata of a Kafka cluster and of no use here: name a topic's directories."
+            )
+    given = [path for path in paths if _is_partition(path)]
+    whole = [path for path in paths if path not in given]
+    if partitions and (whole or len(partitions) != len(given)):
+        raise CannotImport(
+            "--partition says the number of each partition directory: give it once for each DIR."
+        )
+    numbers = partitions or [_number_of(path) for path in given]
+    sources = [_Source(path, number) for path, number in zip(given, numbers, strict=True)]
+    for path in whole:
+        sources += _sources_in(path, topic)
+    sources.sort(key=lambda source: source.index)
+    _check_numbers(sources, topic)
+    return sources
+
+
+def _is_partition(path: str) -> bool:
+    return any(base_offset_of(name, LOG) is not None for name in os.listdir(path))
+
+
+def _number_of(path: str) -> int:
+    name = os.path.basename(os.path.abspath(path))
+    if name.endswith(STRAY_SUFFIX):
+        name = name.rpartition(".")[0]
+    key = key_of(name)
+    if key is None:
+        raise CannotImport(f"The name of {path} says no partition: say it with --partition.")
+    return key[1]
+
+
+def _sources_in(path: str, topic: str) -> list[_Source]:
+    found = [
+        _Source(os.path.join(path, f"{topic}-{index}"), index)
+        for name, index in _keys_in(path)
+        if name == topic
+    ]
+    if not found:
+        topics = sorted({name for name, _ in _keys_in(path)})
+        has = f"it has {_listed(topics)}" if topics else "it has no partition at all"
+        raise CannotImport(f"{path} has no partition of {topic}: {has}.")
+    return found
+
+
+def _check_numbers(sources: list[_Source], topic: str) -> None:
+    numbers = [source.index for source in sources]
+    for one, other in pairwise(numbers):
+        if one == other:
+            raise CannotImport(f"There are two directories of partition {one} of {topic}.")
+    if numbers != list(range(len(numbers))):
+        missing = next(number for number in range(len(numbers)) if number not in numbers)
+        raise CannotImport(
+            f"Partition {missing} of {topic} is missing, {numbers[-1]} is there: a topic's partitions are "
+            "numbered from 0 without a gap; name all of them, or give others with --partition."
+        )
+
+
+def _lock(directory: str, *, is_target: bool) -> list[Lock]:
+    path = os.path.join(directory, checkpoints.LOCK)
+    if is_target:
+        os.makedirs(directory, exist_ok=True)
+    elif not os.path.exists(path):
+        return []
+    try:
+        return [OsDisk().lock(path)]
+    except BlockingIOError:
+        raise CannotImport(f"A broker is running on {directory}: stop it first.") from None
+    except OSError as error:
+        if is_target:
+            raise
+        if error.errno in (errno.EACCES, errno.EROFS):
+            return []
+        raise
+
+
+# Taking it in -----------------------------------------------------------------------------------------------
+
+
+class _Import:
+    def __init__(
+        self,
+        sources: list[_Source],
+        topic: str,
+        data_dir: str,
+        configs: dict[str, str],
+        move: bool,
+        out: TextIO,
+        terminal: TextIO | None,
+    ) -> None:
+        self._sources = sources
+        self._topic = topic
+        self._data_dir = data_dir
+        self._configs = configs
+        self._move = move
+        self._out = out
+        self._disk: Disk = OsDisk()
+        self._progress = Progress(terminal)
+
+    def do(self) -> None:
+        node_id = self._claim()
+        store = metadata_store.SqliteMetadataStore(os.path.join(self._data_dir, metadata_store.FILE_NAME))
+        try:
+            self._clear_away(store)
+            machine = self._machine(store, node_id)
+            topic = self._new_topic(machine)
+            self._look_at_places()
+            for source in self._sources:
+                self._progress.expect(2 * _bytes_of(source.path))
+            try:
+                for source in self._sources:
+                    self._make_ready(source, topic)
+                self._progress.clear()
+                self._commit(store, topic)
+            except BaseException:
+                # What is staged is a copy. What has its name already is cleared away by the row, next time.
+                for source in self._sources:
+                    if not source.is_in_place:
+                        self._remove(source.staged)
+                raise
+        finally:
+            self._progress.clear()
+            store.close()
+        if self._move:
+            for source in self._sources:
+                self._remove_source(source)
+        self._tell(topic)
+
+    def _claim(self) -> int:
+        """The node whose data directory it is; one that is new becomes node 1's."""
+        directory = self._data_dir
+        has_identity = os.path.exists(os.path.join(directory, meta_properties.FILE_NAME))
+        has_store = os.path.exists(os.path.join(directory, metadata_store.FILE_NAME))
+        if os.path.exists(os.path.join(directory, METADATA_DIRECTORY)):
+            raise CannotImport(
+                f"{directory} is a data directory of Apache Kafka itself: name another for --data-dir, from "
+                "which Odradek will serve."
+            )
+        if has_identity and not has_store:
+            raise CannotImport(
+                f"{directory} has no {metadata_store.FILE_NAME}: name the first of the broker's log.dirs."
+            )
+        if not has_identity:
+            meta_properties.claim_directories([directory], node_id=_NODE_ID)
+            return _NODE_ID
+        with open(os.path.join(directory, meta_properties.FILE_NAME), "rb") as file:
+            from odradek.server.properties import parse_properties
+
+            node_id = parse_properties(file.read()).get("node.id", "")
+        if not node_id.isdigit():
+            raise CannotImport(
+                f"{directory}/{meta_properties.FILE_NAME} is damaged: odradek check says more."
+            )
+        return int(node_id)
+
+    def _machine(self, store: metadata_store.SqliteMetadataStore, node_id: int) -> ClusterMachine:
+        from odradek.wire import options
+
+        machine = ClusterMachine(
+            store,
+            cluster_id="",
+            new_topic_id=lambda: b"",
+            check_topic_configs=lambda name, configs: _ignore(options.parse_topic_configs(configs)),
+        )
+        machine.load()
+        machine.register_broker(Broker(node_id, {}), is_controller=True)
+        return machine
+
+    def _new_topic(self, machine: ClusterMachine) -> TopicView:
+        """The topic as it will be; refused where a client could not create it."""
+        configs = {**self._settings(), **self._configs}
+        if self._topic == OFFSETS_TOPIC:
+            from odradek.apis.topic_creation import OFFSETS_TOPIC_CONFIGS
+
+            configs = {**OFFSETS_TOPIC_CONFIGS, **configs}
+        new_topic = NewTopic(self._topic, len(self._sources), 1, configs=configs)
+        (result,) = machine.create_topics([new_topic], validate_only=True)
+        if result.error is not None and result.error.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise CannotImport(
+                f"{self._data_dir} has a topic {self._topic} already: take another name with --topic, or "
+                "delete that one first."
+            )
+        if result.topic is None:
+            raise CannotImport(f"{self._topic} cannot be created: {result.error and result.error.message}")
+        return replace(result.topic, topic_id=self._topic_id(machine))
+
+    def _settings(self) -> dict[str, str]:
+        """What Kafka's metadata say of the topic, without what does not fit here, which is told."""
+        from odradek.wire import options
+
+        keys = {(source.parent, source.key and source.key[0]) for source in self._sources}
+        parent, name = next(iter(keys))
+        if len(keys) > 1 or name is None:
+            return {}
+        try:
+            found = topic_settings(parent, name)
+        except ValueError as error:
+            self._out.write(
+                f"attention: the settings of {name} cannot be read from Kafka's metadata: {error}\n"
+            )
+            return {}
+        settings: dict[str, str] = {}
+        for option, value in sorted((found or {}).items()):
+            try:
+                options.parse_topic_configs({option: value})
+                if option == _REPLICAS_OPTION and value != "1":
+                    raise KafkaError(ErrorCode.INVALID_CONFIG, "there is one replica here.")
+            except KafkaError as error:
+                if option not in self._configs:
+                    self._out.write(f"attention: {option}={value} is not taken over: {error.message}\n")
+            else:
+                settings[option] = value
+        return settings
+
+    def _topic_id(self, machine: ClusterMachine) -> bytes:
+        """That of the directories; a new one where they say none, or another topic here has it."""
+        said = {
+            checkpoints.read_partition_metadata(
+                self._disk, os.path.join(one.path, checkpoints.PARTITION_METADATA)
+            )
+            for one in self._sources
+        }
+        if len(said - {None}) > 1:
+            texts = sorted(uuid_to_text(topic_id) for topic_id in said if topic_id is not None)
+            raise CannotImport(f"The directories belong to different topics, with the ids {_listed(texts)}.")
+        topic_id = next(iter(said - {None}), None)
+        if topic_id is None or topic_id in machine.view.topic_names or topic_id in machine.deletions:
+            return _new_topic_id()
+        return topic_id
+
+    def _look_at_places(self) -> None:
+        """Where the partitions will be there is nothing, save one that is taken in where it lies."""
+        for source in self._sources:
+            place = self._place(source)
+            if not os.path.lexists(place):
+                continue
+            if os.path.realpath(place) != os.path.realpath(source.path):
+                raise CannotImport(
+                    f"{place} is there already, and no topic has it: import it, or move it away."
+                )
+            source.is_in_place = True
+        for name in (checkpoints.RECOVERY_POINTS, checkpoints.HIGH_WATERMARKS, checkpoints.LOG_STARTS):
+            path = os.path.join(self._data_dir, name)
+            if os.path.exists(path) and isinstance(parse_offsets(read_file(self._disk, path)), str):
+                raise CannotImport(f"{path} is damaged: odradek check --repair {self._data_dir} mends it.")
+
+    def _place(self, source: _Source) -> str:
+        return f"{self._data_dir}/{self._topic}-{source.index}"
+
+    # One partition
+
+    def _make_ready(self, source: _Source, topic: TopicView) -> None:
+        disk = self._disk
+        self._read_surroundings(source)
+        if source.is_in_place:
+            source.staged = self._place(source)
+            finish_interrupted(disk, source.staged, disk.list(source.staged))
+        else:
+            ending = f".{os.urandom(16).hex()}{IMPORT_SUFFIX}"
+            name = f"{self._topic}-{source.index}"[: FILE_NAME_BYTES_MAX - len(ending)]
+            source.staged = f"{self._data_dir}/{name}{ending}"
+            self._copy(source)
+            finish_interrupted(disk, source.staged, disk.list(source.staged))
+        checked = self._check(source)
+        if checked.legacy_count:
+            self._convert(source, checked)
+            source.converted_count = checked.legacy_count
+            checked = self._check(source)
+        for segment in checked.segments:
+            segment.bad_indexes |= segment.padded_indexes
+        repair_caches(disk, checked)
+        if not any(base_offset_of(name, SNAPSHOT) is not None for name in disk.list(source.staged)):
+            path = f"{source.staged}/{file_name(checked.end_offset, SNAPSHOT)}"
+            replace_file(disk, path, checked.snapshot_at_end)
+        path = f"{source.staged}/{checkpoints.PARTITION_METADATA}"
+        checkpoints.write_partition_metadata(disk, path, topic.topic_id)
+        disk.sync_directory(source.staged)
+        source.checked = checked
+
+    def _read_surroundings(self, source: _Source) -> None:
+        """What the checkpoints beside it say: where its log starts, how far it is compacted."""
+        key = source.key
+        if key is None:
+            return
+        for name in (checkpoints.LOG_STARTS, checkpoints.FIRST_DIRTY):
+            path = os.path.join(source.parent, name)
+            if not os.path.exists(path):
+                continue
+            offsets = parse_offsets(read_file(self._disk, path))
+            if isinstance(offsets, str):
+                raise CannotImport(
+                    f"{path} is damaged ({offsets}): odradek check --repair {source.path} mends it."
+                )
+            if name == checkpoints.LOG_STARTS:
+                source.log_start_offset = offsets.get(key, 0)
+            else:
+                source.first_dirty = offsets.get(key, 0)
+
+    def _copy(self, source: _Source) -> None:
+        os.mkdir(source.staged)
+        for name in sorted(os.listdir(source.path)):
+            kind = name.removesuffix(SWAP)
+            is_ours = kind == checkpoints.LEADER_EPOCHS or any(
+                base_offset_of(kind, suffix) is not None for suffix in _COPIED
+            )
+            if is_ours:
+                self._copy_file(os.path.join(source.path, name), os.path.join(source.staged, name))
+
+    def _copy_file(self, source: str, target: str) -> None:
+        is_log = source.endswith((LOG, LOG + SWAP))
+        if self._move and _link(source, target):
+            if is_log:
+                self._progress.advance(os.path.getsize(source), source)
+            return
+        status = os.stat(source)
+        reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        writer = self._disk.open(target, create=True)
+        try:
+            position = 0
+            while piece := os.pread(reader, _COPY_BYTES, position):
+                write_all(writer, position, [piece], len(piece))
+                position += len(piece)
+                if is_log:
+                    self._progress.advance(len(piece), source)
+            writer.sync()
+        finally:
+            os.close(reader)
+            writer.close()
+        # Retention goes by it where records have no timestamps.
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    def _check(self, source: _Source) -> PartitionCheck:
+        """Read all that is staged; a damaged log is refused."""
+        checked = PartitionCheck(self._disk, source.staged, was_clean=True)
+        for size_bytes in checked.steps():
+            self._progress.advance(size_bytes, source.path)
+        wrong = checked.log_damage
+        if wrong:
+            first = wrong[0]
+            at = "" if first.position is None else f" at byte {first.position}"
+            more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            path = os.path.join(source.path, os.path.basename(first.path))
+            raise CannotImport(
+                f"{path} is damaged{at} ({first.what}{more}): "
+                f"odradek check --repair {source.path} saves what can be saved."
+            )
+        if not checked.segments:
+            raise CannotImport(f"{source.path} holds no segment.")
+        return checked
+
+    def _convert(self, source: _Source, checked: PartitionCheck) -> None:
+        """Put batches of format v2 in the place of older messages."""
+        for segment in checked.segments:
+            if not segment.has_legacy:
+                continue
+            path = f"{source.staged}/{file_name(segment.base_offset, LOG)}"
+            modified_ms = self._disk.modified_ms(path)
+            old, new = self._disk.open(path), self._disk.open(path + CLEANED, create=True)
+            try:
+                convert_segment(old, new, segment.base_offset)
+            except KafkaError as error:
+                raise CannotImport(f"{path} cannot be converted to format v2: {error.message}.") from error
+            finally:
+                old.close()
+                new.close()
+            for kind in (INDEX, TIME_INDEX):
+                self._disk.remove(f"{source.staged}/{file_name(segment.base_offset, kind)}")
+            self._disk.set_modified_ms(path + CLEANED, modified_ms)
+            self._disk.rename(path + CLEANED, path)
+
+    # All of them
+
+    def _commit(self, store: metadata_store.SqliteMetadataStore, topic: TopicView) -> None:
+        """Names, checkpoints, and at last the rows."""
+        disk = self._disk
+        made = [source for source in self._sources if not source.is_in_place]
+        intent = json.dumps(
+            {"id": topic.topic_id.hex(), "names": [os.path.basename(self._place(source)) for source in made]}
+        )
+        store.write([Row(IMPORT_TABLE, topic.name, intent)])
+        for source in made:
+            disk.rename(source.staged, self._place(source))
+            source.staged = ""
+        disk.sync_directory(self._data_dir)
+        self._write_checkpoints()
+        partitions = tuple(
+            partition._replace(leader_epoch=max(_checked(source).latest_epoch, 0))
+            for partition, source in zip(topic.partitions, self._sources, strict=True)
+        )
+        rows = rows_of_new(replace(topic, partitions=partitions))
+        store.write(chain(rows, self._producer_ids(store), [Row(IMPORT_TABLE, topic.name, None)]))
+
+    def _producer_ids(self, store: metadata_store.SqliteMetadataStore) -> Iterator[Row]:
+        """No producer is to be given an id that the log knows: its batches would pass for duplicates."""
+        latest = max(_checked(source).latest_producer_id for source in self._sources)
+        said = (row.value for row in store.rows() if (row.table, row.key) == PRODUCER_IDS)
+        if latest >= int(next(said, None) or 0):
+            yield Row(*PRODUCER_IDS, str(latest + 1))
+
+    def _write_checkpoints(self) -> None:
+        """All was read and is synced: a start after a crash need not look at it again, and takes no gap for a
+        loss.
+        """
+        for name in (
+            checkpoints.RECOVERY_POINTS,
+            checkpoints.HIGH_WATERMARKS,
+            checkpoints.LOG_STARTS,
+            checkpoints.FIRST_DIRTY,
+        ):
+            path = f"{self._data_dir}/{name}"
+            offsets = checkpoints.read_offsets(self._disk, path)
+            for source in self._sources:
+                checked = _checked(source)
+                offset = {
+                    checkpoints.LOG_STARTS: min(source.log_start_offset, checked.end_offset),
+                    checkpoints.FIRST_DIRTY: min(source.first_dirty, checked.end_offset),
+                }.get(name, checked.end_offset)
+                key = (self._topic, source.index)
+                if offset > 0:
+                    offsets[key] = offset
+                else:
+                    offsets.pop(key, None)
+            checkpoints.write_offsets(self._disk, path, offsets)
+
+    def _clear_away(self, store: metadata_store.SqliteMetadataStore) -> None:
+        """Remove what interrupted imports have left: copies that nobody has seen."""
+        rows = list(store.rows())
+        topic_ids = {row.value for row in rows if row.table == "topic"}
+        for row in rows:
+            if row.table != IMPORT_TABLE or row.value is None:
+                continue
+            intent = json.loads(row.value)
+            for name in intent["names"]:
+                path = f"{self._data_dir}/{name}"
+                metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
+                topic_id = checkpoints.read_partition_metadata(self._disk, metadata)
+                if topic_id is not None and topic_id.hex() == intent["id"] and intent["id"] not in topic_ids:
+                    self._remove(path)
+            store.write([Row(IMPORT_TABLE, row.key, None)])
+        for name in os.listdir(self._data_dir):
+            if name.endswith(IMPORT_SUFFIX):
+                self._remove(f"{self._data_dir}/{name}")
+
+    def _remove(self, path: str) -> None:
+        if os.path.isdir(path):
+            for name in os.listdir(path):
+                self._disk.remove(f"{path}/{name}")
+            self._disk.remove_directory(path)
+
+    def _remove_source(self, source: _Source) -> None:
+        if source.is_in_place:
+            return
+        for name in os.listdir(source.path):
+            self._disk.remove(os.path.join(source.path, name))
+        self._disk.remove_directory(source.path)
+        self._disk.sync_directory(source.parent)
+
+    def _tell(self, topic: TopicView) -> None:
+        for source in self._sources:
+            checked = _checked(source)
+            start = max(source.log_start_offset, checked.start_offset)
+            said = f"offsets {start} to {checked.end_offset - 1}, {len(checked.segments)} segments"
+            if checked.end_offset <= start:
+                said = f"empty, the next offset is {checked.end_offset}"
+            if source.converted_count:
+                said += f", {source.converted_count} messages of an old format converted"
+            name = f"{topic.name}-{source.index}"
+            self._out.write(f"partition {name}: {said}, {checked.size_bytes} bytes\n")
+        self._warn_of_retention(topic)
+        self._out.write(
+            f"topic {topic.name} (id {uuid_to_text(topic.topic_id)}) is in {self._data_dir}: "
+            f"odradek serve --data-dir {self._data_dir} serves it\n"
+        )
+
+    def _warn_of_retention(self, topic: TopicView) -> None:
+        """Old records are deleted soon after the start, as Kafka would: better said before it."""
+        from odradek.wire import options
+
+        values = options.topic_values(
+            topic.configs, options.topic_defaults(options.broker_values(options.BrokerLayers()))
+        )
+        retention_ms = values["retention.ms"]
+        if "delete" not in values["cleanup.policy"] or retention_ms < 0:
+            return
+        horizon_ms = int(time.time() * 1000) - retention_ms
+        old = [
+            segment
+            for source in self._sources
+            for segment in _checked(source).segments
+            if 0 <= segment.latest_timestamp < horizon_ms
+        ]
+        if old:
+            self._out.write(
+                f"attention: {len(old)} segments are older than retention.ms={retention_ms} and will be "
+                "deleted soon after a start, unless the broker has another log.retention.ms\n"
+            )
+
+
+def _checked(source: _Source) -> PartitionCheck:
+    assert source.checked is not None
+    return source.checked
+
+
+def _link(source: str, target: str) -> bool:
+    """Give a file a second name; False where that cannot be done."""
+    try:
+        os.link(source, target)
+    except OSError:
+        return False
+    return True
+
+
+def _bytes_of(path: str) -> int:
+    return sum(os.path.getsize(os.path.join(path, name)) for name in os.listdir(path) if name.endswith(LOG))
+
+
+def _new_topic_id() -> bytes:
+    """A random id whose text no command line takes for an option."""
+    from uuid import uuid4
+
+    while uuid_to_text(topic_id := uuid4().bytes).startswith("-"):
+        pass
+    return topic_id
+
+
+def _ignore(result: object) -> None:
+    pass

@@ -1,0 +1,117 @@
+"""The settings of a topic out of the metadata log of a KRaft cluster, where that lies beside its partitions.
+
+`__cluster_metadata-0` holds, in record batches, what a controller has decided; a snapshot (`.checkpoint`)
+sums up what was before its offset. Three kinds of record matter here: TopicRecord (2) and RemoveTopicRecord
+(9), which takes a topic's settings with it, and ConfigRecord (4). A record's value is the version of the
+frame (1), the kind and the version of the record, as unsigned varints, then fields in the flexible encoding
+(KIP-482).
+
+Sources: `AbstractApiMessageSerde.java`, `TopicRecord.json`, `RemoveTopicRecord.json`, `ConfigRecord.json`.
+"""
+
+import os
+from collections.abc import Iterator
+
+from odradek.storage.batches import scan
+from odradek.storage.recovery import base_offset_of
+from odradek.storage.segment import LOG
+from odradek.wire.errors import KafkaError
+from odradek.wire.records import iter_records
+
+__all__ = ["METADATA_DIRECTORY", "topic_settings"]
+
+METADATA_DIRECTORY = "__cluster_metadata-0"
+_SNAPSHOT = ".checkpoint"
+_FRAME_VERSION = 1
+_TOPIC, _CONFIG, _REMOVE_TOPIC = 2, 4, 9
+_RESOURCE_TOPIC = 2
+
+
+def topic_settings(log_directory: str, topic: str) -> dict[str, str] | None:
+    """What was set of `topic` by its own; None when the cluster's metadata are not there.
+
+    Raises ValueError when they cannot be read, and OSError.
+    """
+    directory = os.path.join(log_directory, METADATA_DIRECTORY)
+    if not os.path.isdir(directory):
+        return None
+    settings: dict[str, str] = {}
+    topic_id = b""
+    try:
+        for value in _values(directory):
+            fields = _Fields(value)
+            if fields.varint() != _FRAME_VERSION:
+                raise ValueError("a record has a frame of an unknown version")
+            kind, _ = fields.varint(), fields.varint()
+            if kind == _TOPIC:
+                name, one_id = fields.text(), fields.take(16)
+                topic_id = one_id if name == topic else topic_id
+            elif kind == _REMOVE_TOPIC:
+                if fields.take(16) == topic_id:
+                    settings.clear()
+            elif kind == _CONFIG:
+                resource, owner, name, text = fields.take(1)[0], fields.text(), fields.text(), fields.text()
+                if resource == _RESOURCE_TOPIC and owner == topic and name is not None:
+                    if text is None:
+                        settings.pop(name, None)
+                    else:
+                        settings[name] = text
+    except (KafkaError, UnicodeDecodeError) as error:
+        raise ValueError(str(error)) from error
+    return settings
+
+
+def _values(directory: str) -> Iterator[bytes]:
+    """The values of all records, in their order: of the newest snapshot, and of the log behind it."""
+    names = sorted(os.listdir(directory))
+    snapshots = [name for name in names if name.endswith(_SNAPSHOT)]
+    start = 0
+    if snapshots:
+        start = int(snapshots[-1].partition("-")[0])
+        yield from _values_in(os.path.join(directory, snapshots[-1]), 0)
+    for name in names:
+        if base_offset_of(name, LOG) is not None:
+            yield from _values_in(os.path.join(directory, name), start)
+
+
+def _values_in(path: str, start: int) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        content = file.read()
+    # A log file ends in zeros when its writer was killed; the walk ends before them.
+    for batch in scan(
+        lambda position, size: content[position : position + size], 0, len(content), verify=True
+    ):
+        if batch.is_control or batch.last_offset < start:
+            continue
+        for record in iter_records(content[batch.position : batch.end_position]):
+            if record.offset >= start and record.value:
+                yield record.value
+
+
+class _Fields:
+    """Reads one field after the other; ValueError where there is none."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def take(self, size_bytes: int) -> bytes:
+        taken = self._data[self._position : self._position + size_bytes]
+        if len(taken) < size_bytes:
+            raise ValueError("a record is cut short")
+        self._position += size_bytes
+        return taken
+
+    def varint(self) -> int:
+        value = shift = 0
+        while shift < 35:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise ValueError("a number is too long")
+
+    def text(self) -> str | None:
+        size_bytes = self.varint()
+        return None if size_bytes == 0 else self.take(size_bytes - 1).decode()

@@ -1,0 +1,804 @@
+"""Whether a partition's directory holds what it should: every byte read once, nothing changed.
+
+Log files: sizes, checksums and order of every batch (`log_walk.py`), segments that overlap. Beside them: each
+entry of the offset and time indexes against the batches, each aborted transaction of `.txnindex` against the
+markers in the log, each producer snapshot against a rescan up to its offset (save for open transactions),
+`leader-epoch-checkpoint` against the epochs in the batches, `partition.metadata`.
+
+A finding is damage when somebody would get something wrong, or something is lost; else a note. What may
+rightly be missing is no finding: indexes and snapshots are made anew, an index may have few entries, a
+producer may have expired. What no check can see: a base offset that is wrong but falls into a gap that
+compaction left, or is that of the very last batch after a crash and too high; what is missing altogether at
+the end of a log that no checkpoint speaks of.
+
+`PartitionCheck.steps` is a generator, so that long checks can be shown; memory is bounded by the indexes of
+one segment and the producers of the partition.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from struct import Struct
+from typing import NamedTuple
+
+from odradek.storage.batches import StoredBatch, last_sequence
+from odradek.storage.checkpoints import (
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    decode_lines,
+    read_partition_metadata,
+)
+from odradek.storage.disk import Disk, File, read_file
+from odradek.storage.leader_epochs import LeaderEpochs
+from odradek.storage.log_walk import Hole, Mend, batch_of, walk
+from odradek.storage.producer_state import decode_snapshot, encode_snapshot
+from odradek.storage.recovery import base_offset_of
+from odradek.storage.segment import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    SWAP,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+)
+from odradek.storage.staging import ProducerEntry
+from odradek.wire.errors import KafkaError
+from odradek.wire.records import iter_records, read_end_txn_marker
+
+__all__ = ["DAMAGE", "NOTE", "Aborted", "Finding", "PartitionCheck", "SegmentCheck", "encode_aborted"]
+
+DAMAGE = "damage"
+NOTE = "note"
+STRANGERS_MAX = 1000
+STEP_BATCHES = 256
+"""After so many batches `steps` gives a sign of life."""
+
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+_ABORTED_ENTRY = Struct(">hqqqq")
+_ABORTED_VERSION = 0
+_CONTROL_BATCH_BYTES_MAX = 1 << 20
+_NO_TIMESTAMP = -1
+
+
+class Finding(NamedTuple):
+    """One line: what is wrong where (a position in bytes, if there is one), and what comes of it."""
+
+    kind: str
+    path: str
+    position: int | None
+    what: str
+    consequence: str
+
+
+class Aborted(NamedTuple):
+    """An entry of `.txnindex` (`AbortedTxn.java`)."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def encode_aborted(entries: list[Aborted]) -> bytes:
+    """The content of a `.txnindex`."""
+    return b"".join(_ABORTED_ENTRY.pack(_ABORTED_VERSION, *entry) for entry in entries)
+
+
+class SegmentCheck:
+    """What was found in one segment, for whoever repairs it."""
+
+    __slots__ = (
+        "aborted",
+        "bad_indexes",
+        "base_offset",
+        "end_offset",
+        "has_legacy",
+        "holes",
+        "latest_timestamp",
+        "mends",
+        "padded_indexes",
+        "size_bytes",
+    )
+
+    def __init__(self, base_offset: int, size_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.end_offset = base_offset
+        self.latest_timestamp = _NO_TIMESTAMP
+        self.has_legacy = False
+        self.holes: list[Hole] = []
+        self.mends: list[Mend] = []
+        self.bad_indexes: set[str] = set()
+        """INDEX, TIME_INDEX, TRANSACTION_INDEX: those that are not to be trusted."""
+        self.padded_indexes: set[str] = set()
+        """Those that have room behind their entries, as Kafka leaves them when it is killed."""
+        self.aborted: list[Aborted] = []
+        """What TRANSACTION_INDEX should say when it is bad."""
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.holes and not self.mends
+
+
+class PartitionCheck:
+    """The check of one directory: run `steps` to its end, then read the rest."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        *,
+        recovery_point: int | None = None,
+        was_clean: bool = False,
+        group_log_waits: bool = False,
+    ) -> None:
+        """`recovery_point` is the checkpoint's, if there is one; `group_log_waits` says that a group log has
+        bytes for this partition that a start will put back.
+        """
+        self.path = path
+        self.findings: list[Finding] = []
+        self.segments: list[SegmentCheck] = []
+        self.end_offset = 0
+        self.batch_count = 0
+        self.record_count = 0
+        self.legacy_count = 0
+        self.has_gaps = False
+        self.latest_epoch = -1
+        self.latest_producer_id = -1
+        """The largest of all in the log and in snapshots."""
+        self.topic_id: bytes | None = None
+        self.epochs_are_bad = False
+        self.epochs = LeaderEpochs()
+        """As the batches say."""
+        self.bad_snapshots: dict[int, bytes | None] = {}
+        """By offset; what should stand there instead, if that is known."""
+        self.snapshot_at_end: bytes = encode_snapshot({})
+        self._disk = disk
+        self._recovery_point = recovery_point
+        self._was_clean = was_clean
+        self._group_log_waits = group_log_waits
+        self._producers = _Producers()
+        self._first_legacy: tuple[str, int, int] | None = None
+        self._legacy_finding: Finding | None = None
+        # Batches of another epoch than the checkpoint says: segment, name of the file, batch, epoch by the
+        # checkpoint. And the first batch whose epoch is older than that of one before it.
+        self._strangers: list[tuple[SegmentCheck, str, StoredBatch, int]] = []
+        self._stranger_count = 0
+        self._first_fall: tuple[str, int, int, int] | None = None
+
+    @property
+    def start_offset(self) -> int:
+        """Where the first segment begins."""
+        return self.segments[0].base_offset if self.segments else 0
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def log_damage(self) -> list[Finding]:
+        """What is wrong with the log files themselves; an old format is not."""
+        return [
+            finding
+            for finding in self.findings
+            if finding.kind == DAMAGE and finding.path.endswith(LOG) and finding is not self._legacy_finding
+        ]
+
+    def steps(self) -> Iterator[int]:
+        """Do it; gives now and then how many bytes of log files were read since the last time."""
+        names = self._disk.list(self.path)
+        self._look_at_names(names)
+        self._look_at_metadata(names)
+        checkpoint = self._read_epochs(names)
+        bases = sorted(base for name in names if (base := base_offset_of(name, LOG)) is not None)
+        snapshots = _Snapshots(self, names)
+        if not bases:
+            self._say(NOTE, "", None, "there is no segment", "a start makes an empty one")
+            return
+        self.end_offset = bases[0]
+        for number, base_offset in enumerate(bases):
+            following = bases[number + 1] if number + 1 < len(bases) else None
+            yield from self._segment(base_offset, following, names, checkpoint, snapshots)
+        snapshots.finish(self.end_offset, self._producers)
+        self.snapshot_at_end = encode_snapshot(self._producers.entries)
+        self.latest_producer_id = max(snapshots.latest_producer_id, *self._producers.entries, -1)
+        self._judge_epochs(checkpoint, names)
+        if self._first_legacy is not None:
+            path, position, magic = self._first_legacy
+            self._say(
+                DAMAGE,
+                path,
+                position,
+                f"{self.legacy_count} messages have the old format v{magic}",
+                "a start after a crash would cut them off; odradek import-log converts them",
+            )
+            self._legacy_finding = self.findings[-1]
+
+    # Names and small files
+
+    def _say(self, kind: str, name: str, position: int | None, what: str, consequence: str) -> None:
+        path = f"{self.path}/{name}" if name else self.path
+        self.findings.append(Finding(kind, path, position, what, consequence))
+
+    def _look_at_names(self, names: list[str]) -> None:
+        logs = {base for name in names if (base := base_offset_of(name, LOG)) is not None}
+        for name in sorted(names):
+            if name.endswith((DELETED, CLEANED, ".tmp")):
+                self._say(NOTE, name, None, "was left by work that a stop interrupted", "a start removes it")
+            elif name.endswith(SWAP):
+                self._say(
+                    NOTE,
+                    name,
+                    None,
+                    "is a compaction that a stop interrupted",
+                    "a start puts it in its place",
+                )
+            elif name.endswith(LOG) and base_offset_of(name, LOG) is None:
+                self._say(NOTE, name, None, "is not named as a segment is", "it is left alone")
+            else:
+                for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX):
+                    base = base_offset_of(name, kind)
+                    if base is not None and base not in logs:
+                        self._say(NOTE, name, None, "belongs to no segment", "a start removes it")
+
+    def _look_at_metadata(self, names: list[str]) -> None:
+        if PARTITION_METADATA not in names:
+            return
+        self.topic_id = read_partition_metadata(self._disk, f"{self.path}/{PARTITION_METADATA}")
+        if self.topic_id is None:
+            self._say(
+                DAMAGE,
+                PARTITION_METADATA,
+                None,
+                "it does not say the id of a topic",
+                "the directory passes for one of whatever topic has its name",
+            )
+
+    def _read_epochs(self, names: list[str]) -> LeaderEpochs | None:
+        """What the checkpoint says; None when there is none or it cannot be read."""
+        if LEADER_EPOCHS not in names:
+            return None
+        entries = parse_leader_epochs(read_file(self._disk, f"{self.path}/{LEADER_EPOCHS}"))
+        if isinstance(entries, str):
+            self._call_epochs_bad(entries)
+            return None
+        return LeaderEpochs(entries)
+
+    # Segments
+
+    def _segment(
+        self,
+        base_offset: int,
+        following: int | None,
+        names: list[str],
+        checkpoint: LeaderEpochs | None,
+        snapshots: "_Snapshots",
+    ) -> Iterator[int]:
+        name = file_name(base_offset, LOG)
+        file = self._disk.open(f"{self.path}/{name}")
+        try:
+            segment = SegmentCheck(base_offset, file.size())
+            self.segments.append(segment)
+            self._judge_gap(name, base_offset)
+            offsets = _OffsetIndexCheck(self._disk, self.path, base_offset, names)
+            times = _TimeIndexCheck(self._disk, self.path, base_offset, names)
+            aborted = _AbortedCheck(self._disk, self.path, base_offset, names)
+            done_bytes = 0
+            for number, batch in enumerate(self._batches(segment, name, file, following)):
+                snapshots.reach(batch.base_offset, self._producers, has_gaps=self.has_gaps)
+                self._take_batch(name, batch, checkpoint)
+                offsets.take(batch)
+                times.take(batch)
+                if not batch.is_control:
+                    self._producers.take(batch)
+                elif (ended := self._producers.end_transaction(batch, file.read)) is not None:
+                    aborted.take_end(batch, ended)
+                if number % STEP_BATCHES == 0:
+                    yield batch.position - done_bytes
+                    done_bytes = batch.position
+            self.end_offset = max(segment.end_offset, self.end_offset)
+            offsets.finish()
+            times.finish(is_sealed=following is not None)
+            aborted.finish(segment.end_offset)
+            segment.aborted = aborted.expected
+            for each in (offsets, times, aborted):
+                self.findings += each.findings
+                if each.findings:
+                    segment.bad_indexes.add(each.kind)
+                if each.is_padded:
+                    segment.padded_indexes.add(each.kind)
+            yield segment.size_bytes - done_bytes
+        finally:
+            file.close()
+
+    def _batches(
+        self, segment: SegmentCheck, name: str, file: File, following: int | None
+    ) -> Iterator[StoredBatch]:
+        """The sound batches of a segment, as they should be; says what is wrong with it."""
+        due_end = following
+        if due_end is None and self._was_clean:
+            due_end = self._recovery_point  # a clean stop says where the log ends
+        for item in walk(file.read, segment.size_bytes, segment.base_offset, due_end):
+            if isinstance(item, Hole):
+                self._tell_hole(name, item)
+                segment.holes.append(item)
+                continue
+            if isinstance(item, Mend):
+                self._tell_mend(name, item)
+                segment.mends.append(item)
+            batch = batch_of(item)
+            if batch.base_offset != segment.end_offset or _has_inner_gaps(batch):
+                self.has_gaps = True
+            segment.end_offset = batch.last_offset + 1
+            yield batch
+
+    def _judge_gap(self, name: str, base_offset: int) -> None:
+        """What is between a segment and the one before it."""
+        end_offset = self.end_offset
+        if base_offset < end_offset:
+            self._say(
+                DAMAGE,
+                name,
+                None,
+                f"the segment begins at offset {base_offset}, the one before it ends at {end_offset}",
+                "some offsets are there twice",
+            )
+        elif base_offset > end_offset:
+            self.has_gaps = True
+            point = self._recovery_point
+            cuts = point is not None and not self._was_clean and end_offset >= point
+            consequence = "a start after a crash takes it for a loss and cuts the log there"
+            self._say(
+                DAMAGE if cuts else NOTE,
+                name,
+                None,
+                f"no segment has the offsets {end_offset} to {base_offset - 1}",
+                consequence if cuts else "compaction leaves such gaps, and so does a repair",
+            )
+
+    def _take_batch(self, name: str, batch: StoredBatch, checkpoint: LeaderEpochs | None) -> None:
+        self.batch_count += 1
+        self.record_count += batch.record_count
+        segment = self.segments[-1]
+        segment.latest_timestamp = max(segment.latest_timestamp, batch.max_timestamp)
+        if batch.magic < 2:
+            self.legacy_count += 1
+            segment.has_legacy = True
+            if self._first_legacy is None:
+                self._first_legacy = (name, batch.position, batch.magic)
+            return
+        epoch = batch.leader_epoch
+        if epoch < 0:
+            return
+        due = -1 if checkpoint is None else checkpoint.epoch_at(batch.base_offset)
+        if due not in (-1, epoch) and self._vouched(batch.base_offset):
+            self._stranger_count += 1
+            if len(self._strangers) < STRANGERS_MAX:
+                self._strangers.append((segment, name, batch, due))
+        if epoch < self.latest_epoch:
+            self._first_fall = self._first_fall or (name, batch.position, epoch, self.latest_epoch)
+            return
+        self.latest_epoch = epoch
+        self.epochs.assign(epoch, batch.base_offset)
+
+    def _tell_hole(self, name: str, hole: Hole) -> None:
+        if hole.first_offset == hole.end_offset:
+            lost = "no offset is missing for it"
+        elif hole.end_offset > hole.first_offset:
+            lost = f"the records from offset {hole.first_offset} to {hole.end_offset - 1} cannot be read"
+        else:
+            lost = f"what was appended from offset {hole.first_offset} on cannot be read"
+        if self._group_log_waits:
+            lost += "; a start puts back what group-log.* has of it"
+        size_bytes = hole.size_bytes
+        what = f"{hole.why}; {size_bytes} {'byte is' if size_bytes == 1 else 'bytes are'} no sound batch"
+        self._say(DAMAGE, name, hole.position, what, lost)
+
+    def _tell_mend(self, name: str, mend: Mend) -> None:
+        self._say(
+            DAMAGE,
+            name,
+            mend.batch.position,
+            mend.what,
+            "its records are sound, but cannot be found; the header can be put right",
+        )
+
+    def _judge_epochs(self, checkpoint: LeaderEpochs | None, names: list[str]) -> None:
+        """The checkpoint against the batches. Where one batch alone says otherwise, or epochs go down, it is
+        the batch: its checksum does not cover the epoch. A checkpoint that lacks the newest epochs is brought
+        up to date by a start after a crash, if their batches are behind the recovery point.
+        """
+        self.epochs.truncate_start(self.start_offset)
+        strangers = self._strangers
+        fell = self._first_fall is not None
+        if strangers and (fell or self._stranger_count == 1 < self.batch_count):
+            for segment, name, batch, due in strangers:
+                what = f"a batch has the leader epoch {batch.leader_epoch} where the checkpoint says {due}"
+                consequence = "consumers may think that the log was truncated; the header can be put right"
+                self._say(DAMAGE, name, batch.position, what, consequence)
+                segment.mends.append(Mend(batch._replace(leader_epoch=due), what))
+            return
+        if self._first_fall is not None:
+            name, position, epoch, before = self._first_fall
+            consequence = "one of the two is wrong; consumers may think that the log was truncated"
+            self._say(DAMAGE, name, position, f"leader epoch {epoch} comes after {before}", consequence)
+        elif strangers:
+            _, _, batch, due = strangers[0]
+            has = f"offset {batch.base_offset} has the leader epoch {batch.leader_epoch}"
+            self._call_epochs_bad(f"{has}, the checkpoint says {due}")
+        elif self.epochs.epochs and self._vouched(self.start_offset):
+            if LEADER_EPOCHS not in names:
+                self._call_epochs_bad("it is missing")
+            elif checkpoint is not None and not checkpoint.epochs:
+                self._call_epochs_bad("it says no epoch")
+
+    def _call_epochs_bad(self, what: str) -> None:
+        self.epochs_are_bad = True
+        consequence = "consumers that ask for the end of an epoch are misled; it can be rebuilt"
+        self._say(DAMAGE, LEADER_EPOCHS, None, what, consequence)
+
+    def _vouched(self, offset: int) -> bool:
+        return self._was_clean or self._recovery_point is None or offset < self._recovery_point
+
+
+def parse_leader_epochs(data: bytes) -> list[tuple[int, int]] | str:
+    """(epoch, start offset) of each line, or what is wrong with them. Kafka makes an empty file at first."""
+    lines = decode_lines(data) if data else []
+    if lines is None:
+        return "it is not a checkpoint of version 0 with as many lines as it announces"
+    try:
+        entries = [(int(epoch), int(start)) for epoch, start in lines]
+    except ValueError:
+        return "a line is not two numbers"
+    for (epoch, start), (next_epoch, next_start) in pairwise(entries):
+        if epoch >= next_epoch or start >= next_start:
+            return f"epoch {next_epoch} from offset {next_start} on comes after epoch {epoch} from {start} on"
+    return entries
+
+
+def _has_inner_gaps(batch: StoredBatch) -> bool:
+    return batch.record_count != batch.last_offset_delta + 1
+
+
+# Indexes ----------------------------------------------------------------------------------------------------
+
+
+class _IndexFile:
+    """An index beside a segment: its entries, and what was found. The first bad entry is told, and how many
+    there are.
+    """
+
+    kind = ""
+    entry = _OFFSET_ENTRY
+    consequence = ""
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, names: list[str]) -> None:
+        self.findings: list[Finding] = []
+        self.base_offset = base_offset
+        self.name = file_name(base_offset, self.kind)
+        self.path = f"{directory}/{self.name}"
+        self.is_there = self.name in names
+        self.is_padded = False
+        self._bad: tuple[int, str] | None = None
+        self._bad_count = 0
+        data = read_file(disk, self.path) if self.is_there else b""
+        size = self.entry.size
+        over = len(data) % size
+        whole = data[: len(data) - over]
+        # Kafka makes an index at its full size: what a kill leaves behind ends in zeros.
+        used = len(whole.rstrip(b"\0"))
+        used += -used % size
+        self.is_padded = used < len(whole)
+        self.entries = list(self.entry.iter_unpack(whole[:used]))
+        if over:
+            self._call_bad(len(data) - over, f"{over} bytes follow the last whole entry")
+
+    def _call_bad(self, position: int, what: str) -> None:
+        if self._bad is None or position < self._bad[0]:
+            self._bad = (position, what)
+        self._bad_count += 1
+
+    def _call_entry_bad(self, number: int, what: str) -> None:
+        self._call_bad(number * self.entry.size, what)
+
+    def _conclude(self) -> None:
+        if self._bad is None:
+            return
+        position, what = self._bad
+        if self._bad_count > 1:
+            what += f" (and {self._bad_count - 1} more)"
+        self.findings.append(Finding(DAMAGE, self.path, position, what, self.consequence))
+
+    def _check_ascent(self, column: int, what: str) -> None:
+        for number, (one, next_one) in enumerate(pairwise(self.entries), 1):
+            if one[column] >= next_one[column]:
+                self._call_entry_bad(number, f"{what} {next_one[column]} comes after {one[column]}")
+
+
+class _OffsetIndexCheck(_IndexFile):
+    """Each entry names the place where a batch begins, and an offset not before that batch's last one."""
+
+    kind = INDEX
+    entry = _OFFSET_ENTRY
+    consequence = "records are looked for in the wrong place; it can be rebuilt"
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, names: list[str]) -> None:
+        super().__init__(disk, directory, base_offset, names)
+        self._next = 0
+        self._check_ascent(0, "relative offset")
+        self._check_ascent(1, "position")
+
+    def take(self, batch: StoredBatch) -> None:
+        entries = self.entries
+        while self._next < len(entries):
+            relative_offset, position = entries[self._next]
+            if position > batch.position:
+                return
+            if position < batch.position:
+                self._call_entry_bad(self._next, f"no batch begins at position {position}")
+            elif relative_offset + self.base_offset < batch.last_offset:
+                self._call_entry_bad(
+                    self._next,
+                    f"the batch at position {position} ends at offset {batch.last_offset}, not at "
+                    f"{relative_offset + self.base_offset}",
+                )
+            self._next += 1
+
+    def finish(self) -> None:
+        for number in range(self._next, len(self.entries)):
+            self._call_entry_bad(number, f"no batch begins at position {self.entries[number][1]}")
+        self._conclude()
+
+
+class _TimeIndexCheck(_IndexFile):
+    """Each entry is a running maximum: no record until its offset is later, and one is of that very time. The
+    last one of a sealed segment says the latest of all.
+    """
+
+    kind = TIME_INDEX
+    entry = _TIME_ENTRY
+    consequence = "look-ups by time and retention go wrong; it can be rebuilt"
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, names: list[str]) -> None:
+        super().__init__(disk, directory, base_offset, names)
+        self._next = 0
+        self._latest = self._latest_but_one = _NO_TIMESTAMP
+        self._last_offset = base_offset - 1
+        self._check_ascent(0, "timestamp")
+        self._check_ascent(1, "relative offset")
+
+    def take(self, batch: StoredBatch) -> None:
+        self._settle_before(batch.base_offset)
+        self._latest_but_one = self._latest
+        self._latest = max(self._latest, batch.max_timestamp)
+        self._last_offset = batch.last_offset
+
+    def _settle_before(self, offset: int | None) -> None:
+        """Judge the entries of earlier offsets: all that they speak of has been seen."""
+        entries = self.entries
+        while self._next < len(entries):
+            timestamp, relative_offset = entries[self._next]
+            entry_offset = relative_offset + self.base_offset
+            if offset is not None and entry_offset >= offset:
+                return
+            # Within the last batch it may be the offset of the very record: then others of it come later.
+            before = self._latest if entry_offset >= self._last_offset else self._latest_but_one
+            if before > timestamp:
+                what = f"until offset {entry_offset} the latest timestamp is {before}, not {timestamp}"
+                self._call_entry_bad(self._next, what)
+            elif self._latest < timestamp:
+                what = f"until offset {entry_offset} no record has the timestamp {timestamp}"
+                self._call_entry_bad(self._next, what)
+            elif offset is None and entry_offset > self._last_offset:
+                self._call_entry_bad(self._next, f"there is no offset {entry_offset}")
+            self._next += 1
+
+    def finish(self, *, is_sealed: bool) -> None:
+        self._settle_before(None)
+        last = self.entries[-1][0] if self.entries else _NO_TIMESTAMP
+        if self.is_there and is_sealed and self._bad is None and last < self._latest:
+            end = len(self.entries) * self.entry.size
+            self._call_bad(
+                end, f"the latest timestamp of the segment is {self._latest}, the last entry says {last}"
+            )
+        self._conclude()
+
+
+class _AbortedCheck(_IndexFile):
+    """Each entry belongs to an abort marker in the log, and each marker that ends a transaction has one."""
+
+    kind = TRANSACTION_INDEX
+    entry = _ABORTED_ENTRY
+    consequence = "READ_COMMITTED would show what was aborted, or hide what was not; it can be rebuilt"
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, names: list[str]) -> None:
+        super().__init__(disk, directory, base_offset, names)
+        self.expected: list[Aborted] = []
+        self._markers: set[tuple[int, int]] = set()
+
+    def take_end(self, batch: StoredBatch, ended: "_Ended") -> None:
+        """A control batch ends a transaction."""
+        if ended.is_abort:
+            self._markers.add((batch.producer_id, batch.base_offset))
+            if ended.aborted is not None:
+                self.expected.append(ended.aborted)
+
+    def finish(self, end_offset: int) -> None:
+        known: dict[int, Aborted] = {}
+        previous = -1
+        for number, (version, *fields) in enumerate(self.entries):
+            entry = Aborted(*fields)
+            if version != _ABORTED_VERSION:
+                self._call_entry_bad(number, f"version {version} is not known")
+            elif entry.last_offset <= previous:
+                self._call_entry_bad(number, f"last offset {entry.last_offset} comes after {previous}")
+            elif not 0 <= entry.first_offset <= entry.last_offset < end_offset:
+                what = f"a transaction from offset {entry.first_offset} to {entry.last_offset}"
+                self._call_entry_bad(number, f"{what} is not in a segment that ends at {end_offset}")
+            elif (entry.producer_id, entry.last_offset) not in self._markers:
+                what = f"at offset {entry.last_offset} is no abort marker of producer {entry.producer_id}"
+                self._call_entry_bad(number, what)
+            else:
+                known[entry.last_offset] = entry
+                previous = entry.last_offset
+        for wanted in self.expected:
+            entry_there = known.get(wanted.last_offset)
+            what = (
+                f"the aborted transaction of producer {wanted.producer_id} from offset {wanted.first_offset} "
+                f"to {wanted.last_offset}"
+            )
+            if entry_there is None:
+                self._call_bad(len(self.entries) * self.entry.size, f"{what} is missing")
+            elif entry_there.first_offset > wanted.first_offset:
+                self._call_bad(0, f"{what} is said to begin at {entry_there.first_offset}")
+        if self._bad is not None:
+            # What the log says, and beside it what only the index knows of: data that retention has removed.
+            merged = {**known, **{entry.last_offset: entry for entry in self.expected}}
+            self.expected = [merged[offset] for offset in sorted(merged)]
+        self._conclude()
+
+
+# Producers --------------------------------------------------------------------------------------------------
+
+
+class _Ended(NamedTuple):
+    """The end of a transaction: how, and what is aborted, if it has data here."""
+
+    is_abort: bool
+    aborted: Aborted | None
+
+
+class _Producers:
+    """What a rescan finds: the last batch of each producer, its epoch, its open transaction.
+
+    As `ProducerStateManager.java`: the marker that ends a transaction may bring a newer epoch, which makes
+    the batches before it forgotten.
+    """
+
+    def __init__(self) -> None:
+        self.entries: dict[int, ProducerEntry] = {}
+        self._open: dict[int, int] = {}
+
+    def take(self, batch: StoredBatch) -> None:
+        producer_id = batch.producer_id
+        if producer_id < 0:
+            return
+        memory = (
+            batch.base_sequence,
+            last_sequence(batch.base_sequence, batch.last_offset_delta),
+            batch.base_offset,
+            batch.last_offset,
+            batch.max_timestamp,
+        )
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = ProducerEntry(batch.producer_epoch, batch.max_timestamp, (memory,))
+            self.entries[producer_id] = entry
+        else:
+            entry.remember(batch.producer_epoch, memory)
+        if batch.is_transactional and batch.record_count and producer_id not in self._open:
+            self._open[producer_id] = batch.base_offset
+            entry.current_txn_first_offset = batch.base_offset
+
+    def end_transaction(self, batch: StoredBatch, read: Callable[[int, int], bytes]) -> _Ended | None:
+        """Take in a control batch. None: it is of another kind, or empty."""
+        if batch.size_bytes > _CONTROL_BATCH_BYTES_MAX or not batch.record_count:
+            return None
+        try:
+            record = next(iter_records(read(batch.position, batch.size_bytes)), None)
+            marker = None if record is None else read_end_txn_marker(record)
+        except KafkaError:
+            return None
+        if marker is None:
+            return None
+        producer_id = batch.producer_id
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(batch.producer_epoch, batch.max_timestamp, ())
+        elif entry.producer_epoch != batch.producer_epoch:
+            entry.batches = ()
+            entry.producer_epoch = batch.producer_epoch
+        entry.last_timestamp = batch.max_timestamp
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.current_txn_first_offset = -1
+        first_offset = self._open.pop(producer_id, None)
+        if marker.committed or first_offset is None:
+            return _Ended(not marker.committed, None)
+        last_stable_offset = min(self._open.values(), default=batch.last_offset + 1)
+        return _Ended(True, Aborted(producer_id, first_offset, batch.base_offset, last_stable_offset))
+
+
+class _Snapshots:
+    """The producer snapshots of a directory, each compared when the walk has come to its offset."""
+
+    def __init__(self, check: PartitionCheck, names: list[str]) -> None:
+        self.latest_producer_id = -1
+        self._check = check
+        self._has_gaps = False
+        found = (offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None)
+        self._left = sorted(found, reverse=True)
+
+    def reach(self, offset: int, producers: _Producers, *, has_gaps: bool) -> None:
+        """The batches before `offset` have been taken in."""
+        self._has_gaps = has_gaps
+        while self._left and self._left[-1] <= offset:
+            self._compare(self._left.pop(), producers)
+
+    def finish(self, end_offset: int, producers: _Producers) -> None:
+        self.reach(end_offset, producers, has_gaps=self._check.has_gaps)
+        for offset in self._left:
+            what = f"it is of offset {offset}, the log ends at {end_offset}"
+            self._bad(offset, what, "a start removes it", None)
+
+    def _compare(self, offset: int, producers: _Producers) -> None:
+        check = self._check
+        rescan = producers.entries
+        content = read_file(check._disk, f"{check.path}/{file_name(offset, SNAPSHOT)}")
+        said = decode_snapshot(content)
+        if said is None:
+            what = "the checksum or the length of the snapshot does not fit"
+            consequence = "a start goes by the log instead; it can be rebuilt"
+            self._bad(offset, what, consequence, encode_snapshot(rescan))
+            return
+        self.latest_producer_id = max(self.latest_producer_id, *said, -1)
+        if offset <= check.start_offset:
+            return  # of batches that are not here any more
+        wrong = {
+            producer_id: why
+            for producer_id, entry in said.items()
+            if (why := self._difference(entry, rescan.get(producer_id), offset, check.start_offset))
+        }
+        if wrong:
+            producer_id, why = next(iter(wrong.items()))
+            sound = {one: entry for one, entry in said.items() if one not in wrong}
+            consequence = "a producer's next batch may be refused, or taken twice; it can be rebuilt"
+            what = f"of producer {producer_id} {why}"
+            self._bad(offset, what, consequence, encode_snapshot({**sound, **rescan}))
+
+    def _difference(
+        self, said: ProducerEntry, found: ProducerEntry | None, offset: int, start_offset: int
+    ) -> str:
+        """What a snapshot says otherwise than the log; "" when both can be true."""
+        last = said.last_data_offset
+        seen = -1 if found is None else found.last_data_offset
+        if last >= offset:
+            return f"it says the last offset {last}, which is not before its own"
+        if found is not None and found.batches:
+            if said.producer_epoch < found.producer_epoch:
+                return f"it says the epoch {said.producer_epoch}, the log {found.producer_epoch}"
+            if last == seen and said.last_sequence != found.last_sequence:
+                return f"it says the sequence {said.last_sequence}, the log {found.last_sequence}"
+        elif found is not None:
+            return ""  # the marker of a newer epoch has made its batches forgotten, or not yet
+        # A batch later than any in the log: compaction may have removed it, or retention.
+        if last == seen or (last > seen and (self._has_gaps or last < start_offset)):
+            return ""
+        return f"it says the last offset {last}, the log {seen if seen >= 0 else 'none'}"
+
+    def _bad(self, offset: int, what: str, consequence: str, content: bytes | None) -> None:
+        check = self._check
+        check.bad_snapshots[offset] = content
+        check._say(DAMAGE, file_name(offset, SNAPSHOT), None, what, consequence)

@@ -1,0 +1,186 @@
+"""Making good what `check.py` found in a partition's directory, with as little lost as can be.
+
+Of a log file only what is no sound batch goes: at its end by cutting it, elsewhere by copying what is sound
+into a new file that takes the old one's place. Offsets never change; what has gone leaves a gap, as
+compaction does, so the recovery point has to be behind it afterwards (a start after a crash takes gaps for
+losses). A header whose fault is known is put right. Indexes, snapshots and the epoch checkpoint are made anew
+from the log, never edited: their files may have other names, too.
+
+Order: `repair_log`, then a new check, whose findings about the rest `repair_caches` makes good.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from odradek.storage.check import PartitionCheck, SegmentCheck, encode_aborted
+from odradek.storage.checkpoints import LEADER_EPOCHS, write_leader_epochs
+from odradek.storage.disk import Disk, File, replace_file, write_all
+from odradek.storage.log_walk import Hole, Mend
+from odradek.storage.segment import (
+    CLEANED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    FilePool,
+    Segment,
+    file_name,
+)
+
+__all__ = ["Repair", "repair_caches", "repair_log", "sync_log"]
+
+_COPY_BYTES = 1 << 20
+_PREFIX = Struct(">qiib")
+"""Base offset, length, leader epoch, magic: what the checksum leaves out, save for itself."""
+
+
+class Repair(NamedTuple):
+    """One line: what was done to a file, and how many bytes of log that cost."""
+
+    path: str
+    position: int | None
+    what: str
+    lost_bytes: int = 0
+
+
+def repair_log(disk: Disk, check: PartitionCheck) -> list[Repair]:
+    """Let the log files hold sound batches only. Raises `OSError`; then it can be tried again."""
+    repairs: list[Repair] = []
+    for number, segment in enumerate(check.segments):
+        if segment.is_sound:
+            continue
+        path = f"{check.path}/{file_name(segment.base_offset, LOG)}"
+        # First: an index must never be newer than its log.
+        for kind in (INDEX, TIME_INDEX):
+            disk.remove(f"{check.path}/{file_name(segment.base_offset, kind)}")
+        repairs += _put_right(disk, path, segment.mends)
+        is_last = number == len(check.segments) - 1
+        repairs += _take_out(disk, check.path, path, segment, is_last=is_last)
+    if repairs:
+        disk.sync_directory(check.path)
+    return repairs
+
+
+def _put_right(disk: Disk, path: str, mends: list[Mend]) -> list[Repair]:
+    if not mends:
+        return []
+    file = disk.open(path)
+    try:
+        for batch, _ in mends:
+            prefix = _PREFIX.pack(batch.base_offset, batch.length, batch.leader_epoch, batch.magic)
+            write_all(file, batch.position, [prefix], len(prefix))
+        file.sync()
+    finally:
+        file.close()
+    return [Repair(path, mend.batch.position, f"put right: {mend.what}") for mend in mends]
+
+
+def _take_out(disk: Disk, directory: str, path: str, segment: SegmentCheck, *, is_last: bool) -> list[Repair]:
+    holes = segment.holes
+    if not holes:
+        return []
+    kept_bytes = segment.size_bytes - sum(hole.size_bytes for hole in holes)
+    if kept_bytes == 0 and not is_last:
+        for kind in (TRANSACTION_INDEX, SNAPSHOT, LOG):
+            disk.remove(f"{directory}/{file_name(segment.base_offset, kind)}")
+    elif len(holes) == 1 and holes[0].end_position == segment.size_bytes:
+        file = disk.open(path)
+        try:
+            file.truncate(holes[0].position)
+            file.sync()
+        finally:
+            file.close()
+    else:
+        _copy_without(disk, path, segment)
+    return [Repair(path, hole.position, _told(hole), hole.size_bytes) for hole in holes]
+
+
+def _told(hole: Hole) -> str:
+    removed = f"removed {hole.size_bytes} {'byte' if hole.size_bytes == 1 else 'bytes'}"
+    if hole.first_offset == hole.end_offset:
+        return f"{removed}, no record among them"
+    if hole.end_offset > hole.first_offset:
+        return f"{removed}, the offsets {hole.first_offset} to {hole.end_offset - 1} are lost"
+    return f"{removed}, what was appended from offset {hole.first_offset} on is lost"
+
+
+def _copy_without(disk: Disk, path: str, segment: SegmentCheck) -> None:
+    """What is sound, in a new file that takes the place of the old one in one step."""
+    temporary = path + CLEANED  # a start removes such a file
+    source, target = disk.open(path), disk.open(temporary, create=True)
+    try:
+        target.truncate(0)
+        position = written = 0
+        for hole in segment.holes:
+            written += _copy(source, position, hole.position, target, written)
+            position = hole.end_position
+        _copy(source, position, segment.size_bytes, target, written)
+        target.sync()
+    finally:
+        source.close()
+        target.close()
+    disk.set_modified_ms(temporary, disk.modified_ms(path))
+    disk.rename(temporary, path)
+
+
+def _copy(source: File, start: int, end: int, target: File, at: int) -> int:
+    for position in range(start, end, _COPY_BYTES):
+        piece = source.read(position, min(_COPY_BYTES, end - position))
+        write_all(target, at + position - start, [piece], len(piece))
+    return end - start
+
+
+def repair_caches(disk: Disk, check: PartitionCheck) -> list[Repair]:
+    """Make anew what a check of a sound log found wrong beside it. Raises `OSError`."""
+    repairs: list[Repair] = []
+    for segment in check.segments:
+        repairs += _repair_indexes(disk, check.path, segment)
+    bases = {segment.base_offset for segment in check.segments}
+    for offset, content in check.bad_snapshots.items():
+        path = f"{check.path}/{file_name(offset, SNAPSHOT)}"
+        disk.remove(path)
+        if content is None or (offset not in bases and offset != check.end_offset):
+            repairs.append(Repair(path, None, "removed"))
+        else:
+            replace_file(disk, path, content)
+            repairs.append(Repair(path, None, "made anew from the log"))
+    if check.epochs_are_bad:
+        path = f"{check.path}/{LEADER_EPOCHS}"
+        write_leader_epochs(disk, path, check.epochs.entries())
+        repairs.append(Repair(path, None, "made anew from the log"))
+    if repairs:
+        disk.sync_directory(check.path)
+    return repairs
+
+
+def _repair_indexes(disk: Disk, directory: str, segment: SegmentCheck) -> list[Repair]:
+    bad = set(segment.bad_indexes)
+    repairs = [
+        Repair(f"{directory}/{file_name(segment.base_offset, kind)}", None, "made anew from the log")
+        for kind in sorted(bad)
+    ]
+    if TRANSACTION_INDEX in bad:
+        path = f"{directory}/{file_name(segment.base_offset, TRANSACTION_INDEX)}"
+        disk.remove(path)
+        if segment.aborted:
+            replace_file(disk, path, encode_aborted(segment.aborted))
+    if bad - {TRANSACTION_INDEX}:
+        # Both: they are read together, and made from the same walk.
+        made = Segment(FilePool(disk), directory, segment.base_offset, segment.size_bytes, 0)
+        for kind in (INDEX, TIME_INDEX):
+            disk.remove(made.path(kind))
+        made.rebuild_indexes()
+        made.save_indexes(sync=True)
+        made.close()
+    return repairs
+
+
+def sync_log(disk: Disk, check: PartitionCheck) -> None:
+    """Make sure that the disk has what the check has read, so that a recovery point may vouch for it."""
+    for segment in check.segments:
+        file = disk.open(f"{check.path}/{file_name(segment.base_offset, LOG)}")
+        try:
+            file.sync()
+        finally:
+            file.close()

@@ -1,0 +1,413 @@
+"""`odradek check` of whole data directories: what is around the partitions, the exit status, the repair."""
+
+import io
+import json
+import shutil
+
+import pytest
+
+from odradek.coordinator.cluster import Broker, ClusterMachine, NewTopic, Row
+from odradek.server import cli
+from odradek.server.check import CannotCheck, check
+from odradek.server.meta_properties import claim_directories
+from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import OsDisk
+from odradek.storage.store import LogStore
+from odradek.wire.records import Record, build_batch
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+FIRST = f"{0:020}"
+
+
+def fill(store, topic="orders", partitions=2, count=5):
+    for index in range(partitions):
+        partition = store.create(topic, index, TOPIC_ID, LogConfig())
+        for number in range(count):
+            partition.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
+            partition.commit()
+
+
+def make_data(directory, **configs):
+    """A data directory as a clean stop leaves it: topic orders with two partitions of five batches."""
+    claim_directories([str(directory)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+    metadata = SqliteMetadataStore(str(directory / FILE_NAME))
+    machine = ClusterMachine(metadata, cluster_id="", new_topic_id=lambda: TOPIC_ID)
+    machine.load()
+    machine.register_broker(Broker(1, {}), is_controller=True)
+    machine.create_topics([NewTopic("orders", 2, 1, configs=configs)])
+    metadata.close()
+    store = LogStore(OsDisk(), [str(directory)])
+    store.open(NOW_MS)
+    fill(store)
+    store.close(NOW_MS)
+    return directory
+
+
+@pytest.fixture
+def data(tmp_path):
+    return make_data(tmp_path / "data")
+
+
+def told(*paths, status=0, **options):
+    """All lines but the summary, with the directory that the first path is in left out."""
+    out = io.StringIO()
+    assert check([str(path) for path in paths], out=out, **options) == status, out.getvalue()
+    *lines, summary = out.getvalue().splitlines()
+    assert summary.startswith("summary partitions=")
+    return [line.replace(f"{paths[0]}/", "") for line in lines]
+
+
+def test_a_sound_data_directory_is_one_line_and_status_0(data):
+    out = io.StringIO()
+    assert check([str(data)], out=out) == 0
+    size_bytes = 2 * (data / "orders-0" / f"{FIRST}.log").stat().st_size
+    assert out.getvalue() == (
+        f"summary partitions=2 segments=2 batches=10 size_bytes={size_bytes} damages=0 notes=0 repairs=0 "
+        "lost_bytes=0\n"
+    )
+
+
+def test_nothing_is_changed_by_a_check(data):
+    (data / "orders-0" / f"{FIRST}.log").open("ab").write(b"torn")
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    told(data, status=1)
+    assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
+
+
+def test_damage_is_repaired_and_each_lost_byte_is_told(data):
+    log = data / "orders-1" / f"{FIRST}.log"
+    content = bytearray(log.read_bytes())
+    size = len(content) // 5
+    content[2 * size - 1] ^= 1
+    log.write_bytes(content + b"torn")
+    damage, tail = told(data, status=1)
+    assert damage.startswith(f"damage orders-1/{FIRST}.log at byte {size}: the checksum of a batch is 0x")
+    assert damage.endswith(
+        f"; {size} bytes are no sound batch. The records from offset 1 to 1 cannot be read."
+    )
+    assert tail == (
+        f"damage orders-1/{FIRST}.log at byte {5 * size}: 4 bytes are too few for a batch; "
+        "4 bytes are no sound batch. No offset is missing for it."
+    )
+    out = io.StringIO()
+    assert check([str(data)], repair=True, as_json=True, out=out) == 0
+    facts = [json.loads(line) for line in out.getvalue().splitlines()]
+    repairs = [(fact["done"], fact["lost_bytes"]) for fact in facts if fact["what"] == "repair"]
+    assert repairs[:2] == [
+        (f"removed {size} bytes, the offsets 1 to 1 are lost", size),
+        ("removed 4 bytes, no record among them", 4),
+    ]
+    assert (facts[-1]["what"], facts[-1]["lost_bytes"], facts[-1]["damages"]) == ("summary", size + 4, 0)
+    assert told(data) == []
+
+
+def test_a_partition_alone_is_checked_by_the_checkpoints_beside_it(data):
+    assert told(data / "orders-0") == []
+    log = data / "orders-0" / f"{FIRST}.log"
+    log.write_bytes(log.read_bytes()[:-10])
+    lines = told(data / "orders-0", status=1)
+    assert any(
+        "recovery-point-offset-checkpoint: it says 5 of orders-0, whose log ends at 4" in line
+        for line in lines
+    )
+    assert all("orders-1" not in line for line in lines)
+    told(data / "orders-0", repair=True)
+    assert told(data / "orders-0") == []
+    assert told(data) == []
+
+
+def test_a_partition_of_nobody_is_checked_by_itself(data, tmp_path):
+    alone = tmp_path / "somewhere" / "backup"
+    shutil.copytree(data / "orders-0", alone)
+    assert told(alone) == []
+    (alone / f"{FIRST}.log").open("ab").write(b"torn")
+    assert len(told(alone, status=1)) == 1
+    told(alone, repair=True)
+    assert told(alone) == []
+
+
+def test_after_a_repair_a_start_cuts_nothing_more(tmp_path):
+    """Not a clean stop, nothing flushed, a segment in the middle gone: a start would take that for a loss."""
+    data = tmp_path / "data"
+    store = LogStore(OsDisk(), [str(data)])
+    store.open(NOW_MS)
+    partition = store.create("orders", 0, TOPIC_ID, LogConfig(segment_bytes=250))
+    for number in range(9):
+        producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": number}
+        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)], **producer), now_ms=NOW_MS)
+        partition.commit()
+    bases = [segment.base_offset for segment in partition.log.segments]
+    assert len(bases) > 3
+    crashed = tmp_path / "crashed"
+    shutil.copytree(data, crashed)
+    store.close(NOW_MS)
+    gone = crashed / "orders-0" / f"{bases[1]:020}.log"
+    gone.write_bytes(bytes(gone.stat().st_size))
+    lines = told(crashed, repair=True)
+    assert any(f"the offsets {bases[1]} to {bases[2] - 1} are lost" in line for line in lines)
+    store = LogStore(OsDisk(), [str(crashed)])
+    assert store.open(NOW_MS) == {}
+    partition = store.get("orders", 0)
+    assert partition.log_end_offset == 9
+    assert [segment.base_offset for segment in partition.log.segments] == [bases[0], *bases[2:]]
+    assert partition.log.producers.producers[5].last_sequence == 8
+    store.close(NOW_MS)
+    assert told(crashed)[1].startswith(f"note orders-0/{bases[2]:020}.log: no segment has the offsets ")
+
+
+# --- Checkpoints ---
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        (
+            "recovery-point-offset-checkpoint",
+            "0\n2\norders 0 5\n",
+            "it is not a checkpoint of version 0 with as many lines as it announces. "
+            "A start after a crash reads all logs, and takes gaps for losses.",
+        ),
+        (
+            "log-start-offset-checkpoint",
+            "0\n1\norders 0 x\n",
+            "'orders 0 x' is not a topic, a partition and an offset. "
+            "Records that DeleteRecords has removed may come back.",
+        ),
+        (
+            "recovery-point-offset-checkpoint",
+            "0\n1\norders 0 9\n",
+            "it says 9 of orders-0, whose log ends at 5. "
+            "A flush had vouched for them: the offsets 5 to 8 are gone.",
+        ),
+        (
+            "replication-offset-checkpoint",
+            "0\n1\norders 1 9\n",
+            "it says 9 of orders-1, whose log ends at 5. The offsets 5 to 8 are gone.",
+        ),
+        (
+            "cleaner-offset-checkpoint",
+            "0\n1\norders 1 9\n",
+            "it says 9 of orders-1, whose log ends at 5. Compaction passes the log over.",
+        ),
+    ],
+)
+def test_a_checkpoint_that_is_damaged_or_says_too_much_is_found_and_written_anew(data, name, content, line):
+    (data / name).write_text(content)
+    assert told(data, status=1) == [f"damage {name}: {line}"]
+    told(data, repair=True)
+    assert told(data) == []
+
+
+def test_a_log_start_behind_the_log_is_what_a_start_takes_care_of(data):
+    (data / "log-start-offset-checkpoint").write_text("0\n1\norders 0 9\n")
+    assert told(data) == [
+        "note log-start-offset-checkpoint: it says 9 of orders-0, whose log ends at 5. "
+        "A start begins the log anew there; all before was deleted."
+    ]
+
+
+def test_what_can_be_read_of_a_damaged_checkpoint_is_kept(data):
+    path = data / "log-start-offset-checkpoint"
+    path.write_text("0\n3\norders 0 2\norders 1 x\n")
+    told(data, repair=True)
+    assert path.read_text() == "0\n1\norders 0 2\n"
+
+
+# --- Identity and metadata ---
+
+
+@pytest.mark.parametrize("content", ["", "version=1\nnode.id=1\n", "version=7\ncluster.id=x\nnode.id=1\n"])
+def test_a_damaged_identity_is_found_and_not_invented(data, content):
+    (data / "meta.properties").write_text(content)
+    line = (
+        "damage meta.properties: it does not say version, cluster.id and node.id. "
+        "A broker does not start with it: restore the file from a backup."
+    )
+    assert told(data, status=1) == [line]
+    assert told(data, status=1, repair=True) == [line]
+
+
+def test_directories_of_different_clusters_are_told(data, tmp_path):
+    other = tmp_path / "other"
+    claim_directories([str(other)], node_id=2, cluster_id="BBBBBBBBBBBBBBBBBBBBBB")
+    (line,) = told(data, other, status=1)
+    assert (
+        "it is of cluster BBBBBBBBBBBBBBBBBBBBBB and node 2, another of AAAAAAAAAAAAAAAAAAAAAA and 1" in line
+    )
+
+
+def write_rows(data, *rows):
+    store = SqliteMetadataStore(str(data / FILE_NAME))
+    store.write(rows)
+    store.close()
+
+
+def test_a_damaged_row_of_the_metadata_is_found(data):
+    import sqlite3
+
+    connection = sqlite3.connect(data / FILE_NAME)
+    connection.execute("UPDATE facts SET value = 'ff' WHERE kind = 'topic'")
+    connection.commit()
+    connection.close()
+    assert told(data, status=1) == [
+        f"damage {FILE_NAME}: the checksum of row topic 'orders' does not fit. "
+        "A broker does not start with it: restore the file from a backup."
+    ]
+    (data / FILE_NAME).write_bytes(b"no database at all" * 100)
+    (line,) = told(data, status=1)
+    assert f"damage {FILE_NAME}: it cannot be read: file is not a database." in line
+
+
+def test_rows_that_contradict_each_other_are_found(data):
+    write_rows(data, Row("partition", "orders/0", None))
+    assert "its rows contradict each other" in told(data, status=1)[0]
+
+
+def test_a_setting_that_is_refused_is_found(data):
+    write_rows(data, Row("topic_config", "orders/retention.ms", "soon"))
+    assert "a setting of topic orders is refused: " in told(data, status=1)[0]
+
+
+def test_directories_that_no_topic_has_are_noted(data):
+    shutil.copytree(data / "orders-0", data / "orders-7")
+    shutil.copytree(data / "orders-0", data / "bills-0")
+    for ending in ("delete", "stray", "import"):
+        (data / f"gone-0.{'0' * 32}-{ending}").mkdir()
+    assert told(data) == [
+        f"note gone-0.{'0' * 32}-delete: it is deleted. A start removes it.",
+        f"note gone-0.{'0' * 32}-import: an import that was interrupted. "
+        "The next odradek import-log removes it.",
+        f"note gone-0.{'0' * 32}-stray: a partition that was set aside. "
+        "It is left alone; odradek import-log can take it in.",
+        "note bills-0: no topic has it. It is left alone; odradek import-log can take it in.",
+        "note orders-7: no topic has it. It is left alone; odradek import-log can take it in.",
+    ]
+
+
+def test_a_directory_of_another_topic_is_told_and_left_alone(data):
+    path = data / "orders-1" / "partition.metadata"
+    path.write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0OEA")
+    line = (
+        "damage orders-1: its topic id is AAECAwQFBgcICQoLDA0OEA, topic orders has AAECAwQFBgcICQoLDA0ODw. "
+        "A start sets it aside, and the partition begins empty."
+    )
+    assert told(data, status=1) == [line]
+    assert line in told(data, repair=True, status=1)
+    write_rows(data, Row("deletion", "000102030405060708090a0b0c0d0e10", "orders"))
+    assert told(data) == ["note orders-1: its topic is deleted. A start removes it."]
+
+
+def test_an_identity_that_cannot_be_read_is_made_anew_from_the_metadata(data):
+    path = data / "orders-1" / "partition.metadata"
+    sound = path.read_text()
+    path.write_text("?")
+    assert "it does not say the id of a topic" in told(data, status=1)[0]
+    told(data, repair=True)
+    assert path.read_text() == sound
+
+
+def test_a_partition_that_is_not_there_is_told(data):
+    shutil.rmtree(data / "orders-1")
+    assert told(data, status=1) == [
+        "damage orders-1: it is not there. "
+        "A start makes it anew, empty; if it is in another of log.dirs, check all together."
+    ]
+
+
+def test_two_directories_of_one_broker_are_checked_together(data, tmp_path):
+    other = tmp_path / "second"
+    claim_directories([str(other)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+    shutil.move(data / "orders-1", other)
+    assert told(data, other) == []
+    shutil.copytree(other / "orders-1", data / "orders-1")
+    assert "the partition is in " in told(data, other, status=1)[0]
+
+
+# --- The group log ---
+
+
+@pytest.fixture
+def crashed(tmp_path):
+    """A data directory after a loss of power: the last three batches are in the group log only."""
+    live, lost = tmp_path / "live", tmp_path / "lost"
+    live.mkdir()
+    store = LogStore(OsDisk(), [str(live)])
+    store.open(NOW_MS)
+    fill(store, partitions=1, count=2)
+    partition = store.get("orders", 0)
+    partition.flush()
+    group_log = store.group_logs[0]
+    group_log.prepare()
+    size_bytes = partition.size_bytes
+    for _ in range(3):
+        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
+    partition.commit()
+    block = group_log.begin([partition])
+    block.write()
+    group_log.finish(block, None)
+    shutil.copytree(live, lost)
+    with (lost / "orders-0" / f"{FIRST}.log").open("r+b") as file:
+        file.truncate(size_bytes)
+    store.close(NOW_MS)
+    return lost, 3 * size_bytes // 2
+
+
+def test_what_waits_in_the_group_log_is_noted_and_put_back_by_a_repair(crashed):
+    data, waiting_bytes = crashed
+    assert told(data)[-1] == (
+        f"note group-log.*: {waiting_bytes} bytes of 1 partition wait in it (orders-0). "
+        "A start puts back what is missing of them: start Odradek once before Kafka gets the directory."
+    )
+    assert f"repair group-log.*: put back {waiting_bytes} bytes that only it had." in told(data, repair=True)
+    out = io.StringIO()
+    check([str(data)], out=out)
+    assert "batches=5 " in out.getvalue()
+
+
+# --- The command ---
+
+
+def test_a_directory_that_a_broker_has_is_left_alone(data):
+    store = LogStore(OsDisk(), [str(data)])
+    store.open(NOW_MS)
+    for path in (data, data / "orders-0"):
+        for repair in (False, True):
+            with pytest.raises(CannotCheck, match=r"data is in use by a broker: stop it first, it changes"):
+                check([str(path)], repair=repair, out=io.StringIO())
+    store.close(NOW_MS)
+
+
+def run(capsys, *arguments):
+    status = cli.main(arguments)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_the_command_tells_by_its_status_and_refuses_in_one_sentence(data, tmp_path, capsys):
+    assert run(capsys, "check", str(data))[0] == 0
+    (data / "orders-0" / f"{FIRST}.log").open("ab").write(b"torn")
+    status, out, _ = run(capsys, "check", str(data), "--json")
+    assert status == 1
+    assert json.loads(out.splitlines()[0]) == {
+        "what": "damage",
+        "path": f"{data}/orders-0/{FIRST}.log",
+        "position": (data / "orders-0" / f"{FIRST}.log").stat().st_size - 4,
+        "finding": "4 bytes are too few for a batch; 4 bytes are no sound batch",
+        "consequence": "no offset is missing for it",
+    }
+    assert run(capsys, "check", str(data), "--repair")[0] == 0
+    status, out, err = run(capsys, "check", str(tmp_path / "nowhere"))
+    assert (status, out) == (1, "")
+    assert (
+        err
+        == f"odradek: {tmp_path}/nowhere is no directory: name a data directory, or that of a partition.\n"
+    )
+
+
+def test_a_long_check_shows_how_far_it_is(data):
+    terminal = io.StringIO()
+    check([str(data)], out=io.StringIO(), terminal=terminal)
+    assert " % of 0 MB, " in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")

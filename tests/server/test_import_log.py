@@ -1,0 +1,523 @@
+"""`odradek import-log`: partition directories from elsewhere become a topic, whole or not at all."""
+
+import io
+import json
+import shutil
+
+import pytest
+
+from odradek.coordinator.cluster import ClusterMachine
+from odradek.server import cli
+from odradek.server.check import check
+from odradek.server.embedded import Broker as Embedded
+from odradek.server.embedded import BrokerStartError
+from odradek.server.import_log import CannotImport, import_log
+from odradek.server.meta_properties import claim_directories
+from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import OsDisk
+from odradek.storage.store import LogStore
+from odradek.wire.compression import Compression, compress
+from odradek.wire.legacy_records import build_message
+from odradek.wire.records import Record, build_batch, iter_batches, iter_records
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(1, 17))
+FIRST = f"{0:020}"
+COUNT = 12
+
+
+def records_of(index):
+    return [(NOW_MS + n, b"%d" % n, b"value %d of %d" % (n, index) + b"." * 40) for n in range(COUNT)]
+
+
+@pytest.fixture
+def kafka(tmp_path):
+    """A log directory such as Kafka's, of an orderly stop: orders-0 to 2, users-0, the cluster's metadata."""
+    directory = tmp_path / "kafka-logs"
+    store = LogStore(OsDisk(), [str(directory)])
+    store.open(NOW_MS)
+    config = LogConfig(segment_bytes=600, index_interval_bytes=200)
+    for topic, partitions in (("orders", 3), ("users", 1)):
+        for index in range(partitions):
+            topic_id = TOPIC_ID if topic == "orders" else bytes(reversed(TOPIC_ID))
+            partition = store.create(topic, index, topic_id, config)
+            partition.leader_epoch = 4
+            for n, (timestamp, key, value) in enumerate(records_of(index)):
+                batch = build_batch(
+                    [Record(0, timestamp, key, value)], producer_id=3, producer_epoch=0, base_sequence=n
+                )
+                partition.append(batch, now_ms=NOW_MS)
+                partition.commit()
+    store.close(NOW_MS)
+    claim_directories([str(directory)], node_id=1)
+    (directory / "__cluster_metadata-0").mkdir()
+    return directory
+
+
+def take_in(*paths, data, **options):
+    out = io.StringIO()
+    import_log([str(path) for path in paths], data_dir=str(data), out=out, **{"topic": "orders", **options})
+    return out.getvalue().splitlines()
+
+
+def topics(data):
+    """The topics that the metadata of a data directory know."""
+    if not (data / FILE_NAME).exists():
+        return {}
+    store = SqliteMetadataStore(str(data / FILE_NAME))
+    machine = ClusterMachine(store, cluster_id="", new_topic_id=bytes)
+    machine.load()
+    store.close()
+    return dict(machine.view.topics)
+
+
+def next_producer_id(data):
+    """The first that a broker would give out."""
+    store = SqliteMetadataStore(str(data / FILE_NAME))
+    machine = ClusterMachine(store, cluster_id="", new_topic_id=bytes)
+    machine.load()
+    first = machine.allocate_producer_ids()[0]
+    store.close()
+    return first
+
+
+def served(data, topic="orders", index=0):
+    """(offset, timestamp, key, value) of what a broker would serve of a partition, and where it starts."""
+    view = topics(data)[topic]
+    store = LogStore(OsDisk(), [str(data)], topic_id_for=lambda name, number: view.topic_id)
+    store.open(NOW_MS)
+    partition = store.get(topic, index)
+    found, offset = [], partition.log_start_offset
+    while offset < partition.log_end_offset:
+        slice_ = partition.read(offset, max_bytes=1 << 20).records
+        content = b"".join(slice_.buffers())
+        for position, header in iter_batches(content):
+            batch = content[position : position + header.size_bytes]
+            found += [(one.offset, one.timestamp, one.key, one.value) for one in iter_records(batch)]
+            offset = header.last_offset + 1
+    start = partition.log_start_offset
+    store.close(NOW_MS)
+    return [one for one in found if one[0] >= start], start
+
+
+def expected(index=0):
+    return [(n, *record) for n, record in enumerate(records_of(index))]
+
+
+# --- Taking in ---
+
+
+def test_a_topic_of_a_log_directory_becomes_a_topic_with_its_id(kafka, tmp_path):
+    data = tmp_path / "data"
+    lines = take_in(kafka, data=data, configs={"retention.ms": "-1"})
+    assert lines[0].startswith(f"partition orders-0: offsets 0 to {COUNT - 1}, ")
+    assert lines[-1] == (
+        f"topic orders (id AQIDBAUGBwgJCgsMDQ4PEA) is in {data}: odradek serve --data-dir {data} serves it"
+    )
+    topic = topics(data)["orders"]
+    assert (topic.topic_id, dict(topic.configs)) == (TOPIC_ID, {"retention.ms": "-1"})
+    assert [(one.index, one.leader, one.leader_epoch) for one in topic.partitions] == [
+        (n, 1, 4) for n in range(3)
+    ]
+    for index in range(3):
+        assert served(data, index=index) == (expected(index), 0)
+    assert (kafka / "orders-0").exists()
+    assert next_producer_id(data) == 4
+    out = io.StringIO()
+    assert check([str(data)], out=out) == 0, out.getvalue()
+
+
+def test_old_records_are_announced_to_be_deleted_soon(kafka, tmp_path):
+    lines = take_in(kafka, data=tmp_path / "data")
+    assert any(
+        "are older than retention.ms=604800000 and will be deleted soon after a start" in line
+        for line in lines
+    )
+    lines = take_in(kafka, data=tmp_path / "data", topic="users", configs={"cleanup.policy": "compact"})
+    assert not any("attention" in line for line in lines)
+
+
+def metadata_record(kind, *fields):
+    """A record of Kafka's metadata log: texts in the flexible encoding, everything else as it is."""
+    parts = [bytes([1, kind, 0])]
+    for one in fields:
+        parts.append(
+            one if isinstance(one, bytes) else b"\0" if one is None else bytes([len(one) + 1]) + one.encode()
+        )
+    return b"".join(parts) + b"\0"
+
+
+def config_record(name, value, topic="orders"):
+    return metadata_record(4, b"\x02", topic, name, value)
+
+
+def write_metadata(kafka, name, offset, *values):
+    records = [Record(offset + n, NOW_MS, None, value) for n, value in enumerate(values)]
+    (kafka / "__cluster_metadata-0" / name).write_bytes(bytes(build_batch(records)) + bytes(500))
+
+
+def test_the_settings_come_from_kafkas_metadata(kafka, tmp_path):
+    data = tmp_path / "data"
+    write_metadata(
+        kafka,
+        f"{5:020}-0000000001.checkpoint",
+        0,
+        metadata_record(2, "orders", TOPIC_ID),
+        config_record("retention.ms", "1"),
+        config_record("retention.bytes", "77"),
+    )
+    write_metadata(
+        kafka,
+        f"{0:020}.log",
+        3,
+        config_record("segment.ms", "1"),
+        config_record("segment.ms", "2"),
+        config_record("retention.ms", "-1"),
+        config_record("retention.bytes", None),
+        config_record("retention.bytes", "5", topic="users"),
+        config_record("cleanup.policy", "compact,delete"),
+        config_record("min.insync.replicas", "2"),
+        config_record("segment.bytes", "3"),
+    )
+    lines = take_in(kafka, data=data)
+    assert dict(topics(data)["orders"].configs) == {"retention.ms": "-1", "cleanup.policy": "compact,delete"}
+    assert "attention: min.insync.replicas=2 is not taken over: there is one replica here." in lines
+    assert any(line.startswith("attention: segment.bytes=3 is not taken over: ") for line in lines)
+
+
+def test_a_topic_that_was_deleted_leaves_its_settings_to_nobody(kafka, tmp_path):
+    write_metadata(
+        kafka,
+        f"{0:020}.log",
+        0,
+        metadata_record(2, "orders", bytes(16)),
+        config_record("retention.ms", "1"),
+        metadata_record(9, bytes(16)),
+        metadata_record(2, "orders", TOPIC_ID),
+    )
+    take_in(kafka, data=tmp_path / "data")
+    assert not topics(tmp_path / "data")["orders"].configs
+
+
+def test_metadata_that_cannot_be_read_are_told(kafka, tmp_path):
+    write_metadata(kafka, f"{0:020}.log", 0, b"\x07")
+    lines = take_in(kafka, data=tmp_path / "data")
+    assert lines[0] == (
+        "attention: the settings of orders cannot be read from Kafka's metadata: "
+        "a record has a frame of an unknown version"
+    )
+
+
+def test_single_directories_get_the_numbers_that_are_said(kafka, tmp_path):
+    data = tmp_path / "data"
+    take_in(kafka / "orders-2", kafka / "orders-0", data=data, topic="two", partitions=[0, 1])
+    assert served(data, "two", 0) == (expected(2), 0)
+    assert served(data, "two", 1) == (expected(0), 0)
+
+
+def test_indexes_and_snapshots_may_be_missing(kafka, tmp_path):
+    for path in list((kafka / "orders-0").iterdir()):
+        if path.suffix != ".log":
+            path.unlink()
+    data = tmp_path / "data"
+    take_in(kafka, data=data)
+    assert served(data) == (expected(), 0)
+
+
+def test_deleted_records_stay_deleted(kafka, tmp_path):
+    (kafka / "log-start-offset-checkpoint").write_text("0\n1\norders 1 5\n")
+    data = tmp_path / "data"
+    take_in(kafka, data=data)
+    assert served(data, index=1) == (expected(1)[5:], 5)
+
+
+def test_a_second_topic_joins_the_first(kafka, tmp_path):
+    data = tmp_path / "data"
+    take_in(kafka, data=data)
+    take_in(kafka, data=data, topic="users")
+    assert set(topics(data)) == {"orders", "users"}
+    assert served(data, "users") == (expected(), 0)
+    take_in(kafka / "orders-0", data=data, topic="again")
+    assert topics(data)["again"].topic_id not in (TOPIC_ID, bytes(16))
+
+
+def test_moving_links_and_removes_the_source(kafka, tmp_path):
+    inode = (kafka / "orders-0" / f"{FIRST}.log").stat().st_ino
+    data = tmp_path / "data"
+    take_in(kafka, data=data, move=True)
+    assert (data / "orders-0" / f"{FIRST}.log").stat().st_ino == inode
+    assert not (kafka / "orders-0").exists()
+    assert (kafka / "users-0").exists()
+    assert served(data) == (expected(), 0)
+
+
+def test_a_directory_that_lies_in_its_place_is_taken_in_where_it_is(kafka, tmp_path):
+    data = tmp_path / "data"
+    take_in(kafka, data=data)
+    shutil.copytree(kafka / "users-0", data / "users-0")
+    take_in(data / "users-0", data=data, topic="users")
+    assert served(data, "users") == (expected(), 0)
+
+
+def test_room_behind_the_entries_of_an_index_is_not_taken_over(kafka, tmp_path):
+    index = next((kafka / "orders-0").glob("*.timeindex"))
+    index.write_bytes(index.read_bytes() + bytes(1200))
+    data = tmp_path / "data"
+    take_in(kafka, data=data)
+    assert not (data / "orders-0" / index.name).read_bytes().endswith(bytes(12))
+
+
+# --- Directories that no topic has ---
+
+
+def content_of(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_a_directory_that_no_topic_has_is_not_touched_by_a_broker(kafka, tmp_path, caplog):
+    """Its records are older than any retention, its end is torn, and the last stop was not a clean one."""
+    data = tmp_path / "data"
+    take_in(kafka, data=data)
+    stray = data / "users-0"
+    shutil.copytree(kafka / "users-0", stray)
+    (stray / f"{FIRST}.log").open("ab").write(b"torn")
+    before = content_of(stray)
+    with Embedded(data_dir=data):
+        pass
+    with Embedded(data_dir=data):
+        pass
+    assert content_of(stray) == before
+    assert "left alone, since no topic has them (odradek import-log takes them in): users-0" in caplog.text
+    view = topics(data)
+    store = LogStore(
+        OsDisk(),
+        [str(data)],
+        topic_id_for=lambda name, _: view[name].topic_id if name in view else None,
+        config_for=lambda _: LogConfig(retention_ms=1),
+    )
+    store.open(NOW_MS)
+    for _ in range(5):
+        store.maintain(NOW_MS + 10**12)
+    store.close(NOW_MS)
+    assert content_of(stray) == before
+
+
+def test_a_kraft_directory_is_refused_with_the_command_that_helps(kafka):
+    before = sorted(kafka.rglob("*"))
+    with pytest.raises(BrokerStartError, match=r"odradek import-log \S+ --topic NAME --data-dir THERE"):
+        Embedded(data_dir=kafka).start()
+    assert sorted(kafka.rglob("*")) == before
+
+
+# --- Old formats ---
+
+
+def test_messages_of_old_formats_are_converted(kafka, tmp_path):
+    old = tmp_path / "old-0"
+    old.mkdir()
+    inner = b"".join(
+        build_message(1, offset=n, timestamp=NOW_MS + n, key=b"k", value=b"w%d" % n) for n in range(3)
+    )
+    log = b"".join(
+        [
+            build_message(0, offset=0, key=None, value=b"v0"),
+            build_message(0, offset=2, key=b"k", value=None),
+            build_message(1, offset=3, timestamp=NOW_MS, key=b"k", value=b"v1"),
+            build_message(
+                1,
+                offset=6,
+                timestamp=NOW_MS + 2,
+                key=None,
+                value=compress(Compression.GZIP, inner, magic=1),
+                attributes=Compression.GZIP,
+            ),
+            bytes(build_batch([Record(7, NOW_MS + 9, None, b"v2")])),
+        ]
+    )
+    (old / f"{FIRST}.log").write_bytes(log)
+    data = tmp_path / "data"
+    (line, *_) = take_in(old, data=data, topic="old")
+    assert ", 4 messages of an old format converted, " in line
+    assert served(data, "old")[0] == [
+        (0, -1, None, b"v0"),
+        (2, -1, b"k", None),
+        (3, NOW_MS, b"k", b"v1"),
+        *((4 + n, NOW_MS + n, b"k", b"w%d" % n) for n in range(3)),
+        (7, NOW_MS + 9, None, b"v2"),
+    ]
+    assert (old / f"{FIRST}.log").read_bytes() == log
+    assert check([str(data)], out=io.StringIO()) == 0
+
+
+# --- Refusals ---
+
+
+def refused(*paths, data, **options):
+    with pytest.raises(CannotImport) as error:
+        take_in(*paths, data=data, **options)
+    assert topics(data).keys() <= {"taken"}
+    return str(error.value)
+
+
+def test_refusals_are_one_sentence_that_says_what_to_do(kafka, tmp_path):
+    data = tmp_path / "data"
+    assert refused(kafka, data=data, topic=None) == (
+        f"{kafka} is a whole log directory: "
+        "say which topic with --topic, one at a time; it has orders, users."
+    )
+    assert (
+        refused(kafka, data=data, topic="bills")
+        == f"{kafka} has no partition of bills: it has orders, users."
+    )
+    assert refused(kafka / "__cluster_metadata-0", data=data).startswith(
+        f"{kafka}/__cluster_metadata-0 is the metadata of a Kafka cluster and of no use here"
+    )
+    assert refused(kafka / "orders-0", kafka / "orders-2", data=data) == (
+        "Partition 1 of orders is missing, 2 is there: a topic's partitions are numbered from 0 without a "
+        "gap; name all of them, or give others with --partition."
+    )
+    assert refused(kafka / "orders-0", kafka / "orders-0", data=data) == (
+        "There are two directories of partition 0 of orders."
+    )
+    assert refused(kafka / "orders-0", kafka / "orders-1", data=data, partitions=[0]) == (
+        "--partition says the number of each partition directory: give it once for each DIR."
+    )
+    assert refused(kafka / "orders-0", kafka / "users-0", data=data, partitions=[0, 1]).startswith(
+        "The directories belong to different topics, with the ids "
+    )
+    assert refused(tmp_path / "nowhere", data=data).startswith(f"{tmp_path}/nowhere is no directory")
+    assert refused(kafka, data=kafka).startswith(f"{kafka} is a data directory of Apache Kafka itself")
+    assert "Illegal topic name" in refused(kafka / "orders-0", data=data, topic="a b")
+    assert "retention.ms" in refused(kafka, data=data, configs={"retention.ms": "soon"})
+    assert refused(kafka / "users-0", data=data, topic="__transaction_state").startswith(
+        "__transaction_state is what Apache Kafka keeps for itself"
+    )
+
+
+def test_an_existing_topic_is_refused(kafka, tmp_path):
+    data = tmp_path / "data"
+    take_in(kafka, data=data)
+    with pytest.raises(CannotImport) as error:
+        take_in(kafka, data=data)
+    assert str(error.value) == (
+        f"{data} has a topic orders already: take another name with --topic, or delete that one first."
+    )
+
+
+def test_a_directory_in_the_way_is_refused(kafka, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(kafka / "users-0", data / "orders-1")
+    assert refused(kafka, data=data) == (
+        f"{data}/orders-1 is there already, and no topic has it: import it, or move it away."
+    )
+
+
+@pytest.mark.parametrize("which", ["source", "target"])
+def test_a_running_broker_is_refused(kafka, tmp_path, which):
+    data = tmp_path / "data"
+    busy = kafka if which == "source" else data
+    store = LogStore(OsDisk(), [str(busy)])
+    store.open(NOW_MS)
+    with pytest.raises(CannotImport) as error:
+        take_in(kafka, data=data)
+    assert str(error.value) == f"A broker is running on {busy}: stop it first."
+    store.close(NOW_MS)
+    take_in(kafka, data=data)
+
+
+def test_a_damaged_log_is_refused_until_it_is_repaired(kafka, tmp_path):
+    data = tmp_path / "data"
+    log = sorted((kafka / "orders-1").glob("*.log"))[-1]
+    log.write_bytes(log.read_bytes()[:-3])
+    why = refused(kafka, data=data)
+    assert why.startswith(f"{log} is damaged at byte ")
+    assert why.endswith(f": odradek check --repair {kafka / 'orders-1'} saves what can be saved.")
+    assert not any(path.name.startswith("orders") for path in data.iterdir())
+    assert check([str(kafka / "orders-1")], repair=True, out=io.StringIO()) == 0
+    take_in(kafka, data=data)
+    assert len(served(data, index=1)[0]) == COUNT - 1
+
+
+# --- Crashes ---
+
+
+class Killed(BaseException):
+    """The process is gone: nothing that it would still have done happens."""
+
+
+STEPS = ("open", "rename", "remove", "sync_directory", "make_directory", "set_modified_ms")
+
+
+def count_down(monkeypatch, left):
+    """Let the process be killed at one of its changes; returns what tells how many there were."""
+    done = [0]
+
+    def killing(function):
+        def step(*arguments, **keywords):
+            done[0] += 1
+            if done[0] > left:
+                raise Killed
+            return function(*arguments, **keywords)
+
+        return step
+
+    for name in STEPS:
+        monkeypatch.setattr(OsDisk, name, killing(getattr(OsDisk, name)))
+    monkeypatch.setattr(SqliteMetadataStore, "write", killing(SqliteMetadataStore.write))
+    return done
+
+
+@pytest.mark.parametrize("move", [False, True])
+def test_a_kill_at_any_moment_leaves_nothing_visible_or_the_whole(kafka, tmp_path, monkeypatch, move):
+    data = tmp_path / "data"
+    with monkeypatch.context() as patch:
+        done = count_down(patch, 10**9)
+        take_in(kafka, data=tmp_path / "trial", move=False)
+    visible = 0
+    # All moments of the end, when things get their names, and some of the copying before it.
+    for moment in (*range(0, done[0] - 24, 11), *range(done[0] - 24, done[0] + 4, 2)):
+        source = tmp_path / "source"
+        for directory in (data, source):
+            shutil.rmtree(directory, ignore_errors=True)
+        shutil.copytree(kafka, source)
+        with monkeypatch.context() as patch:
+            count_down(patch, moment)
+            try:
+                take_in(source, data=data, move=move)
+            except Killed:
+                pass
+        if "orders" not in topics(data):
+            take_in(source, data=data, move=move)
+        else:
+            visible += 1
+        for index in range(3):
+            assert served(data, index=index) == (expected(index), 0), moment
+        assert not [path for path in data.iterdir() if path.name.endswith("-import")]
+    assert visible
+
+
+# --- The command ---
+
+
+def run(capsys, *arguments):
+    status = cli.main(arguments)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_the_command_takes_in_or_says_one_sentence(kafka, tmp_path, capsys):
+    data = str(tmp_path / "data")
+    status, out, err = run(capsys, "import-log", str(kafka), "--data-dir", data)
+    assert (status, out) == (1, "")
+    assert err.startswith(f"odradek: {kafka} is a whole log directory: say which topic with --topic")
+    arguments = (str(kafka), "--topic", "orders", "--data-dir", data)
+    assert (
+        run(capsys, "import-log", *arguments, "--config", "x")[2]
+        == "odradek: --config x is not NAME=VALUE.\n"
+    )
+    status, out, err = run(capsys, "import-log", *arguments, "--config", "retention.ms=-1")
+    assert (status, err) == (0, "")
+    assert out.splitlines()[-1].endswith(f"odradek serve --data-dir {data} serves it")
+    status, out, _ = run(capsys, "check", data, "--json")
+    assert (status, json.loads(out)["partitions"]) == (0, 3)

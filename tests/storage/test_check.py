@@ -1,0 +1,500 @@
+"""Each kind of damage to a partition's directory: what the check says of it, and what the repair leaves."""
+
+import random
+import struct
+
+import pytest
+from memory_disk import MemoryDisk
+
+from odradek.storage.batches import StoredBatch, scan
+from odradek.storage.check import DAMAGE, Aborted, PartitionCheck, encode_aborted
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import read_file, replace_file
+from odradek.storage.producer_state import ProducerEntry, encode_snapshot
+from odradek.storage.repair import repair_caches, repair_log
+from odradek.storage.store import LogStore
+from odradek.wire.legacy_records import build_message
+from odradek.wire.records import Record, build_batch, end_txn_marker, iter_records, patch_batch
+
+NOW_MS = 1_700_000_000_000
+PATH = "data/orders-0"
+FIRST, SECOND = f"{0:020}", f"{12:020}"
+LOG = f"{PATH}/{FIRST}.log"
+PER_BATCH = 3
+SEGMENT_BATCHES = 4
+BATCHES = 7
+LATEST_UNTIL_5 = NOW_MS + 12
+LATEST = NOW_MS + 32
+"""Of the first segment."""
+
+
+def a_batch(number: int, **kwargs) -> bytearray:
+    records = [Record(n, NOW_MS + 10 * number + n, b"k%d" % n, b"v" * 30) for n in range(PER_BATCH)]
+    return build_batch(records, **kwargs)
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    """Two segments: offsets 0 to 11 in four batches, 12 to 20 in three; one idempotent producer."""
+    disk = MemoryDisk()
+    store = LogStore(disk, ["data"])
+    store.open(NOW_MS)
+    config = LogConfig(index_interval_bytes=100, segment_bytes=SEGMENT_BATCHES * len(a_batch(0)) + 50)
+    partition = store.create("orders", 0, bytes(range(16)), config)
+    for number in range(BATCHES):
+        sequence = PER_BATCH * number
+        batch = a_batch(number, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        partition.append(batch, now_ms=NOW_MS + 10 * number)
+        partition.commit()
+    store.close(NOW_MS)
+    return disk
+
+
+def check(disk: MemoryDisk, **surroundings) -> PartitionCheck:
+    checked = PartitionCheck(disk, PATH, **{"was_clean": True, "recovery_point": 21, **surroundings})
+    for _ in checked.steps():
+        pass
+    return checked
+
+
+def told(disk: MemoryDisk, **surroundings) -> list[str]:
+    """The findings, each as "kind file at position: what | consequence"."""
+    return [
+        f"{kind} {path.removeprefix(PATH).removeprefix('/')}{'' if position is None else f' at {position}'}: "
+        f"{what} | {consequence}"
+        for kind, path, position, what, consequence in check(disk, **surroundings).findings
+    ]
+
+
+def damaged_files(disk: MemoryDisk) -> set[str]:
+    found = check(disk).findings
+    return {finding.path.removeprefix(f"{PATH}/") for finding in found if finding.kind == DAMAGE}
+
+
+def repair(disk: MemoryDisk) -> list[tuple[str, int]]:
+    """What was done, and the bytes that it cost; afterwards nothing is damaged."""
+    checked = check(disk)
+    done = repair_log(disk, checked)
+    done += repair_caches(disk, check(disk))
+    again = check(disk)
+    assert [finding for finding in again.findings if finding.kind == DAMAGE] == []
+    return [(one.what, one.lost_bytes) for one in done]
+
+
+def batches(disk: MemoryDisk, name: str = FIRST) -> list[StoredBatch]:
+    file = disk.open(f"{PATH}/{name}.log")
+    return list(scan(file.read, 0, file.size()))
+
+
+def offsets(disk: MemoryDisk) -> list[int]:
+    """Of all records that can be read, through sound batches."""
+    found = []
+    for name in (FIRST, SECOND):
+        if f"{PATH}/{name}.log" in disk.files:
+            file = disk.open(f"{PATH}/{name}.log")
+            for batch in scan(file.read, 0, file.size(), verify=True):
+                found += [
+                    record.offset for record in iter_records(file.read(batch.position, batch.size_bytes))
+                ]
+    return found
+
+
+def change(disk: MemoryDisk, path: str, position: int, content: bytes) -> None:
+    disk.files[path].data[position : position + len(content)] = content
+
+
+def flip(disk: MemoryDisk, path: str, position: int, bit: int = 0) -> None:
+    disk.files[path].data[position] ^= 1 << bit
+
+
+# --- Log files ---
+
+
+def test_what_a_broker_leaves_behind_is_sound(disk):
+    checked = check(disk)
+    assert checked.findings == []
+    assert (checked.end_offset, checked.batch_count, checked.record_count) == (21, 7, 21)
+    assert [segment.base_offset for segment in checked.segments] == [0, 12]
+
+
+def test_a_flipped_bit_of_a_record_costs_its_batch_and_no_other(disk):
+    second = batches(disk)[1]
+    flip(disk, LOG, second.end_position - 1)
+    (finding, *indexes) = told(disk)
+    assert finding.startswith(f"damage {FIRST}.log at {second.position}: the checksum of a batch is 0x")
+    assert finding.endswith(
+        f"; {second.size_bytes} bytes are no sound batch | the records from offset 3 to 5 cannot be read"
+    )
+    assert all(".index" in line or ".timeindex" in line for line in indexes)
+    done = repair(disk)
+    assert (f"removed {second.size_bytes} bytes, the offsets 3 to 5 are lost", second.size_bytes) in done
+    assert offsets(disk) == [0, 1, 2, *range(6, 21)]
+
+
+def test_a_torn_tail_is_cut_and_nothing_else(disk):
+    path = f"{PATH}/{SECOND}.log"
+    last = batches(disk, SECOND)[-1]
+    del disk.files[path].data[-5:]
+    first = told(disk)[0]
+    assert first == (
+        f"damage {SECOND}.log at {last.position}: a batch claims {last.size_bytes} bytes where "
+        f"{last.size_bytes - 5} are left; {last.size_bytes - 5} bytes are no sound batch | "
+        "the records from offset 18 to 20 cannot be read"
+    )
+    done = repair(disk)
+    lost = last.size_bytes - 5
+    assert done[0] == (f"removed {lost} bytes, the offsets 18 to 20 are lost", lost)
+    assert offsets(disk) == list(range(18))
+
+
+def test_zeros_at_the_end_are_told_as_zeros(disk):
+    path = f"{PATH}/{SECOND}.log"
+    end = len(disk.files[path].data)
+    disk.files[path].data.extend(bytes(4096))
+    assert told(disk) == [
+        f"damage {SECOND}.log at {end}: there are only zeros from here on; 4096 bytes are no sound batch | "
+        "no offset is missing for it"
+    ]
+    assert told(disk, was_clean=False)[0].endswith("what was appended from offset 21 on cannot be read")
+    assert repair(disk) == [("removed 4096 bytes, no record among them", 4096)]
+    assert offsets(disk) == list(range(21))
+
+
+def test_garbage_between_batches_is_cut_out(disk):
+    place = batches(disk)[2].position
+    garbage = random.Random(5).randbytes(1000)
+    disk.files[LOG].data[place:place] = garbage
+    first = told(disk)[0]
+    assert first.startswith(f"damage {FIRST}.log at {place}: ")
+    assert first.endswith("1000 bytes are no sound batch | no offset is missing for it")
+    assert ("removed 1000 bytes, no record among them", 1000) in repair(disk)
+    assert offsets(disk) == list(range(21))
+
+
+def test_a_segment_without_a_sound_batch_goes_unless_it_is_the_last(disk):
+    disk.files[LOG].data[:] = bytes(len(disk.files[LOG].data))
+    assert "the records from offset 0 to 11 cannot be read" in told(disk)[0]
+    repair(disk)
+    assert LOG not in disk.files
+    assert offsets(disk) == list(range(12, 21))
+    path = f"{PATH}/{SECOND}.log"
+    disk.files[path].data[:] = b"x" * 100
+    repair(disk)
+    assert read_file(disk, path) == b""
+    assert check(disk).end_offset == 12
+
+
+@pytest.mark.parametrize(
+    ("position", "content", "what"),
+    [
+        (0, (7).to_bytes(8, "big"), "a batch has the offset 7 where 3 is due"),
+        (0, (2**40).to_bytes(8, "big"), "a batch has the offset 1099511627776 where 3 is due"),
+        (8, (500).to_bytes(4, "big"), "a batch claims 512 bytes instead of {size}"),
+        (8, (0).to_bytes(4, "big"), "a batch claims 12 bytes instead of {size}"),
+        (16, b"\x03", "a batch has the magic 3 instead of 2"),
+        (16, b"\x00", "a batch has the magic 0 instead of 2"),
+        (12, (9).to_bytes(4, "big"), "a batch has the leader epoch 9 where the checkpoint says 0"),
+    ],
+)
+def test_a_header_that_no_checksum_covers_is_put_right(disk, position, content, what):
+    before = read_file(disk, LOG)
+    second = batches(disk)[1]
+    change(disk, LOG, second.position + position, content)
+    what = what.format(size=second.size_bytes)
+    assert any(f"{FIRST}.log at {second.position}: {what}" in line for line in told(disk))
+    assert (f"put right: {what}", 0) in repair(disk)
+    assert read_file(disk, LOG) == before
+
+
+def test_the_last_batch_of_the_log_has_the_offset_that_is_due(disk):
+    last = batches(disk, SECOND)[-1]
+    change(disk, f"{PATH}/{SECOND}.log", last.position, (3).to_bytes(8, "big"))
+    assert "a batch has the offset 3 where 18 is due" in told(disk)[0]
+    repair(disk)
+    assert offsets(disk) == list(range(21))
+
+
+def test_a_batch_inside_a_record_is_not_taken_for_one(disk):
+    inner = bytes(a_batch(0))
+    patch = bytearray(inner)
+    patch_batch(patch, 0, 30, 0)
+    outer = bytearray(build_batch([Record(21, NOW_MS, None, bytes(patch))], leader_epoch=0))
+    outer[-1] ^= 1
+    path = f"{PATH}/{SECOND}.log"
+    end = len(disk.files[path].data)
+    disk.files[path].data.extend(outer)
+    assert f"{len(outer)} bytes are no sound batch" in told(disk)[0]
+    repair(disk)
+    assert len(disk.files[path].data) == end
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_flipped_bit_of_a_log_file_is_found_and_costs_one_batch_at_most(disk, seed):
+    chance = random.Random(seed)
+    for name in (FIRST, SECOND):
+        path = f"{PATH}/{name}.log"
+        before = read_file(disk, path)
+        for _ in range(60):
+            bit = chance.randrange(8 * len(before))
+            flip(disk, path, bit // 8, bit % 8)
+            assert damaged_files(disk), bit
+            repair(disk)
+            kept = offsets(disk)
+            assert len(kept) >= BATCHES * PER_BATCH - PER_BATCH, (name, bit)
+            assert set(kept) <= set(range(BATCHES * PER_BATCH)), (name, bit)
+            disk.files[path].data[:] = before
+            if PATH + "/" + FIRST + ".index" in disk.files:
+                repair(disk)
+
+
+def test_messages_of_old_formats_are_told_and_kept(disk):
+    path = f"{PATH}/{SECOND}.log"
+    end = len(disk.files[path].data)
+    for magic, offset in ((0, 21), (1, 22)):
+        disk.files[path].data.extend(
+            build_message(magic, offset=offset, timestamp=NOW_MS + 99, key=None, value=b"old")
+        )
+    assert told(disk)[-1] == (
+        f"damage {SECOND}.log at {end}: 2 messages have the old format v0 | "
+        "a start after a crash would cut them off; odradek import-log converts them"
+    )
+    checked = check(disk)
+    assert (checked.end_offset, checked.legacy_count, checked.log_damage) == (23, 2, [])
+    assert repair_log(disk, checked) == []
+
+
+# --- Indexes ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "what"),
+    [
+        (".index", b"\0", "1 bytes follow the last whole entry"),
+        (".index", struct.pack(">ii", 5, 61), "no batch begins at position 61"),
+        (".index", struct.pack(">ii", 4, -1), "the batch at position {second} ends at offset 5, not at 4"),
+        (
+            ".timeindex",
+            struct.pack(">qi", NOW_MS, 5),
+            f"until offset 5 the latest timestamp is {LATEST_UNTIL_5}, not {NOW_MS}",
+        ),
+        (
+            ".timeindex",
+            struct.pack(">qi", NOW_MS + 99, 5),
+            f"until offset 5 no record has the timestamp {NOW_MS + 99}",
+        ),
+        (
+            ".timeindex",
+            struct.pack(">qi", NOW_MS + 12, 5),
+            f"the latest timestamp of the segment is {LATEST}, the last entry says {LATEST_UNTIL_5}",
+        ),
+        (".timeindex", b"", f"the latest timestamp of the segment is {LATEST}, the last entry says -1"),
+    ],
+)
+def test_an_index_that_does_not_fit_the_log_is_found_and_made_anew(disk, kind, content, what):
+    second = batches(disk)[1].position
+    path = f"{PATH}/{FIRST}{kind}"
+    sound = read_file(disk, path)
+    if content[4:] == b"\xff" * 4:
+        content = content[:4] + second.to_bytes(4, "big")
+    disk.files[path].data[:] = sound + content if len(content) == 1 else content
+    (line,) = told(disk)
+    assert line.startswith(f"damage {FIRST}{kind} at ")
+    assert f": {what.format(second=second)} | " in line
+    repair(disk)
+    found = check(disk)
+    assert found.findings == []
+
+
+def test_an_index_may_be_missing_or_sparse_or_have_room_behind_its_entries(disk):
+    disk.files[f"{PATH}/{FIRST}.index"].data.extend(bytes(800))
+    disk.files[f"{PATH}/{FIRST}.timeindex"].data.extend(bytes(1200))
+    del disk.files[f"{PATH}/{SECOND}.index"]
+    del disk.files[f"{PATH}/{SECOND}.timeindex"]
+    checked = check(disk)
+    assert checked.findings == []
+    assert checked.segments[0].padded_indexes == {".index", ".timeindex"}
+
+
+def test_an_index_without_a_log_is_a_note(disk):
+    replace_file(disk, f"{PATH}/{99:020}.index", b"")
+    replace_file(disk, f"{PATH}/{FIRST}.log.deleted", b"")
+    assert told(disk) == [
+        f"note {FIRST}.log.deleted: was left by work that a stop interrupted | a start removes it",
+        f"note {99:020}.index: belongs to no segment | a start removes it",
+    ]
+
+
+# --- Transactions ---
+
+
+@pytest.fixture
+def with_transactions() -> MemoryDisk:
+    """Producer 7 aborts the offsets 0 to 3, producer 8 commits 3 to 5; 9 begins at 6 and is open."""
+    disk = MemoryDisk()
+    disk.make_directory(PATH)
+    log = bytearray()
+
+    def add(batch: bytearray, offset: int) -> None:
+        patch_batch(batch, 0, offset, 0)
+        log.extend(batch)
+
+    transactional = {"producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    ends = {"producer_epoch": 0, "coordinator_epoch": 2, "timestamp": NOW_MS}
+    add(a_batch(0, producer_id=7, **transactional), 0)
+    add(build_batch([Record(0, NOW_MS, None, b"8")], producer_id=8, **transactional), 3)
+    add(end_txn_marker(committed=False, producer_id=7, **ends), 4)
+    add(end_txn_marker(committed=True, producer_id=8, **ends), 5)
+    add(build_batch([Record(0, NOW_MS, None, b"9")], producer_id=9, **transactional), 6)
+    replace_file(disk, LOG, bytes(log))
+    replace_file(disk, f"{PATH}/{FIRST}.txnindex", encode_aborted([Aborted(7, 0, 4, 3)]))
+    replace_file(disk, f"{PATH}/leader-epoch-checkpoint", b"0\n1\n0 0\n")
+    return disk
+
+
+def test_a_transaction_index_as_kafka_writes_it_is_sound(with_transactions):
+    assert told(with_transactions) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "the aborted transaction of producer 7 from offset 0 to 4 is missing"),
+        (encode_aborted([Aborted(8, 3, 5, 6)]), "at offset 5 is no abort marker of producer 8 (and 1 more)"),
+        (
+            encode_aborted([Aborted(7, 2, 4, 3)]),
+            "the aborted transaction of producer 7 from offset 0 to 4 is said to begin at 2",
+        ),
+        (encode_aborted([Aborted(7, 0, 4, 3)]) + b"xx", "2 bytes follow the last whole entry"),
+        (encode_aborted([Aborted(7, 0, 4, 3)] * 2), "last offset 4 comes after 4"),
+        (
+            encode_aborted([Aborted(7, 0, 40, 3)]),
+            "a transaction from offset 0 to 40 is not in a segment that ends at 7 (and 1 more)",
+        ),
+    ],
+)
+def test_a_wrong_transaction_index_is_found_and_made_anew(with_transactions, content, what):
+    disk = with_transactions
+    path = f"{PATH}/{FIRST}.txnindex"
+    sound = read_file(disk, path)
+    disk.files[path].data[:] = content
+    (line,) = told(disk)
+    assert line.startswith(f"damage {FIRST}.txnindex at ")
+    assert f": {what} | READ_COMMITTED would show" in line
+    assert repair(disk) == [("made anew from the log", 0)]
+    assert read_file(disk, path) == sound
+
+
+# --- Snapshots, epochs, identity ---
+
+
+def snapshot(producer_id: int, batch: tuple[int, int, int, int], epoch: int = 0) -> bytes:
+    """Of one producer whose last batch had these sequences and offsets, the first and the last of each."""
+    return encode_snapshot({producer_id: ProducerEntry(epoch, NOW_MS, ((*batch, NOW_MS),))})
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\0\x01garbage", "the checksum or the length of the snapshot does not fit"),
+        (snapshot(7, (9, 9, 11, 11)), "of producer 7 it says the sequence 9, the log 11"),
+        (snapshot(7, (6, 8, 6, 8)), "of producer 7 it says the last offset 8, the log 11"),
+        (snapshot(7, (9, 11, 9, 11), epoch=-1), "of producer 7 it says the epoch -1, the log 0"),
+        (snapshot(8, (0, 0, 5, 5)), "of producer 8 it says the last offset 5, the log none"),
+        (
+            snapshot(7, (9, 11, 9, 12)),
+            "of producer 7 it says the last offset 12, which is not before its own",
+        ),
+    ],
+)
+def test_a_snapshot_that_a_rescan_contradicts_is_found_and_made_anew(disk, content, what):
+    path = f"{PATH}/{SECOND}.snapshot"
+    sound = read_file(disk, path)
+    disk.files[path].data[:] = content
+    (line,) = told(disk)
+    assert line.startswith(f"damage {SECOND}.snapshot: {what} | ")
+    assert repair(disk) == [("made anew from the log", 0)]
+    if b"\x08" not in content[:20]:
+        assert read_file(disk, path) == sound
+
+
+def test_a_producer_may_have_expired(disk):
+    disk.files[f"{PATH}/{SECOND}.snapshot"].data[:] = encode_snapshot({})
+    assert told(disk) == []
+
+
+def test_a_snapshot_behind_the_end_of_the_log_goes(disk):
+    replace_file(disk, f"{PATH}/{50:020}.snapshot", encode_snapshot({}))
+    assert told(disk) == [
+        f"damage {50:020}.snapshot: it is of offset 50, the log ends at 21 | a start removes it"
+    ]
+    assert repair(disk) == [("removed", 0)]
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"0\n2\n0 0\n", "it is not a checkpoint of version 0 with as many lines as it announces"),
+        (b"0\n1\nx 0\n", "a line is not two numbers"),
+        (b"0\n2\n3 0\n3 9\n", "epoch 3 from offset 9 on comes after epoch 3 from 0 on"),
+        (b"0\n1\n3 0\n", "offset 0 has the leader epoch 0, the checkpoint says 3"),
+        (b"0\n0\n", "it says no epoch"),
+        (None, "it is missing"),
+    ],
+)
+def test_a_wrong_epoch_checkpoint_is_found_and_made_anew(disk, content, what):
+    path = f"{PATH}/leader-epoch-checkpoint"
+    sound = read_file(disk, path)
+    if content is None:
+        del disk.files[path]
+    else:
+        disk.files[path].data[:] = content
+    (line,) = told(disk)
+    assert line == (
+        f"damage leader-epoch-checkpoint: {what} | "
+        "consumers that ask for the end of an epoch are misled; it can be rebuilt"
+    )
+    assert repair(disk) == [("made anew from the log", 0)]
+    assert read_file(disk, path) == sound
+
+
+def test_an_epoch_checkpoint_may_be_behind_what_no_flush_has_vouched_for(disk):
+    del disk.files[f"{PATH}/leader-epoch-checkpoint"]
+    assert told(disk, was_clean=False, recovery_point=0) == []
+
+
+def test_a_directory_has_to_say_whose_it_is(disk):
+    disk.files[f"{PATH}/partition.metadata"].data[:] = b"version: 0\ntopic_id: ??"
+    assert told(disk) == [
+        "damage partition.metadata: it does not say the id of a topic | "
+        "the directory passes for one of whatever topic has its name"
+    ]
+
+
+# --- Segments ---
+
+
+def test_a_gap_between_segments_is_a_note_unless_a_start_would_cut_there(disk):
+    path = f"{PATH}/{30:020}"
+    batch = a_batch(9)
+    patch_batch(batch, 0, 30, 0)
+    replace_file(disk, f"{path}.log", bytes(batch))
+    assert told(disk) == [
+        f"note {30:020}.log: no segment has the offsets 21 to 29 | "
+        "compaction leaves such gaps, and so does a repair"
+    ]
+    assert told(disk, was_clean=False, recovery_point=33) == told(disk)
+    assert told(disk, was_clean=False, recovery_point=15) == [
+        f"damage {30:020}.log: no segment has the offsets 21 to 29 | "
+        "a start after a crash takes it for a loss and cuts the log there"
+    ]
+
+
+def test_segments_that_overlap_are_told(disk):
+    path = f"{PATH}/{15:020}.log"
+    batch = a_batch(9)
+    patch_batch(batch, 0, 15, 0)
+    replace_file(disk, path, bytes(batch))
+    assert any(
+        f"{15:020}.log: the segment begins at offset 15, the one before it ends at 21" in line
+        for line in told(disk)
+    )

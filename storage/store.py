@@ -281,6 +281,8 @@ class LogStore:
         """Two directories have the same partition. That of the topic which is known stays; of two that both
         are the topic's, one is the copy that a move between directories left: the longer one stays.
         """
+        if not self._is_known(key):
+            return False
         first = self._places[key]
         ids = [_topic_id_in(self.disk, place.path) for place in (first, second)]
         if ids[0] == ids[1]:

@@ -308,8 +308,8 @@ def test_an_index_that_does_not_fit_the_log_is_found_and_made_anew(disk, kind, c
 def test_an_index_may_be_missing_or_sparse_or_have_room_behind_its_entries(disk):
     disk.files[f"{PATH}/{FIRST}.index"].data.extend(bytes(800))
     disk.files[f"{PATH}/{FIRST}.timeindex"].data.extend(bytes(1200))
-    del disk.files[f"{PATH}/{SECOND}.index"]
-    del disk.files[f"{PATH}/{SECOND}.timeindex"]
+    disk.remove(f"{PATH}/{SECOND}.index")
+    disk.remove(f"{PATH}/{SECOND}.timeindex")
     checked = check(disk)
     assert checked.findings == []
     assert checked.segments[0].padded_indexes == {".index", ".timeindex"}
@@ -445,7 +445,7 @@ def test_a_wrong_epoch_checkpoint_is_found_and_made_anew(disk, content, what):
     path = f"{PATH}/leader-epoch-checkpoint"
     sound = read_file(disk, path)
     if content is None:
-        del disk.files[path]
+        disk.remove(path)
     else:
         disk.files[path].data[:] = content
     (line,) = told(disk)
@@ -458,7 +458,7 @@ def test_a_wrong_epoch_checkpoint_is_found_and_made_anew(disk, content, what):
 
 
 def test_an_epoch_checkpoint_may_be_behind_what_no_flush_has_vouched_for(disk):
-    del disk.files[f"{PATH}/leader-epoch-checkpoint"]
+    disk.remove(f"{PATH}/leader-epoch-checkpoint")
     assert told(disk, was_clean=False, recovery_point=0) == []
 
 

@@ -22,7 +22,7 @@ tools-present:
 test: tools-present links ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
 	@$(SUITES) check pure dist compat reference kafka-python soak spark
 
-check: links ## the fast tier, under two minutes: ruff, mypy, tests/
+check: links ## the fast tier: ruff, mypy, tests/
 	@$(SUITES) check
 
 test-reference: tools-present links ## the same requests to Apache Kafka 4.3.1 and to Odradek, answers compared

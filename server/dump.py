@@ -18,6 +18,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO
 
+from odradek.storage import transaction_index
 from odradek.wire.errors import KafkaError, MalformedMessage
 
 __all__ = ["dump"]
@@ -34,7 +35,6 @@ _CHECKPOINTS = (
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
-_TRANSACTION_ENTRY = struct.Struct(">hqqqq")
 
 
 def dump(paths: Sequence[str], *, records: bool, as_json: bool, out: TextIO) -> int:
@@ -384,7 +384,7 @@ def _time_index(path: str) -> Iterator[Fact]:
 
 
 def _transaction_index(path: str) -> Iterator[Fact]:
-    for version, producer_id, first, last, last_stable in _entries(path, _TRANSACTION_ENTRY):
+    for version, producer_id, first, last, last_stable in _entries(path, transaction_index.ENTRY):
         yield {
             "what": "aborted-transaction",
             "version": version,
@@ -393,7 +393,7 @@ def _transaction_index(path: str) -> Iterator[Fact]:
             "last_offset": last,
             "last_stable_offset": last_stable,
         }
-    yield from _odd_end(path, _TRANSACTION_ENTRY)
+    yield from _odd_end(path, transaction_index.ENTRY)
 
 
 def _entries(path: str, entry: struct.Struct) -> Iterator[tuple[int, ...]]:

@@ -20,6 +20,7 @@ from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 
+from odradek.storage import transaction_index
 from odradek.storage.batches import StoredBatch, last_sequence
 from odradek.storage.checkpoints import (
     LEADER_EPOCHS,
@@ -44,10 +45,11 @@ from odradek.storage.segment import (
     file_name,
 )
 from odradek.storage.staging import ProducerEntry
+from odradek.storage.transaction_index import AbortedTransaction
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import iter_records, read_end_txn_marker
 
-__all__ = ["DAMAGE", "NOTE", "Aborted", "Finding", "PartitionCheck", "SegmentCheck", "encode_aborted"]
+__all__ = ["DAMAGE", "NOTE", "Finding", "PartitionCheck", "SegmentCheck"]
 
 DAMAGE = "damage"
 NOTE = "note"
@@ -57,8 +59,6 @@ STEP_BATCHES = 256
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
-_ABORTED_ENTRY = Struct(">hqqqq")
-_ABORTED_VERSION = 0
 _CONTROL_BATCH_BYTES_MAX = 1 << 20
 _NO_TIMESTAMP = -1
 
@@ -71,20 +71,6 @@ class Finding(NamedTuple):
     position: int | None
     what: str
     consequence: str
-
-
-class Aborted(NamedTuple):
-    """An entry of `.txnindex` (`AbortedTxn.java`)."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-def encode_aborted(entries: list[Aborted]) -> bytes:
-    """The content of a `.txnindex`."""
-    return b"".join(_ABORTED_ENTRY.pack(_ABORTED_VERSION, *entry) for entry in entries)
 
 
 class SegmentCheck:
@@ -115,7 +101,7 @@ class SegmentCheck:
         """INDEX, TIME_INDEX, TRANSACTION_INDEX: those that are not to be trusted."""
         self.padded_indexes: set[str] = set()
         """Those that have room behind their entries, as Kafka leaves them when it is killed."""
-        self.aborted: list[Aborted] = []
+        self.aborted: list[AbortedTransaction] = []
         """What TRANSACTION_INDEX should say when it is bad."""
 
     @property
@@ -611,12 +597,12 @@ class _AbortedCheck(_IndexFile):
     """Each entry belongs to an abort marker in the log, and each marker that ends a transaction has one."""
 
     kind = TRANSACTION_INDEX
-    entry = _ABORTED_ENTRY
+    entry = transaction_index.ENTRY
     consequence = "READ_COMMITTED would show what was aborted, or hide what was not; it can be rebuilt"
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, names: list[str]) -> None:
         super().__init__(disk, directory, base_offset, names)
-        self.expected: list[Aborted] = []
+        self.expected: list[AbortedTransaction] = []
         self._markers: set[tuple[int, int]] = set()
 
     def take_end(self, batch: StoredBatch, ended: "_Ended") -> None:
@@ -627,11 +613,11 @@ class _AbortedCheck(_IndexFile):
                 self.expected.append(ended.aborted)
 
     def finish(self, end_offset: int) -> None:
-        known: dict[int, Aborted] = {}
+        known: dict[int, AbortedTransaction] = {}
         previous = -1
         for number, (version, *fields) in enumerate(self.entries):
-            entry = Aborted(*fields)
-            if version != _ABORTED_VERSION:
+            entry = AbortedTransaction(*fields)
+            if version != transaction_index.VERSION:
                 self._call_entry_bad(number, f"version {version} is not known")
             elif entry.last_offset <= previous:
                 self._call_entry_bad(number, f"last offset {entry.last_offset} comes after {previous}")
@@ -668,7 +654,7 @@ class _Ended(NamedTuple):
     """The end of a transaction: how, and what is aborted, if it has data here."""
 
     is_abort: bool
-    aborted: Aborted | None
+    aborted: AbortedTransaction | None
 
 
 class _Producers:
@@ -728,7 +714,9 @@ class _Producers:
         if marker.committed or first_offset is None:
             return _Ended(not marker.committed, None)
         last_stable_offset = min(self._open.values(), default=batch.last_offset + 1)
-        return _Ended(True, Aborted(producer_id, first_offset, batch.base_offset, last_stable_offset))
+        return _Ended(
+            True, AbortedTransaction(producer_id, first_offset, batch.base_offset, last_stable_offset)
+        )
 
 
 class _Snapshots:

@@ -12,7 +12,7 @@ Order: `repair_log`, then a new check, whose findings about the rest `repair_cac
 from struct import Struct
 from typing import NamedTuple
 
-from odradek.storage.check import PartitionCheck, SegmentCheck, encode_aborted
+from odradek.storage.check import PartitionCheck, SegmentCheck
 from odradek.storage.checkpoints import LEADER_EPOCHS, write_leader_epochs
 from odradek.storage.disk import Disk, File, replace_file, write_all
 from odradek.storage.log_walk import Hole, Mend
@@ -27,6 +27,7 @@ from odradek.storage.segment import (
     Segment,
     file_name,
 )
+from odradek.storage.transaction_index import encode_aborted
 
 __all__ = ["Repair", "repair_caches", "repair_log", "sync_log"]
 

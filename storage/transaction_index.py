@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 from odradek.wire.errors import ErrorCode, KafkaError
 
-_ENTRY = struct.Struct(">hqqqq")
-_VERSION = 0
+ENTRY = struct.Struct(">hqqqq")
+VERSION = 0
 
 
 class AbortedTransaction(NamedTuple):
+    """An entry, without its version."""
+
     producer_id: int
     first_offset: int
     last_offset: int
@@ -23,17 +25,17 @@ class AbortedTransaction(NamedTuple):
 
 
 def encode_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:
-    return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)
+    return b"".join(ENTRY.pack(VERSION, *transaction) for transaction in transactions)
 
 
 def decode_aborted(data: bytes) -> list[AbortedTransaction]:
     """The content of a file; refuses with KAFKA_STORAGE_ERROR what is none."""
-    if len(data) % _ENTRY.size:
+    if len(data) % ENTRY.size:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "A transaction index ends in the middle of an entry.")
     entries = []
-    for version, *fields in _ENTRY.iter_unpack(data):
+    for version, *fields in ENTRY.iter_unpack(data):
         entry = AbortedTransaction(*fields)
-        if version != _VERSION or not 0 <= entry.first_offset <= entry.last_offset:
+        if version != VERSION or not 0 <= entry.first_offset <= entry.last_offset:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"A transaction index has an entry that makes no sense: {entry}.",

@@ -7,12 +7,14 @@ import pytest
 from memory_disk import MemoryDisk
 
 from odradek.storage.batches import StoredBatch, scan
-from odradek.storage.check import DAMAGE, Aborted, PartitionCheck, encode_aborted
+from odradek.storage.check import DAMAGE, PartitionCheck
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import read_file, replace_file
 from odradek.storage.producer_state import ProducerEntry, encode_snapshot
 from odradek.storage.repair import repair_caches, repair_log
 from odradek.storage.store import LogStore
+from odradek.storage.transaction_index import AbortedTransaction as Aborted
+from odradek.storage.transaction_index import encode_aborted
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import Record, build_batch, end_txn_marker, iter_records, patch_batch
 

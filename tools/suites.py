@@ -31,6 +31,9 @@ def pytest(*arguments: str) -> list[str]:
     return ["python", "-m", "pytest", "-q", "--durations=5", *arguments]
 
 
+SPREAD = ["-n", "auto", "--maxprocesses=4", "--dist", "worksteal"]
+"""Tests that stand alone, on all processors; more than four would only wait for one another's brokers."""
+
 CLIENTS = [
     "compat_tests",
     *(
@@ -52,8 +55,8 @@ TWINS = [
 """The tests of what has a compiled twin, and of what stands on it."""
 
 SUITES = {
-    "check": Suite([*LINTERS, pytest("tests")]),
-    "pure": Suite([["python", "-m", "tools.with_pure_wheel", *pytest(*TWINS)[1:]]]),
+    "check": Suite([*LINTERS, pytest(*SPREAD, "tests")]),
+    "pure": Suite([["python", "-m", "tools.with_pure_wheel", *pytest(*SPREAD, *TWINS)[1:]]]),
     "dist": Suite([pytest("compat_tests/dist")]),
     "compat": Suite([pytest(*CLIENTS)], jars=CLIENT_JARS),
     "compat-on-kafka": Suite([pytest(*CLIENTS, "--broker=kafka")], jars=CLIENT_JARS),

@@ -2,6 +2,9 @@
 
 Records are staged as one batch and written with everything else of the loop's turn, so a commit of offsets
 costs no write of its own. Callbacks come in the order of the appends, whatever happens to each.
+
+Records of a transaction are a batch of their producer's, and a marker is a control batch, as in any other
+partition: this one, too, has a last stable offset, and a list of what was aborted.
 """
 
 from __future__ import annotations
@@ -58,22 +61,46 @@ class PartitionLog:
         self._loop = loop
         self._pending: deque[_Pending] = deque()
 
-    def append(self, records: list[LogRecord], then: Then) -> None:
+    def append(
+        self,
+        records: list[LogRecord],
+        then: Then,
+        producer: tuple[int, int] | None = None,
+        verification: Any = None,
+    ) -> None:
         """Stages the records; `then` is told how it went, later and in order."""
+        self._stage(lambda: self._append(records, producer, verification), then)
+
+    def append_marker(self, marker: EndMarker, then: Then) -> None:
+        """Stages the end of a transaction; as `append`."""
+        self._stage(lambda: self._partition.append_marker(marker, now_ms=self._now_ms()), then)
+
+    def _append(
+        self, records: list[LogRecord], producer: tuple[int, int] | None, verification: Any
+    ) -> Appended:
+        producer_id, producer_epoch = producer or (-1, -1)
+        batch = build_batch(
+            (
+                Record(offset, timestamp, key, value)
+                for offset, (key, value, timestamp) in enumerate(records)
+            ),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=producer is not None,
+        )
+        limit_bytes = self._partition.config.max_message_bytes
+        if len(batch) > limit_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{len(batch)} bytes of records are over max.message.bytes={limit_bytes}",
+            )
+        return self._partition.append(batch, now_ms=self._now_ms(), origin=Origin.COORDINATOR)
+
+    def _stage(self, stage: Callable[[], Appended], then: Then) -> None:
         pending = _Pending(then)
         self._pending.append(pending)
         try:
-            batch = build_batch(
-                Record(offset, timestamp, key, value)
-                for offset, (key, value, timestamp) in enumerate(records)
-            )
-            limit_bytes = self._partition.config.max_message_bytes
-            if len(batch) > limit_bytes:
-                raise KafkaError(
-                    ErrorCode.RECORD_LIST_TOO_LARGE,
-                    f"{len(batch)} bytes of records are over max.message.bytes={limit_bytes}",
-                )
-            appended = self._partition.append(batch, now_ms=self._now_ms(), origin=Origin.COORDINATOR)
+            appended = stage()
         except KafkaError as error:
             self._loop.call_soon(self._settle, pending, error)
             return
@@ -85,11 +112,11 @@ class PartitionLog:
             return
         self._turn.add(self._partition, lambda error: self._settle(pending, error), appended.must_flush)
 
-    def read_all(self) -> Iterator[LogRecord]:
-        """Key, value and timestamp of every record, from the log's start to its end."""
+    def read_all(self) -> Iterator[ReadRecord]:
+        """Every record and every end of a transaction, from the log's start to its end."""
         return chain.from_iterable(self._read_batches())
 
-    def _read_batches(self) -> Iterator[list[LogRecord]]:
+    def _read_batches(self) -> Iterator[list[ReadRecord]]:
         partition = self._partition
         offset = partition.log_start_offset
         while offset < partition.log_end_offset:
@@ -101,12 +128,7 @@ class PartitionLog:
             for position, header in iter_whole_batches(buffer):
                 verify_crc(buffer, position, header)
                 offset = header.last_offset + 1
-                if not header.is_control:
-                    yield [
-                        (key, value, timestamp)
-                        for _, timestamp, key, value, _ in batch_records(buffer, position, header)
-                        if key is not None
-                    ]
+                yield _records_of(buffer, position, header)
             if offset == start:
                 raise KafkaError(
                     ErrorCode.CORRUPT_MESSAGE, f"{partition.name} has no whole batch at offset {start}"
@@ -121,3 +143,21 @@ class PartitionLog:
                 told.then(told.error)
             except Exception:
                 logger.exception("what followed an append to %s failed", self._partition.name)
+
+
+def _records_of(buffer: bytes, position: int, header: BatchHeader) -> list[ReadRecord]:
+    """What one batch says to a machine."""
+    records = batch_records(buffer, position, header)
+    if header.is_control:
+        markers = (read_end_txn_marker(record) for record in records)
+        return [
+            MarkerRecord(header.producer_id, marker.committed) for marker in markers if marker is not None
+        ]
+    if header.is_transactional:
+        producer_id = header.producer_id
+        return [
+            TransactionalRecord(key, value, timestamp, producer_id)
+            for _, timestamp, key, value, _ in records
+            if key is not None
+        ]
+    return [(key, value, timestamp) for _, timestamp, key, value, _ in records if key is not None]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from odradek.coordinator.effects import EndMarker
 from odradek.wire.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -227,9 +228,7 @@ class CommitOffsetsReply:
 @dataclass(slots=True)
 class CommitTransactionalOffsets:
     """Commit offsets with a transaction: they count once its marker has come (`EndOffsets`). Answered with a
-    `CommitOffsetsReply`.
-
-    Whoever asks has made sure that the log will take records of this producer (`coordinator/log.py`).
+    `CommitOffsetsReply`. To be put to `GroupCoordinator.commit_in_transaction`.
     """
 
     ticket: Any
@@ -241,8 +240,6 @@ class CommitTransactionalOffsets:
     generation: int
     group_instance_id: str | None
     offsets: list[OffsetToCommit]
-    verification: Any = None
-    """What the log gave when it was asked for one, to be handed back with the records."""
 
     def refused(self, code: ErrorCode) -> CommitOffsetsReply:
         return CommitOffsetsReply([code] * len(self.offsets))
@@ -250,13 +247,13 @@ class CommitTransactionalOffsets:
 
 @dataclass(slots=True)
 class EndOffsets:
-    """A transaction is over: write its marker, and let the offsets that it wrote count or forget them."""
+    """A transaction is over: write its marker, and let the offsets that it wrote count or forget them. To be
+    put to `GroupCoordinator.end_offsets`."""
 
     ticket: Any
     partition: int
     """Of `__consumer_offsets`."""
-    marker: Any
-    """With `producer_id` and `commit`; the log knows the rest."""
+    marker: EndMarker
 
     def refused(self, code: ErrorCode) -> EndOffsetsReply:
         return EndOffsetsReply(code)

@@ -299,7 +299,7 @@ class GroupMachine:
         for topic, partition, committed in commits:
             self._apply_pending(producer_id, group_id, topic, partition, committed)
         if records:
-            out.append(Append(records, (producer_id, command.producer_epoch), command.verification))
+            out.append(Append(records, (producer_id, command.producer_epoch)))
         out.append(Reply(command.ticket, CommitOffsetsReply(errors)))
 
     def _end_offsets(self, command: EndOffsets, now_ms: int, out: list[Effect]) -> None:

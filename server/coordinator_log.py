@@ -15,16 +15,26 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.storage.partition import Origin
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import Record, batch_records, build_batch, iter_whole_batches, verify_crc
+from odradek.wire.records import (
+    Record,
+    batch_records,
+    build_batch,
+    iter_whole_batches,
+    read_end_txn_marker,
+    verify_crc,
+)
 
 if TYPE_CHECKING:
     import asyncio
 
-    from odradek.coordinator.effects import LogRecord
+    from odradek.coordinator.effects import EndMarker, LoggedRecord, LogRecord
     from odradek.server.turn import LoopTurn
-    from odradek.storage.partition import Partition
+    from odradek.storage.partition import Appended, Partition
+    from odradek.storage.transactions import Verified
+    from odradek.wire.records import BatchHeader
 
 logger = logging.getLogger("odradek.coordinator")
 
@@ -61,23 +71,25 @@ class PartitionLog:
         self._loop = loop
         self._pending: deque[_Pending] = deque()
 
+    def check_producer(self, producer: tuple[int, int], verified: Verified | None) -> None:
+        """Refuses as `append` would, now."""
+        self._partition.log.producers.check_coordinators(*producer, True, verified)
+
+    def check_marker(self, marker: EndMarker) -> None:
+        """Refuses as `append_marker` would, now."""
+        self._partition.log.producers.check_marker(marker)
+
     def append(
-        self,
-        records: list[LogRecord],
-        then: Then,
-        producer: tuple[int, int] | None = None,
-        verification: Any = None,
+        self, records: list[LogRecord], then: Then, producer: tuple[int, int] | None = None
     ) -> None:
         """Stages the records; `then` is told how it went, later and in order."""
-        self._stage(lambda: self._append(records, producer, verification), then)
+        self._stage(lambda: self._append(records, producer), then)
 
     def append_marker(self, marker: EndMarker, then: Then) -> None:
         """Stages the end of a transaction; as `append`."""
         self._stage(lambda: self._partition.append_marker(marker, now_ms=self._now_ms()), then)
 
-    def _append(
-        self, records: list[LogRecord], producer: tuple[int, int] | None, verification: Any
-    ) -> Appended:
+    def _append(self, records: list[LogRecord], producer: tuple[int, int] | None) -> Appended:
         producer_id, producer_epoch = producer or (-1, -1)
         batch = build_batch(
             (
@@ -112,11 +124,11 @@ class PartitionLog:
             return
         self._turn.add(self._partition, lambda error: self._settle(pending, error), appended.must_flush)
 
-    def read_all(self) -> Iterator[ReadRecord]:
+    def read_all(self) -> Iterator[LoggedRecord]:
         """Every record and every end of a transaction, from the log's start to its end."""
         return chain.from_iterable(self._read_batches())
 
-    def _read_batches(self) -> Iterator[list[ReadRecord]]:
+    def _read_batches(self) -> Iterator[list[LoggedRecord]]:
         partition = self._partition
         offset = partition.log_start_offset
         while offset < partition.log_end_offset:
@@ -145,7 +157,7 @@ class PartitionLog:
                 logger.exception("what followed an append to %s failed", self._partition.name)
 
 
-def _records_of(buffer: bytes, position: int, header: BatchHeader) -> list[ReadRecord]:
+def _records_of(buffer: bytes, position: int, header: BatchHeader) -> list[LoggedRecord]:
     """What one batch says to a machine."""
     records = batch_records(buffer, position, header)
     if header.is_control:

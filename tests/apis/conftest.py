@@ -20,7 +20,6 @@ from odradek.coordinator.cluster import (
 )
 from odradek.coordinator.driver import GroupCoordinator
 from odradek.coordinator.settings import GroupSettings
-from odradek.server.coordinator_log import PartitionLog
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk, OsFile
 from odradek.storage.slices import Slice
@@ -101,9 +100,6 @@ class FakeLoop:
     def call_later(self, delay_s, callback, *arguments):
         return self.after(delay_s * 1000, lambda: callback(*arguments))
 
-    def call_soon(self, callback, *arguments):
-        return self.after(0, lambda: callback(*arguments))
-
     def run(self, work, done, failed):
         """Work that takes no time; a bug in it is the test's."""
         done(finish(work))
@@ -169,16 +165,22 @@ class MemoryMetadata:
         self.saved += rows
 
 
-class FailingLog(PartitionLog):
-    """The log under groups, on a real partition; its appends fail with `failure` while there is one."""
+class MemoryLog:
+    """A CoordinatorLog in a list; its appends are done in the next turn, or fail with `failure`."""
 
-    failure = None
+    def __init__(self, loop):
+        self.records = []
+        self.failure = None
+        self._loop = loop
 
-    def _stage(self, stage, then):
-        if self.failure is None:
-            super()._stage(stage, then)
-        else:
-            self._loop.call_soon(then, self.failure)
+    def append(self, records, then):
+        failure = self.failure
+        if failure is None:
+            self.records += records
+        self._loop.after(0, lambda: then(failure))
+
+    def read_all(self):
+        return iter(list(self.records))
 
 
 class Answer:
@@ -264,11 +266,9 @@ class Node:
         )
 
     def _open_group_log(self, index):
-        partition = self.store.get("__consumer_offsets", index)
-        if partition is None:
+        if "__consumer_offsets" not in self.machine.view.topics:
             return None
-        log = FailingLog(partition, self.loop, lambda: self.loop.now_ms, self.loop)
-        return self.group_logs.setdefault(index, log)
+        return self.group_logs.setdefault(index, MemoryLog(self.loop))
 
     def _view_changed(self, view, change):
         for topic, partition in change.created:

@@ -2,9 +2,9 @@
 
 Every member is a small consumer: it joins, leads if it has to (a range assignor), syncs, sends heartbeats,
 commits, plainly or in transactions, and joins again when told to. Requests and answers are late or lost,
-members die, leave and come back, requests are sent twice, markers long after their transaction, the machine is
-replaced by a replay of its log. All by one seed; no real time passes. What is committed in the end, and may
-not be told meanwhile, is worked out once more from the log.
+members die, leave and come back, requests are sent twice, markers come long after their transaction, the
+machine is replaced by a replay of its log. All by one seed; no real time passes. What is committed in the end,
+and what may not be told meanwhile, is worked out once more from the log.
 """
 
 import heapq
@@ -154,6 +154,167 @@ class World:
             self.restart()
         elif what < 0.45:
             member.die()
+        elif what < 0.6:
+            member.leave()
+        else:
+            member.begin()
+        self.at(self.random.randrange(50, self.longest_calm_ms), self.trouble)
+
+    def given(self, generation: int, partition: int, who: str) -> None:
+        owners = self.assigned.setdefault(generation, {})
+        owner = owners.setdefault(partition, who)
+        assert owner == who, f"t-{partition} belongs to {owner} and {who} in generation {generation}"
+
+
+def offsets_in(log: list[LoggedRecord]) -> tuple[dict[int, int], set[int]]:
+    """What a log says of the partitions of `t`: the committed offsets, and which are about to be replaced."""
+    committed: dict[int, tuple[int, int]] = {}
+    opened: dict[int, dict[int, tuple[int, int]]] = {}
+    for place, record in enumerate(log):
+        if isinstance(record, MarkerRecord):
+            for partition, written in opened.pop(record.producer_id, {}).items():
+                if record.commit and written > committed.get(partition, (-1, -1)):
+                    committed[partition] = written
+            continue
+        kind, subject = group_log.decode_key(record[0])
+        if kind is group_log.Kind.OFFSET:
+            partition, written = subject[2], (place, group_log.decode_offset(record[1]).offset)
+            if isinstance(record, TransactionalRecord):
+                opened.setdefault(record.producer_id, {})[partition] = written
+            else:
+                committed[partition] = written
+    told = {partition: offset for partition, (_, offset) in committed.items()}
+    return told, {partition for places in opened.values() for partition in places}
+
+
+class Consumer:
+    """One third of them are static members."""
+
+    def __init__(self, world: World, index: int) -> None:
+        self.world = world
+        self.producer_id = index
+        self.instance_id = f"i{index}" if index % 3 == 0 else None
+        self.version = 9 if index % 2 else 3
+        self.life = 0
+        self.is_alive = False
+        self.reset()
+        world.at(world.random.randrange(5_000), self.begin)
+
+    def reset(self) -> None:
+        self.member_id = ""
+        self.generation = -1
+        self.owned: list[int] = []
+        self.has_assignment = False
+
+    def begin(self) -> None:
+        if not self.is_alive:
+            self.is_alive = True
+            self.life += 1
+            self.reset()
+            self.join()
+
+    def die(self) -> None:
+        self.is_alive = False
+
+    def leave(self) -> None:
+        if self.is_alive and self.member_id and self.instance_id is None:
+            self.world.send(Leave(self.heard(lambda answer: None), GROUP, [LeavingMember(self.member_id)]))
+            self.die()
+
+    def heard(self, then):
+        """A ticket that counts only as long as this life, and this attempt, lasts."""
+        life, step = self.life, self.step
+
+        def ticket(answer) -> None:
+            if self.is_alive and (life, step) == (self.life, self.step):
+                then(answer)
+
+        return ticket
+
+    step = 0
+
+    def attempt(self, command_of, then, timeout_ms: int, again) -> None:
+        """Send a command; when nothing is heard of it, do `again`."""
+        self.step += 1
+        self.world.send(command_of(self.heard(then)))
+        self.world.at(timeout_ms, self.heard(lambda _: again()), None)
+
+    def join(self) -> None:
+        self.has_assignment = False
+        self.attempt(
+            lambda ticket: Join(
+                ticket,
+                GROUP,
+                self.member_id,
+                "consumer",
+                PROTOCOLS,
+                SESSION_MS,
+                REBALANCE_MS,
+                self.instance_id,
+                version=self.version,
+            ),
+            self.joined,
+            REBALANCE_MS + SESSION_MS,
+            self.join,
+        )
+
+    def joined(self, answer) -> None:
+        code = answer.error_code
+        if code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            self.join()
+        elif code is ErrorCode.NONE:
+            self.member_id, self.generation = answer.member_id, answer.generation
+            assignments = {}
+            if answer.leader == self.member_id and not answer.skip_assignment:
+                assignments = assign([member.member_id for member in answer.members])
+            self.sync(assignments)
+        else:
+            self.refused(code)
+
+    def sync(self, assignments) -> None:
+        self.attempt(
+            lambda ticket: Sync(
+                ticket,
+                GROUP,
+                self.generation,
+                self.member_id,
+                self.instance_id,
+                "consumer",
+                "range",
+                assignments,
+            ),
+            self.synced,
+            REBALANCE_MS,
+            self.join,
+        )
+
+    def synced(self, answer) -> None:
+        if answer.error_code is not ErrorCode.NONE:
+            return self.refused(answer.error_code)
+        self.owned = list(answer.assignment)
+        self.has_assignment = True
+        for partition in self.owned:
+            self.world.given(self.generation, partition, self.instance_id or self.member_id)
+        self.work()
+
+    def work(self) -> None:
+        world = self.world
+        offsets = [OffsetToCommit("t", partition, world.now_ms) for partition in self.owned]
+        what = world.random.random() if self.owned else 1.0
+        if what < 0.3:
+            # Beside the heartbeat, as from a producer: it keeps no session.
+            self.end_later()
+            world.send(self.in_transaction(offsets))
+        if 0.3 <= what < 0.6:
+            self.attempt(
+                lambda ticket: CommitOffsets(
+                    ticket, GROUP, self.generation, self.member_id, offsets, self.instance_id
+                ),
+                lambda answer: self.heartbeat_answered(answer.errors[0]),
+                HEARTBEAT_MS,
+                self.work,
+            )
         else:
             self.attempt(
                 lambda ticket: Heartbeat(ticket, GROUP, self.generation, self.member_id, self.instance_id),

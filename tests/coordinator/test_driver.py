@@ -16,9 +16,10 @@ from odradek.coordinator.commands import (
     OffsetToCommit,
     Sync,
 )
-from odradek.coordinator.driver import RECORDS_PER_TURN, GroupCoordinator, coordinator_error
+from odradek.coordinator.driver import GroupCoordinator, coordinator_error
 from odradek.coordinator.group_log import CommittedOffset, encode_group_key, encode_offset, encode_offset_key
 from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.runtime import RECORDS_PER_TURN
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.fakes import FakeClock, FakeLog, view_with_offsets_topic

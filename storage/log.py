@@ -566,6 +566,9 @@ class Log(LogStaging):
         assert not self.has_staged
         if self.active.size_bytes == 0:
             return
+        if self._cut_wanted:
+            # From then on nobody would.
+            self._cut()
         old = self.active
         segment = Segment.create(self.pool, self.directory, self.log_end_offset, now_ms)
         try:

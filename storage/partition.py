@@ -772,7 +772,8 @@ class Partition(PartitionStaging):
                 f"Offset {offset} is not in the range of {self.topic}-{self.index}: "
                 f"[{self.log_start_offset}, {log.log_end_offset}].",
             )
-        end_offset = self.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
+        last_stable_offset = self.last_stable_offset
+        end_offset = self.high_watermark if isolation == READ_UNCOMMITTED else last_stable_offset
         if offset >= end_offset:
             records = EMPTY
         elif max_bytes < 0:
@@ -788,7 +789,7 @@ class Partition(PartitionStaging):
         return ReadResult(
             records,
             self.high_watermark,
-            self.last_stable_offset,
+            last_stable_offset,
             self.log_start_offset,
             None if isolation == READ_UNCOMMITTED else self._aborted_in(offset, records),
         )

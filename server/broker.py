@@ -212,6 +212,7 @@ class BrokerServer:
             listener=self._disks,
             checkpoint_interval_ms=_checkpoint_interval_ms(config),
             producer_expiration_ms=config.producer_id_expiration_ms,
+            producer_expiry_interval_ms=config.producer_id_expiration_check_interval_ms,
             retention_interval_ms=config.log_retention_check_interval_ms,
             open_files_max=_open_files_max(),
             new_lock=threading.Lock,

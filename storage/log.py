@@ -461,10 +461,14 @@ class Log(LogStaging):
         ):
             return recovery_point
         vouched = (active, active.size_bytes)
-        for segment in self._segments_after(min(recovery_point, self._indexes_end)):
+        indexes_end = self._indexes_end
+        for segment in self._segments_after(min(recovery_point, indexes_end)):
             try:
                 with segment.pinned() as file:
                     sync_file(file, segment.path(LOG))
+                if segment.base_offset > indexes_end:
+                    # What it says of open transactions may soon be all that is known of them.
+                    segment.sync_snapshot()
                 if segment.base_offset < active.base_offset:
                     # Nothing will rebuild the indexes of a sealed segment that the recovery point has passed.
                     segment.sync_indexes()

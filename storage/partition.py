@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 from odradek.storage.batches import (
     HEADER,
@@ -31,7 +30,6 @@ from odradek.storage.batches import (
     PREFIX_BYTES,
     SEQUENCE_MAX,
     TRANSACTIONAL,
-    StoredBatch,
 )
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer, SyncFailed
@@ -42,6 +40,7 @@ from odradek.storage.retention import segments_to_delete
 from odradek.storage.segment import Segment
 from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.staging import Appended, PartitionStaging
+from odradek.storage.time_search import Found, finding_first, finding_latest
 from odradek.storage.transactions import (
     EndMarker,
     ProducerInfo,
@@ -66,8 +65,6 @@ from odradek.wire.records import (
     BatchHeader,
     iter_batches,
     read_batch_header,
-    records_section,
-    scan_records,
     verify_crc,
 )
 from odradek.wire.work import Work
@@ -75,17 +72,12 @@ from odradek.wire.work import Work
 if TYPE_CHECKING:
     from odradek.storage.cleaner import Plan
 
-T = TypeVar("T")
-
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
 _HEADER = HEADER.unpack_from
 _PREFIX_PACK = PREFIX.pack
 ZERO_UUID = bytes(16)
-CODEC_MASK = 0b111
-QUICK_BATCH_BYTES_MAX = 16_384
-"""Up to here it costs less to look through a batch than to have another thread do it."""
 SEGMENTS_PER_STEP = 8
 """A millisecond of renaming."""
 
@@ -279,7 +271,7 @@ class Partition(PartitionStaging):
             last_sequence = base_sequence + last_offset_delta
             if last_sequence > SEQUENCE_MAX:
                 last_sequence -= SEQUENCE_MAX + 1
-            is_transactional = attributes & TRANSACTIONAL != 0
+            is_transactional = bool(attributes & TRANSACTIONAL)
             known = log.producers.check(
                 producer_id, producer_epoch, base_sequence, last_sequence, is_transactional, transactions
             )
@@ -815,97 +807,33 @@ class Partition(PartitionStaging):
         """
         return self.log.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def finding_timestamp(self, timestamp_ms: int) -> Work[tuple[int, int, int] | None]:
+    def finding_timestamp(self, timestamp_ms: int) -> Work[Found | None]:
         """(timestamp, offset, leader epoch) of the first record with `timestamp_ms` or later; None when there
         is none.
 
         Only what READ_UNCOMMITTED sees is looked at. Refuses with KAFKA_STORAGE_ERROR when the disk does
         not answer.
         """
-        return self._searching(partial(self._find_timestamp, timestamp_ms))
+        return self._searching(lambda: finding_first(self.log, timestamp_ms, self.log_start_offset))
 
-    def _find_timestamp(self, timestamp_ms: int) -> Work[tuple[int, int, int] | None]:
-        start_offset = self.log_start_offset
-        while True:
-            found = yield from self.log.finding_timestamp(timestamp_ms, start_offset)
-            if found is None:
-                return None
-            segment, batch = found
-            first = yield from self._looking_into(segment, batch, timestamp_ms, start_offset)
-            if first is not None:
-                return None if first[1] >= self.high_watermark else first
-            # The header promised more than its records hold: look on behind it.
-            start_offset = batch.last_offset + 1
-
-    def finding_max_timestamp(self) -> Work[tuple[int, int, int] | None]:
+    def finding_max_timestamp(self) -> Work[Found | None]:
         """(timestamp, offset, leader epoch) of the first record with the latest timestamp of all; None
         when empty.
         """
-        return self._searching(self._find_max_timestamp)
+        return self._searching(lambda: finding_latest(self.log, self.log_start_offset))
 
-    def _find_max_timestamp(self) -> Work[tuple[int, int, int] | None]:
-        start_offset = self.log_start_offset
-        bounds = []
-        for segment in list(self.log.segments):
-            bounds.append((-segment.latest_timestamp()[0], segment.base_offset, segment))
-            yield None
-        latest: tuple[int, int, int] | None = None
-        # In the order of what the segments say of themselves, which is too much where the latest records
-        # stand before the start, or have been compacted away.
-        for bound, _, segment in sorted(bounds, key=lambda one: one[:2]):
-            if bound > 0 or (latest is not None and -bound < latest[0]):
-                break
-            found = yield from self._finding_latest_in(segment, start_offset)
-            if found is not None and (latest is None or (-found[0], found[1]) < (-latest[0], latest[1])):
-                latest = found
-        return None if latest is None or latest[1] >= self.high_watermark else latest
-
-    def _searching(self, search: Callable[[], Work[T]]) -> Work[T]:
+    def _searching(self, search: Callable[[], Work[Found | None]]) -> Work[Found | None]:
         """A search that begins anew when a segment that it wants to look into has been removed meanwhile."""
         with self._reading():
             while True:
                 segments = list(self.log.segments)
                 try:
-                    return (yield from search())
+                    found = yield from search()
                 except FileNotFoundError:
                     if segments == self.log.segments:
                         raise
-
-    def _finding_latest_in(self, segment: Segment, start_offset: int) -> Work[tuple[int, int, int] | None]:
-        """The same of one segment, from `start_offset` on."""
-        timestamp_ms, last_offset = segment.latest_timestamp()
-        position = segment.offset_index.lookup(last_offset)
-        for batch in segment.batches(position):
-            if batch.max_timestamp == timestamp_ms and batch.last_offset >= start_offset:
-                found = yield from self._looking_into(segment, batch, timestamp_ms, start_offset)
-                if found is not None:
-                    return found
-                break
-            if batch.base_offset > last_offset:
-                break
-            yield None
-        # The record that the segment thinks of is gone: look at them all.
-        latest: tuple[int, int, int] | None = None
-        for batch in segment.batches(segment.offset_index.lookup(start_offset)):
-            yield None
-            if batch.last_offset < start_offset or (latest and batch.max_timestamp <= latest[0]):
-                continue
-            table = yield partial(_timestamps_of, segment, batch)
-            for offset, timestamp in table:
-                if offset >= start_offset and timestamp > (latest[0] if latest else -1):
-                    latest = timestamp, offset, batch.leader_epoch
-        return latest
-
-    def _looking_into(
-        self, segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int
-    ) -> Work[tuple[int, int, int] | None]:
-        """(timestamp, offset, leader epoch) of the first record of a batch that is neither older nor before
-        `start_offset`.
-        """
-        look = partial(_first_record_at, segment, batch, timestamp_ms, start_offset)
-        is_quick = batch.size_bytes <= QUICK_BATCH_BYTES_MAX and not batch.attributes & CODEC_MASK
-        first = look() if is_quick else (yield look)
-        return None if first is None else (*first, batch.leader_epoch)
+                    continue
+                return None if found is None or found[1] >= self.high_watermark else found
 
     def segments_written(self) -> list[tuple[int, int]]:
         """(base offset, when its file was last written in ms) of every segment.
@@ -941,30 +869,3 @@ class Partition(PartitionStaging):
     def _wake(self) -> None:
         for wake in tuple(self._watchers):
             wake()
-
-
-def _first_record_at(
-    segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int
-) -> tuple[int, int] | None:
-    """(timestamp, offset) of the first record in a batch that is neither older nor before `start_offset`. May
-    run in a worker thread; of a large batch nothing in it keeps the others from running.
-    """
-    for offset, timestamp in _timestamps_of(segment, batch):
-        if timestamp >= timestamp_ms and offset >= start_offset:
-            return timestamp, offset
-    return None
-
-
-def _timestamps_of(segment: Segment, batch: StoredBatch) -> list[tuple[int, int]]:
-    """(offset, timestamp) of each record of a batch. May run in a worker thread."""
-    with segment.pinned() as file:
-        data = memoryview(file.read(batch.position, batch.size_bytes))
-    header = read_batch_header(data)
-    if header.record_count == 0:
-        return []  # compaction leaves such batches
-    section = records_section(data, header)
-    table = scan_records(section, header.record_count, header.base_offset, header.base_timestamp)
-    timestamps = table.timestamps
-    if header.uses_log_append_time:
-        timestamps = [header.max_timestamp] * len(table.offsets)
-    return list(zip(table.offsets, timestamps, strict=True))

@@ -126,9 +126,10 @@ def open_log(
     epochs.truncate_start(log_start_offset)
     if not clean:
         names = disk.list(directory)
+    present = set(names)
     ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
     for segment, segment_end in zip(segments, ends, strict=True):
-        segment.has_aborted = file_name(segment.base_offset, TRANSACTION_INDEX) in names
+        segment.has_aborted = file_name(segment.base_offset, TRANSACTION_INDEX) in present
         if segment.has_aborted and not _has_sound_aborted(segment, segment_end):
             unsure_from = min(unsure_from, segment.base_offset)
     producers = _load_producers(disk, directory, names, segments, end_offset, unsure_from)

@@ -400,6 +400,13 @@ class Segment(SegmentExtent):
             if self.pool.disk.exists(self.path(kind)):
                 self._sync(kind)
 
+    def sync_snapshot(self) -> None:
+        """Make the snapshot of the producers before this segment survive a loss of power. May run in a worker
+        thread.
+        """
+        if self.pool.disk.exists(self.path(SNAPSHOT)):
+            self._sync(SNAPSHOT)
+
     def _sync(self, kind: str) -> None:
         path = self.path(kind)
         file = self.pool.disk.open(path)

@@ -271,7 +271,7 @@ BROKER = (
            doc="How long a record may stay out of compaction at most."),
     Option("producer.id.expiration.ms", HONOURED, INT, 86_400_000, low=1, dynamic=CLUSTER_WIDE,
            doc="Silence after which a producer's sequence numbers are forgotten."),
-    Option("producer.id.expiration.check.interval.ms", ACCEPTED, INT, 600_000, low=1, internal=True,
+    Option("producer.id.expiration.check.interval.ms", HONOURED, INT, 600_000, low=1, internal=True,
            doc="How often such producers are looked for."),
     # Requests
     Option("fetch.max.bytes", HONOURED, INT, 57_671_680, low=1024,

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from odradek.apis.topic_creation import TopicCreation
     from odradek.apis.transactions import Transactions
     from odradek.apis.turn import WorkQueue
+    from odradek.coordinator.effects import EndMarker
     from odradek.wire.work import Work
 
 GROUP_KEY = 0
@@ -80,6 +81,12 @@ class Groups(Protocol):
     def partition_of(self, group_id: str) -> int: ...
 
     def submit(self, group_id: str, command: commands.Command) -> None: ...
+
+    def commit_in_transaction(
+        self, command: commands.CommitTransactionalOffsets, verified: Any = None
+    ) -> None: ...
+
+    def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None: ...
 
     def list_groups(self, states, types) -> commands.ListGroupsReply: ...
 

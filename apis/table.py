@@ -118,12 +118,14 @@ def _of_groups(node: NodeParts, topics: TopicCreation) -> Rows:
 
 def _of_transactions(node: NodeParts, settings: ApiSettings) -> Rows:
     transactions, current_view = node.transactions, node.leadership.current_view
+    commits = (node.leadership, node.groups, transactions, settings.verifies_transactions)
     return {
         22: (5, _later("producers.InitProducerId", node.new_producer_id, transactions)),
         24: (5, _later("transactions.AddPartitionsToTxn", current_view, transactions)),
         25: (4, _later("transactions.AddOffsetsToTxn", node.groups, transactions)),
         26: (5, _later("transactions.EndTxn", transactions)),
         27: (2, lambda: _write_txn_markers(node)),
+        28: (5, _later("transaction_offsets.TxnOffsetCommit", *commits)),
         65: (0, _later("transactions.DescribeTransactions", transactions)),
         66: (2, _later("transactions.ListTransactions", transactions)),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from odradek.coordinator.effects import EndMarker, LoggedRecord, LogRecord
 from odradek.wire.errors import KafkaError
@@ -28,6 +28,16 @@ class CoordinatorLog(Protocol):
         None when the records are as safe as the topic's settings promise, else with the error. It is also the
         way to refuse (a batch over the limit, a full disk): `append` itself raises nothing.
         """
+
+    def check_producer(self, producer: tuple[int, int], verified: Any) -> None:
+        """Refuse with KafkaError what `append` would refuse of this producer at this moment. To be asked
+        before a machine decides: it applies what it appends, and would have to be loaded again.
+
+        `verified` is what somebody found out about the transaction, None where it need not be known.
+        """
+
+    def check_marker(self, marker: EndMarker) -> None:
+        """The same for `append_marker`."""
 
     def append_marker(self, marker: EndMarker, then: Callable[[KafkaError | None], None]) -> None:
         """End the producer's transaction in this partition. As `append`, and in one order with it."""

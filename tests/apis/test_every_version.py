@@ -31,14 +31,18 @@ from odradek.wire.messages.offset_fetch import (
 )
 from odradek.wire.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
 from odradek.wire.messages.produce import PartitionProduceData, TopicProduceData
+from odradek.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from odradek.wire.messages.update_features import FeatureUpdateKey
 from odradek.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from odradek.wire.schema import ZERO_UUID
 
 SERVED = {
     0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 18: 4,
-    19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 24: 5, 25: 4, 26: 5, 27: 2, 32: 4, 33: 2, 34: 2, 35: 5, 37: 3,
-    42: 2, 44: 1, 47: 0, 57: 2, 60: 2, 61: 0, 65: 0, 66: 2, 75: 0,
+    19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 24: 5, 25: 4, 26: 5, 27: 2, 28: 5, 32: 4, 33: 2, 34: 2, 35: 5,
+    37: 3, 42: 2, 44: 1, 47: 0, 57: 2, 60: 2, 61: 0, 65: 0, 66: 2, 75: 0,
 }  # fmt: skip
 GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 TRANSACTION = {"transactional_id": "me", "producer_id": 5, "producer_epoch": 0}
@@ -176,6 +180,20 @@ def fields(node, key, version, topic):
                     coordinator_epoch=0,
                 )
             ]
+        },
+        28: lambda: {
+            **TRANSACTION,
+            "group_id": "g",
+            "topics": [
+                TxnOffsetCommitRequestTopic(
+                    name="t",
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=0, committed_offset=1, committed_metadata=None
+                        )
+                    ],
+                )
+            ],
         },
         32: lambda: {
             "resources": [

@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.apis.transaction_markers import MarkerWriter
 from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -306,6 +307,53 @@ def test_a_broker_may_add_the_offsets_of_a_group(txn_node):
     me = init(txn_node)
     ((_, answer),) = add_many(txn_node, transaction(me, (OFFSETS_TOPIC, 1)))
     assert answer == {(OFFSETS_TOPIC, 1): NONE}
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_a_client_need_not_pause_between_two_transactions(txn_node, version):
+    """Its question waits for the markers of the transaction before, if that is a matter of milliseconds."""
+    me = init(txn_node)
+    add(txn_node, me, ("t", 0))
+    ended = txn_node.start(
+        EndTxnRequest(
+            transactional_id="me",
+            producer_id=me.producer_id,
+            producer_epoch=me.producer_epoch,
+            committed=True,
+        ),
+        4,
+    )
+    asked = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="me",
+        v3_and_below_producer_id=me.producer_id,
+        v3_and_below_producer_epoch=me.producer_epoch,
+        v3_and_below_topics=topics_of([("t", 1)]),
+    )
+    answer = txn_node.start(asked, version)
+    txn_node.loop.advance(7)
+    assert ended.response.error_code == NONE
+    assert codes(answer.response.results_by_topic_v3_and_below) == {("t", 1): NONE}
+
+
+def test_a_client_is_told_when_the_end_of_its_transaction_takes_longer(txn_node, monkeypatch):
+    me = init(txn_node)
+    add(txn_node, me, ("t", 0))
+    monkeypatch.setattr(MarkerWriter, "write", lambda self, marker, partitions, then: None)
+    assert end(txn_node, me, commit=True).error_code == NONE
+    asked = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="me",
+        v3_and_below_producer_id=me.producer_id,
+        v3_and_below_producer_epoch=me.producer_epoch,
+        v3_and_below_topics=topics_of([("t", 1)]),
+    )
+    answer = txn_node.start(asked, 3)
+    txn_node.loop.advance(6)
+    assert not answer.was_sent
+    txn_node.loop.advance(1)
+    told = codes(answer.response.results_by_topic_v3_and_below)
+    assert told == {("t", 1): ErrorCode.CONCURRENT_TRANSACTIONS}
+    ((_, told),) = add_many(txn_node, transaction(me, ("t", 1)))
+    assert told == {("t", 1): ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
 # AddOffsetsToTxn

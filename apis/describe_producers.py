@@ -59,7 +59,7 @@ class DescribeProducers:
 
     def _describe(self, name: str, index: int) -> PartitionResponse:
         try:
-            log = self._leadership.lead(name, index).log
+            producers = self._leadership.lead(name, index).log.producers()
         except KafkaError as error:
             # Of a partition only the code is told.
             return PartitionResponse(partition_index=index, error_code=error.code, active_producers=[])
@@ -75,7 +75,7 @@ class DescribeProducers:
                     coordinator_epoch=one.coordinator_epoch,
                     current_txn_start_offset=one.current_txn_start_offset,
                 )
-                for one in log.producers()
+                for one in producers
             ],
         )
 

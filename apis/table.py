@@ -121,8 +121,8 @@ def _of_transactions(node: NodeParts, settings: ApiSettings) -> Rows:
     commits = (node.leadership, node.groups, transactions, settings.verifies_transactions)
     return {
         22: (5, _later("producers.InitProducerId", node.new_producer_id, transactions)),
-        24: (5, _later("transactions.AddPartitionsToTxn", current_view, transactions)),
-        25: (4, _later("transactions.AddOffsetsToTxn", node.groups, transactions)),
+        24: (5, _later("transactions.AddPartitionsToTxn", current_view, transactions, node.timers)),
+        25: (4, _later("transactions.AddOffsetsToTxn", node.groups, transactions, node.timers)),
         26: (5, _later("transactions.EndTxn", transactions)),
         27: (2, lambda: _write_txn_markers(node)),
         28: (5, _later("transaction_offsets.TxnOffsetCommit", *commits)),

@@ -7,6 +7,10 @@ version 3, of a broker that asks for several transactions at once from 4 on, whi
 whether partitions are in (`verify_only`). EndTxn from version 5 on is transaction.version 2 (KIP-890): its
 answer says with which id and epoch the producer goes on.
 
+A producer that begins its next transaction while the partitions of the last one still get their markers is told
+CONCURRENT_TRANSACTIONS, and pauses for 20 ms, or 100, before it asks again. Mostly it is a matter of one: so its
+question is put again after 1, 2 and 4 ms before it is told.
+
 What old versions cannot understand is told in their words: PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before
 version 2 of the first three.
 
@@ -44,11 +48,14 @@ from odradek.wire.messages.list_transactions import ListTransactionsRequest, Lis
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.turn import Timers
     from odradek.coordinator.cluster import ClusterView
 
 FIRST_VERSION_WITH_FENCED = 2
 FIRST_VERSION_OF_BROKERS = 4
 FIRST_VERSION_WITH_EPOCH_BUMP = 5
+PAUSES_MS = (1, 2, 4)
+"""Before a client is told that its last transaction is still being ended."""
 
 Partition = tuple[str, int]
 """Topic and index."""
@@ -70,12 +77,34 @@ class Transactions(Protocol):
     ) -> commands.ListTransactionsReply: ...
 
 
+def _add_patiently(transactions: Transactions, timers: Timers, command: commands.AddPartitions) -> None:
+    """Carries out the command, again if the transaction before is still being ended."""
+    told, pauses_ms = command.ticket, iter(PAUSES_MS)
+
+    def submit() -> None:
+        transactions.submit(command.transactional_id, command)
+
+    def hear(reply: commands.AddPartitionsReply) -> None:
+        if reply.error_code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            pause_ms = next(pauses_ms, None)
+            if pause_ms is not None:
+                timers.after(pause_ms, submit)
+                return
+        told(reply)
+
+    command.ticket = hear
+    submit()
+
+
 class AddPartitionsToTxn:
     """The handler. One partition that does not exist keeps all of its transaction's from being added."""
 
-    def __init__(self, current_view: Callable[[], ClusterView], transactions: Transactions) -> None:
+    def __init__(
+        self, current_view: Callable[[], ClusterView], transactions: Transactions, timers: Timers
+    ) -> None:
         self._current_view = current_view
         self._transactions = transactions
+        self._timers = timers
 
     def __call__(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> Waiting:
         version = context.api_version
@@ -122,8 +151,10 @@ class AddPartitionsToTxn:
         )
         if transaction.verify_only:
             self._transactions.submit(transactional_id, commands.VerifyPartitions(verified, *fields))
-        else:
+        elif version >= FIRST_VERSION_OF_BROKERS:
             self._transactions.submit(transactional_id, commands.AddPartitions(added, *fields))
+        else:
+            _add_patiently(self._transactions, self._timers, commands.AddPartitions(added, *fields))
 
     def _refused(self, partitions: Sequence[Partition], version: int) -> dict[Partition, ErrorCode]:
         """What cannot be in a transaction. A client may write to no internal topic; its offsets come by
@@ -176,9 +207,10 @@ def _result(
 class AddOffsetsToTxn:
     """The handler: the partition of `__consumer_offsets` that looks after the group joins the transaction."""
 
-    def __init__(self, groups: Groups, transactions: Transactions) -> None:
+    def __init__(self, groups: Groups, transactions: Transactions, timers: Timers) -> None:
         self._groups = groups
         self._transactions = transactions
+        self._timers = timers
 
     def __call__(self, request: AddOffsetsToTxnRequest, context: RequestContext) -> Waiting:
         waiting = Waiting()
@@ -195,7 +227,7 @@ class AddOffsetsToTxn:
             partitions=[(OFFSETS_TOPIC, self._groups.partition_of(request.group_id))],
             version=0,
         )
-        self._transactions.submit(request.transactional_id, command)
+        _add_patiently(self._transactions, self._timers, command)
         return waiting
 
 

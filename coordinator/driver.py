@@ -1,23 +1,15 @@
 """Runs the group machines of this node: one for each partition of `__consumer_offsets` that it leads.
 
 What is true of any machine is in `coordinator/runtime.py`; here is what only groups have: a listing over all
-machines, offsets in transactions, and the offsets of topics that are deleted.
+machines, and the offsets of topics that are deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
 
 from odradek.coordinator.cluster import ClusterView
-from odradek.coordinator.commands import (
-    CommitTransactionalOffsets,
-    EndOffsets,
-    ListGroups,
-    ListGroupsReply,
-    RemoveTopics,
-)
-from odradek.coordinator.effects import EndMarker
+from odradek.coordinator.commands import ListGroups, ListGroupsReply, RemoveTopics
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.runtime import (
@@ -29,7 +21,7 @@ from odradek.coordinator.runtime import (
 )
 from odradek.coordinator.settings import GroupSettings
 from odradek.coordinator.topics import OFFSETS_TOPIC
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import ErrorCode
 
 __all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "TimerHandle", "coordinator_error"]
 
@@ -101,45 +93,6 @@ class GroupCoordinator(Runtime[GroupMachine]):
             return command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return ListGroupsReply(ErrorCode.NONE, [group for answer in answers for group in answer.groups])
 
-    def commit_in_transaction(self, command: CommitTransactionalOffsets, verified: Any = None) -> None:
-        """Carry out a commit of offsets in a transaction, unless the log would refuse its records.
-
-        `verified` is what the transaction's coordinator was found to say, for the log; None where nobody has
-        to vouch for the transaction, or it is open there already.
-        """
-        producer = command.producer_id, command.producer_epoch
-        partition = self._partitions.get(self.partition_of(command.group_id))
-        self._submit_checked(partition, command, lambda log: log.check_producer(producer, verified))
-
-    def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None:
-        """End a transaction in a partition of `__consumer_offsets`: its offsets count, or are forgotten.
-
-        `then` is called once, with NONE when the marker is in the log; else with what the log says of the
-        marker, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
-        """
-        command = EndOffsets(lambda reply: then(reply.error_code), index, marker)
-        self._submit_checked(self._partitions.get(index), command, lambda log: log.check_marker(marker))
-
-    def _submit_checked(
-        self,
-        partition: RunningPartition[GroupMachine] | None,
-        command: CommitTransactionalOffsets | EndOffsets,
-        check: Callable[[CoordinatorLog], None],
-    ) -> None:
-        """What a client may get wrong has to be found before the machine applies it: a refused append would
-        have the machine loaded again."""
-        if partition is None:
-            command.ticket(command.refused(ErrorCode.NOT_COORDINATOR))
-            return
-        if partition.machine is not None:
-            assert partition.log is not None
-            try:
-                check(partition.log)
-            except KafkaError as error:
-                command.ticket(command.refused(coordinator_error(error.code)))
-                return
-        self._submit_to(partition, command)
-
     # For the runtime
 
     def _new_machine(self, partition: RunningPartition[GroupMachine]) -> GroupMachine:
@@ -149,7 +102,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         assert isinstance(partition, _GroupPartition)
         assert partition.machine is not None
         # Also those of topics that were deleted just before a crash, when no tombstone had been written yet.
-        gone = partition.machine.topics().difference(self._topics)
+        gone = partition.machine.offsets.topics().difference(self._topics)
         names = partition.removed_topics | gone
         partition.removed_topics = set()
         if names:

@@ -1,15 +1,23 @@
 """Runs the group machines of this node: one for each partition of `__consumer_offsets` that it leads.
 
-What is true of any machine is in `coordinator/runtime.py`; here is what only groups have: a listing over all
-machines, and the offsets of topics that are deleted.
+What is true of any machine is in `coordinator/runtime.py`; here is what only groups have: offsets in
+transactions, a listing over all machines, and the offsets of topics that are deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 from odradek.coordinator.cluster import ClusterView
-from odradek.coordinator.commands import ListGroups, ListGroupsReply, RemoveTopics
+from odradek.coordinator.commands import (
+    CommitTransactionalOffsets,
+    EndOffsets,
+    ListGroups,
+    ListGroupsReply,
+    RemoveTopics,
+)
+from odradek.coordinator.effects import EndMarker
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.runtime import (
@@ -85,6 +93,27 @@ class GroupCoordinator(Runtime[GroupMachine]):
 
     # For the handlers
 
+    def commit_in_transaction(self, command: CommitTransactionalOffsets, verified: Any = None) -> None:
+        """Commit offsets with a transaction. `verified` is what somebody found out about that, for the log.
+
+        Besides the group's own refusals: those of the log (INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE).
+        """
+        producer = command.producer_id, command.producer_epoch
+        self._submit_checked(
+            self._partitions.get(self.partition_of(command.group_id)),
+            command,
+            lambda log: log.check_producer(producer, verified),
+        )
+
+    def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None:
+        """Write a marker to a partition of `__consumer_offsets`, and let what the transaction has committed
+        there count or forget it. `then` is called once: perhaps before this returns.
+
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        command = EndOffsets(lambda reply: then(reply.error_code), index, marker)
+        self._submit_checked(self._partitions.get(index), command, lambda log: log.check_marker(marker))
+
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> ListGroupsReply:
         """The groups of all machines of this node; COORDINATOR_LOAD_IN_PROGRESS while one is not ready."""
         command = ListGroups(None, frozenset(states), frozenset(types))
@@ -102,7 +131,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         assert isinstance(partition, _GroupPartition)
         assert partition.machine is not None
         # Also those of topics that were deleted just before a crash, when no tombstone had been written yet.
-        gone = partition.machine.offsets.topics().difference(self._topics)
+        gone = partition.machine.topics().difference(self._topics)
         names = partition.removed_topics | gone
         partition.removed_topics = set()
         if names:

@@ -241,13 +241,12 @@ class Runtime(Generic[M]):
     def submit(self, key: str, command: Command) -> None:
         """Carry out a command about `key`. `command.ticket(answer)` is called once: perhaps before this
         returns."""
-        partition = self._partitions.get(self.partition_of(key))
+        self._submit_to(self._partitions.get(self.partition_of(key)), command)
+
+    def _submit_to(self, partition: RunningPartition[M] | None, command: Command) -> None:
         if partition is None:
             command.ticket(command.refused(ErrorCode.NOT_COORDINATOR))
-        else:
-            self._submit_to(partition, command)
-
-    def _submit_to(self, partition: RunningPartition[M], command: Command) -> None:
+            return
         if partition.machine is None:
             command.ticket(command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return
@@ -260,6 +259,23 @@ class Runtime(Generic[M]):
                 command.ticket(command.refused(code))
         else:
             self._run(partition, effects)
+
+    def _submit_checked(
+        self,
+        partition: RunningPartition[M] | None,
+        command: Command,
+        check: Callable[[CoordinatorLog], None],
+    ) -> None:
+        """Carry out a command if the log would take its records now: `check` raises KafkaError if not. A
+        refusal comes to nobody but who gave the command; later it would have the machine loaded again."""
+        if partition is not None and partition.machine is not None:
+            assert partition.log is not None
+            try:
+                check(partition.log)
+            except KafkaError as error:
+                command.ticket(command.refused(coordinator_error(error.code)))
+                return
+        self._submit_to(partition, command)
 
     def _ask_all(self, command: Command) -> list[Any] | None:
         """The answer of every machine to a command that changes nothing; None while one is not ready."""

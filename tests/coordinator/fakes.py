@@ -55,12 +55,21 @@ class FakeLog:
         self.waiting: list = []
         self.is_prompt = True
         self.read_error: KafkaError | None = None
+        self.refusal: KafkaError | None = None
+        """What `check_producer` and `check_marker` say."""
         self.clock: FakeClock | None = None
 
     def append(self, records, then, producer=None) -> None:
         if producer is not None:
             records = [TransactionalRecord(*record, producer[0]) for record in records]
         self.wait(records, then)
+
+    def check_producer(self, producer, verified) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+    def check_marker(self, marker) -> None:
+        self.check_producer(None, None)
 
     def append_marker(self, marker, then) -> None:
         self.wait([MarkerRecord(marker.producer_id, marker.commit)], then)

@@ -414,9 +414,9 @@ def answer_text(answer) -> str:
 # Files
 
 
-def rewrite(path: pathlib.Path) -> str:
-    """The transcript with the effects that follow today."""
-    stage = Stage()
+def rewrite(path: pathlib.Path, stage=None) -> str:
+    """The transcript with the effects that follow today, on this stage or that of a group machine."""
+    stage = stage or Stage()
     written: list[str] = []
     expecting = False
     for number, line in enumerate(path.read_text().splitlines(), 1):

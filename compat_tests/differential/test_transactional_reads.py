@@ -156,29 +156,22 @@ def wait_until_stable(side: Side, topic: str, offset: int, partition: int = 0) -
     )
 
 
-def said(side: Side, records: bytes) -> list[dict[str, Any]]:
-    """What stored batches say, without what each broker makes up for itself."""
-    batches = []
+def said(side: Side, records: bytes) -> list[str]:
+    """What stored batches say, a line each, without what each broker makes up for itself; then their size,
+    with what may be cut off at the end."""
+    lines = []
     for position, header in iter_whole_batches(records):
-        held: list[Any] = []
-        for record in iter_records(records[position : position + header.size_bytes]):
-            if header.is_control:
-                held.append(read_end_txn_marker(record))
-            else:
-                held.append((record.offset, record.timestamp, record.key, record.value))
-        batches.append(
-            {
-                "base_offset": header.base_offset,
-                "size_bytes": header.size_bytes,
-                "leader_epoch": header.leader_epoch,
-                "attributes": header.attributes,
-                "producer_id": side.plain(header.producer_id, 0, "producer_id"),
-                "producer_epoch": header.producer_epoch,
-                "base_sequence": header.base_sequence,
-                "records": held,
-            }
+        found = iter_records(records[position : position + header.size_bytes])
+        if header.is_control:
+            held = [str(read_end_txn_marker(record)) for record in found]
+        else:
+            held = [f"{one.offset} {one.timestamp} {one.key!r} {one.value!r}" for one in found]
+        producer = side.plain(header.producer_id, 0, "producer_id")
+        lines.append(
+            f"{header.base_offset}: {header.size_bytes} bytes, leader epoch {header.leader_epoch}, attributes "
+            f"{header.attributes:#x}, producer {producer}/{header.producer_epoch}/{header.base_sequence}: {held}"
         )
-    return batches
+    return [*lines, f"{len(records)} bytes"]
 
 
 def compare_fetches(

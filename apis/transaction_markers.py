@@ -51,7 +51,7 @@ _COORDINATOR_IS_NOT_READY = frozenset(
 
 
 class MarkerWriter:
-    """Writes markers to partitions that this node leads. `now_ms` is the clock that records are stamped by."""
+    """Writes markers to partitions that this node leads. `now_ms` is the clock of records."""
 
     __slots__ = ("_groups", "_leadership", "_now_ms", "_timers", "_turn")
 

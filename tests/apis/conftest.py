@@ -178,7 +178,7 @@ class MemoryMetadata:
 
 
 class FailingLog(PartitionLog):
-    """The log under a coordinator, on a real partition; its appends fail with `failure` while there is one."""
+    """The log under a coordinator, on a real partition; appends fail with `failure` while there is one."""
 
     failure = None
 
@@ -307,7 +307,7 @@ class Node:
         )
 
     def _now_ms(self):
-        return self.loop.now_ms
+        return int(self.loop.now_ms)
 
     def _open_log(self, topic, logs, index):
         partition = self.store.get(topic, index)

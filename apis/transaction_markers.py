@@ -12,6 +12,7 @@ Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
@@ -173,7 +174,7 @@ class WriteTxnMarkers:
                     marker.transaction_version,
                 ),
                 partitions,
-                lambda results, producer_id=marker.producer_id: written(producer_id, results),
+                partial(written, marker.producer_id),
             )
         return waiting
 

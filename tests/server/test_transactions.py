@@ -185,10 +185,11 @@ async def committed(client, index):
     )
     answer = (await client.ask(request, 11)).responses[0].partitions[0]
     data = bytes(answer.records or b"")
+    aborted = {one.producer_id for one in answer.aborted_transactions}
     values = [
         record.value
         for position, header in iter_batches(data)
-        if not header.is_control
+        if not header.is_control and header.producer_id not in aborted
         for record in iter_records(data[position : position + header.size_bytes])
     ]
     return values, answer.last_stable_offset

@@ -587,6 +587,23 @@ def test_a_marker_that_was_not_flushed_may_be_lost_and_its_transaction_is_open_a
         assert bool(aborted_in_file(survivor)) == is_there
 
 
+def test_what_a_lost_commit_left_in_a_transaction_index_goes_though_the_segment_is_empty(disk):
+    partition = opened(disk)
+    producer = Producer(partition, 7)
+    producer.send(b"a")
+    partition.log.roll(NOW_MS)
+    partition.flush()
+    producer.end(commit=False)
+    assert aborted_in_file(disk, 1)
+    disk.files[f"{DIRECTORY}/{1:020d}.log"].data.clear()
+    disk.files[f"{DIRECTORY}/{1:020d}.txnindex"].data[-1:] = b""
+    again = killed(disk)
+    assert again.last_stable_offset == 0
+    producer = Producer(again, 7)
+    producer.end(commit=False)
+    assert aborted_in_file(disk, 1) == [AbortedTransaction(7, 0, 1, 2)]
+
+
 def test_no_transaction_is_forgotten_for_being_silent(disk):
     store = open_store(disk, producer_expiration_ms=1000, producer_expiry_interval_ms=100)
     partition = store.create("t", 0, bytes(16), SMALL)

@@ -265,9 +265,7 @@ def offset_of(word: str) -> OffsetToCommit:
     name, _, value = word.partition("=")
     offset, *more = value.split(":")
     epoch, metadata, timestamp = [*more, "", "", ""][:3]
-    return OffsetToCommit(
-        *partition_of(name), int(offset), int(epoch or -1), metadata, int(timestamp or -1)
-    )
+    return OffsetToCommit(*partition_of(name), int(offset), int(epoch or -1), metadata, int(timestamp or -1))
 
 
 def commit(ticket, group_id, options, rest):

@@ -168,8 +168,9 @@ def said(side: Side, records: bytes) -> list[str]:
             held = [f"{one.offset} {one.timestamp} {one.key!r} {one.value!r}" for one in found]
         producer = side.plain(header.producer_id, 0, "producer_id")
         lines.append(
-            f"{header.base_offset}: {header.size_bytes} bytes, leader epoch {header.leader_epoch}, attributes "
-            f"{header.attributes:#x}, producer {producer}/{header.producer_epoch}/{header.base_sequence}: {held}"
+            f"{header.base_offset}: {header.size_bytes} bytes, leader epoch {header.leader_epoch}, "
+            f"attributes {header.attributes:#x}, "
+            f"producer {producer}/{header.producer_epoch}/{header.base_sequence}: {held}"
         )
     return [*lines, f"{len(records)} bytes"]
 

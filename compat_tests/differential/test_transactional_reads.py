@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.harness import Pair, Side, sorted_lists
 from compat_tests.differential.test_records import UNKNOWN_ID, fetch, produce
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -331,25 +331,14 @@ def test_offsets_of_both_isolation_levels_are_listed_alike(pair: Pair, story: tu
         levels = (UNCOMMITTED, COMMITTED) if version >= 2 else (UNCOMMITTED,)
         special = [-3] if version >= 7 else []
         for level, timestamp in itertools.product(levels, times + special):
-            if timestamp == -3 or timestamp > NOW_MS + 50_000:
-                # The newest are markers, which have each broker's own time.
-                compare_offsets(pair, topic, timestamp, level, version)
-            else:
-                pair.ask(
-                    lambda _: offsets_of(topic, timestamp, level),
-                    version,
-                    f"{timestamp}, isolation {level}",
-                )
-
-
-def compare_offsets(pair: Pair, topic: str, timestamp: int, level: int, version: int) -> None:
-    found = []
-    for side in pair.sides:
-        answer = side.ask(offsets_of(topic, timestamp, level), version)
-        for partition in answer.topics[0].partitions:
-            partition.timestamp = min(partition.timestamp, NOW_MS + 100_000)
-        found.append(side.plain(answer, version))
-    pair.compare(f"ListOffsets v{version} ({timestamp}, isolation {level})", *found)
+            found = []
+            for side in pair.sides:
+                answer = side.ask(offsets_of(topic, timestamp, level), version)
+                for partition in answer.topics[0].partitions:
+                    # That of a marker is each broker's own time.
+                    partition.timestamp = min(partition.timestamp, NOW_MS + 100_000)
+                found.append(side.plain(answer, version))
+            pair.compare(f"ListOffsets v{version} ({timestamp}, isolation {level})", *found)
 
 
 @pytest.mark.parametrize("level", [-1, 2, 127])
@@ -425,9 +414,19 @@ def committed(side: Side, group: str, topic: str | None, version: int, *, stable
 def sweep_committed(pair: Pair, group: str, topic: str, note: str) -> None:
     for version in pair.versions(OffsetFetchRequest):
         for stable in (False, True) if version >= 7 else (False,):
-            for name in (topic, None) if version >= 2 else (topic,):
-                what = f"{note}, {'all' if name is None else name}{', stable' if stable else ''}"
-                pair.ask(lambda side: committed(side, group, name, version, stable=stable), version, what)
+            what = f"{note}{', stable' if stable else ''}"
+            pair.ask(lambda side: committed(side, group, topic, version, stable=stable), version, what)
+            if version >= 2:
+                compare_all(pair, group, version, what, stable=stable)
+
+
+def compare_all(pair: Pair, group: str, version: int, note: str, *, stable: bool) -> None:
+    """Everything that a group has; Kafka tells that in the order of a hash table."""
+    found = []
+    for side in pair.sides:
+        answer = side.ask(committed(side, group, None, version, stable=stable), version)
+        found.append(sorted_lists(side.plain(answer, version), {"partitions": "partition_index"}))
+    pair.compare(f"OffsetFetch v{version} ({note}, all)", *found)
 
 
 def wait_until_settled(side: Side, group: str, topic: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from compat_tests.differential.harness import Pair, Side, sorted_lists
+from compat_tests.differential.harness import Pair, Side, messages, sorted_lists
 from compat_tests.differential.test_records import UNKNOWN_ID, fetch, produce
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -193,6 +193,19 @@ def compare_fetches(
     return answers
 
 
+def compare_messages(pair: Pair, build: Callable[[Side], FetchRequest], version: int, note: str) -> None:
+    """Of an old format, from where a marker stands: it has none, and Kafka sends the first batch behind it
+    twice, so that the last ones are cut off. That slip is not taken over (`wire/down_conversion.py`).
+    """
+    theirs, ours = (
+        messages(bytes(side.ask(build(side), version).responses[0].partitions[0].records))
+        for side in pair.sides
+    )
+    theirs = list(dict.fromkeys(theirs))
+    assert len(theirs) <= len(ours)
+    pair.compare(f"Fetch v{version} ({note}), messages", theirs, ours[: len(theirs)])
+
+
 @pytest.fixture(autouse=True)
 def _transactions_are_served(pair: Pair) -> None:
     for side in pair.sides:
@@ -204,6 +217,10 @@ def _transactions_are_served(pair: Pair) -> None:
 
 
 # Fetch and ListOffsets
+
+
+MARKERS = (5, 6, 8, 12, 14)
+"""Offsets of `story` at which markers stand and other records follow."""
 
 
 @pytest.fixture
@@ -261,7 +278,10 @@ def test_fetches_of_both_isolation_levels_are_answered_alike(
         for level, place in itertools.product(levels, places):
             more = {"isolation_level": level} if level else {}
             note = f"isolation {level} from {place}"
-            compare_fetches(pair, lambda side: fetch(side, topic, place, **more), version, note)
+            if version < FIRST_FETCH_OF_V2 and place in MARKERS:
+                compare_messages(pair, lambda side: fetch(side, topic, place), version, note)
+            else:
+                compare_fetches(pair, lambda side: fetch(side, topic, place, **more), version, note)
 
 
 @pytest.mark.parametrize("limit", [-1, 0, 1, 61, 200, 400, 1000])

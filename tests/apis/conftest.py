@@ -311,7 +311,7 @@ class Node:
         )
 
     def _now_ms(self):
-        return self.loop.now_ms
+        return int(self.loop.now_ms)
 
     def _open_log(self, topic, logs, index):
         partition = self.store.get(topic, index)

@@ -118,7 +118,7 @@ def _of_groups(node: NodeParts, topics: TopicCreation) -> Rows:
 
 def _of_transactions(node: NodeParts, settings: ApiSettings) -> Rows:
     transactions, current_view = node.transactions, node.leadership.current_view
-    commits = (node.leadership, node.groups, transactions, settings.verifies_transactions)
+    commits = (node.leadership, node.groups, transactions, node.timers, settings.verifies_transactions)
     return {
         22: (5, _later("producers.InitProducerId", node.new_producer_id, transactions)),
         24: (5, _later("transactions.AddPartitionsToTxn", current_view, transactions, node.timers)),

@@ -154,6 +154,11 @@ class WriteTxnMarkers:
         missing = len(asked)
         if missing == 0:
             return WriteTxnMarkersResponse(markers=[])
+        if any(_is_nobodys(marker) and partitions for marker, partitions in asked):
+            for marker, partitions in asked:
+                refused = dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+                errors.setdefault(marker.producer_id, {}).update(refused)
+            return _response(errors)
         waiting = Waiting()
 
         def written(producer_id: int, results: Results) -> None:
@@ -177,6 +182,11 @@ class WriteTxnMarkers:
                 partial(written, marker.producer_id),
             )
         return waiting
+
+
+def _is_nobodys(marker: WritableTxnMarker) -> bool:
+    """Whether no record can say whose transaction it ends: Kafka fails over the whole request."""
+    return marker.producer_id < 0 or marker.producer_epoch < 0
 
 
 def _partitions(marker: WritableTxnMarker) -> list[Partition]:

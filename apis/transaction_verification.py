@@ -198,7 +198,8 @@ class TransactionVerification:
         batches = self._transactional_batches(request, context.api_version)
         producers = {producer for producer, _ in batches.values()}
         if len(producers) > 1:
-            refusal = KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            why = "The batches of a transactional request are of more than one producer."
+            refusal = Unverified(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
             return produce(request, context, Verdicts({}, refusal))
         if not producers:
             return produce(request, context, Verdicts({}))

@@ -131,15 +131,15 @@ class AddPartitionsToTxn:
         refused = self._refused(partitions, version)
         if refused:
             not_attempted = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-            answer(_result(transaction, {**not_attempted, **refused}))
+            answer(_result_by_partition(transaction.transactional_id, {**not_attempted, **refused}))
             return
 
         def added(reply: commands.AddPartitionsReply) -> None:
-            code = _told(reply.error_code, version)
-            answer(_result(transaction, dict.fromkeys(partitions, code)))
+            answer(_result(transaction, _told(reply.error_code, version)))
 
         def verified(reply: commands.VerifyPartitionsReply) -> None:
-            answer(_result(transaction, dict(zip(partitions, reply.errors, strict=True))))
+            errors = dict(zip(partitions, reply.errors, strict=True))
+            answer(_result_by_partition(transactional_id, errors))
 
         transactional_id = transaction.transactional_id
         fields = (
@@ -183,19 +183,28 @@ def _told_to_client(results: Sequence[AddPartitionsToTxnResult]) -> AddPartition
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
 
 
-def _result(
-    transaction: AddPartitionsToTxnTransaction, errors: Mapping[Partition, ErrorCode]
+def _result_by_partition(
+    transactional_id: str, errors: Mapping[Partition, ErrorCode]
 ) -> AddPartitionsToTxnResult:
-    """The transaction's partitions as they were asked for, each with its code."""
+    """Each partition once, with its code."""
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for (name, index), code in errors.items():
+        topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name, results_by_partition=[]))
+        topic.results_by_partition.append(
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+        )
+    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=list(topics.values()))
+
+
+def _result(transaction: AddPartitionsToTxnTransaction, code: ErrorCode) -> AddPartitionsToTxnResult:
+    """The transaction's partitions as they were asked for, all with one code."""
     return AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
         topic_results=[
             AddPartitionsToTxnTopicResult(
                 name=topic.name,
                 results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=index, partition_error_code=errors[topic.name, index]
-                    )
+                    AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
                     for index in topic.partitions
                 ],
             )

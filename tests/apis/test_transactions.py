@@ -291,6 +291,17 @@ def test_a_broker_asks_for_several_transactions_at_once(txn_node, version):
     assert add_many(txn_node, version=version) == []
 
 
+def test_what_is_asked_twice_is_answered_twice_when_added_and_once_when_verified(txn_node):
+    me = init(txn_node)
+    asked = AddPartitionsToTxnTopic(name="t", partitions=[1, 1])
+    for verify_only, count in ((False, 2), (True, 1)):
+        told = transaction(me, verify_only=verify_only)
+        told.topics = [asked]
+        answer = txn_node.ask(AddPartitionsToTxnRequest(transactions=[told]), 4)
+        (topic,) = answer.results_by_transaction[0].topic_results
+        assert [one.partition_error_code for one in topic.results_by_partition] == [NONE] * count
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_broker_may_only_want_to_know(txn_node, version):
     me = init(txn_node)

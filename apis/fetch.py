@@ -108,13 +108,13 @@ class Fetch:
         self._max_bytes = max_bytes
 
     def __call__(self, request: FetchRequest, context: RequestContext) -> FetchResponse | Waiting:
+        if request.isolation_level not in _ISOLATIONS:
+            # Kafka trips over it, and says so.
+            return _failure(request, context.api_version)
         try:
             plan = self._plan(request, context)
         except KafkaError as error:
             return FetchResponse(error_code=error.code, session_id=NO_SESSION)
-        if request.isolation_level not in _ISOLATIONS:
-            # Kafka trips over it, and says so.
-            return _failure(request, context.api_version)
         answer = plan.attempt(is_first=True)
         if answer is None:
             return PendingFetch(plan, self._timers, self._reads, request, context.api_version)

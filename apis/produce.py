@@ -6,8 +6,8 @@ format v2, stored as it came; versions 0 to 2 may bring message sets of v0 and v
 
 A request with a transactional id goes by `apis/transaction_verification.py` first, which hands it back with
 what the coordinator has said of its partitions. A transactional batch in a request without such an id is
-refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this node
-only; `min.insync.replicas` is checked against the ISR that the cluster's view has.
+refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this
+node only; `min.insync.replicas` is checked against the ISR that the cluster's view has.
 
 Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.validateRecords of
 Kafka 4.3.

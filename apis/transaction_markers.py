@@ -12,6 +12,7 @@ Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
@@ -51,7 +52,7 @@ _COORDINATOR_IS_NOT_READY = frozenset(
 
 
 class MarkerWriter:
-    """Writes markers to partitions that this node leads. `now_ms` is the clock that records are stamped by."""
+    """Writes markers to partitions that this node leads. `now_ms` is the clock of records."""
 
     __slots__ = ("_groups", "_leadership", "_now_ms", "_timers", "_turn")
 
@@ -173,7 +174,7 @@ class WriteTxnMarkers:
                     marker.transaction_version,
                 ),
                 partitions,
-                lambda results, producer_id=marker.producer_id: written(producer_id, results),
+                partial(written, marker.producer_id),
             )
         return waiting
 

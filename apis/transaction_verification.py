@@ -184,7 +184,7 @@ class TransactionVerification:
         patience_ms: int,
     ) -> None:
         """Kafka's names of the last three: `transaction.partition.verification.enable` (asked each time: it
-        may change), `add.partitions.to.txn.retry.backoff.ms` and `add.partitions.to.txn.retry.backoff.max.ms`.
+        may change), `add.partitions.to.txn.retry.backoff.ms` and the same with `.max.ms`.
         """
         self.leadership = leadership
         self.transactions = transactions

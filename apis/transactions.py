@@ -1,5 +1,5 @@
-"""Transactions as clients ask for them: AddPartitionsToTxn (key 24, versions 0 to 5), AddOffsetsToTxn (25, 0-4),
-EndTxn (26, 0-5), DescribeTransactions (65, 0), ListTransactions (66, 0-2).
+"""Transactions as clients ask for them: AddPartitionsToTxn (key 24, versions 0 to 5), AddOffsetsToTxn (25,
+0-4), EndTxn (26, 0-5), DescribeTransactions (65, 0), ListTransactions (66, 0-2).
 
 A request becomes a command for the coordinator of its transactional id, and the coordinator's answer becomes
 the response; what a producer may do is decided there. AddPartitionsToTxn has two forms: of one client up to
@@ -7,15 +7,15 @@ version 3, of a broker that asks for several transactions at once from 4 on, whi
 whether partitions are in (`verify_only`). EndTxn from version 5 on is transaction.version 2 (KIP-890): its
 answer says with which id and epoch the producer goes on.
 
-A producer that begins its next transaction while the partitions of the last one still get their markers is told
-CONCURRENT_TRANSACTIONS, and pauses for 20 ms, or 100, before it asks again. Mostly it is a matter of one: so its
-question is put again after 1, 2 and 4 ms before it is told.
+A producer that begins its next transaction while the partitions of the last one still get their markers is
+told CONCURRENT_TRANSACTIONS, and pauses for 20 ms, or 100, before it asks again. Mostly it is a matter of
+one: so its question is put again after 1, 2 and 4 ms before it is told.
 
 What old versions cannot understand is told in their words: PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before
 version 2 of the first three.
 
-Source: KafkaApis and TransactionCoordinator of Kafka 4.3, TransactionVersion.java for what a request's version
-says of its sender.
+Source: KafkaApis and TransactionCoordinator of Kafka 4.3, TransactionVersion.java for what the version of a
+request says of its sender.
 """
 
 from __future__ import annotations
@@ -315,9 +315,7 @@ class ListTransactions:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    def __call__(
-        self, request: ListTransactionsRequest, context: RequestContext
-    ) -> ListTransactionsResponse:
+    def __call__(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
         reply = self._transactions.list_transactions(
             states=list(dict.fromkeys(request.state_filters)),
             producer_ids=frozenset(request.producer_id_filters),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.harness import Pair, Side, messages, sorted_lists
 from compat_tests.differential.test_records import UNKNOWN_ID, fetch, produce
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -156,29 +156,23 @@ def wait_until_stable(side: Side, topic: str, offset: int, partition: int = 0) -
     )
 
 
-def said(side: Side, records: bytes) -> list[dict[str, Any]]:
-    """What stored batches say, without what each broker makes up for itself."""
-    batches = []
+def said(side: Side, records: bytes) -> list[str]:
+    """What stored batches say, a line each, without what each broker makes up for itself; then their size,
+    with what may be cut off at the end."""
+    lines = []
     for position, header in iter_whole_batches(records):
-        held: list[Any] = []
-        for record in iter_records(records[position : position + header.size_bytes]):
-            if header.is_control:
-                held.append(read_end_txn_marker(record))
-            else:
-                held.append((record.offset, record.timestamp, record.key, record.value))
-        batches.append(
-            {
-                "base_offset": header.base_offset,
-                "size_bytes": header.size_bytes,
-                "leader_epoch": header.leader_epoch,
-                "attributes": header.attributes,
-                "producer_id": side.plain(header.producer_id, 0, "producer_id"),
-                "producer_epoch": header.producer_epoch,
-                "base_sequence": header.base_sequence,
-                "records": held,
-            }
+        found = iter_records(records[position : position + header.size_bytes])
+        if header.is_control:
+            held = [str(read_end_txn_marker(record)) for record in found]
+        else:
+            held = [f"{one.offset} {one.timestamp} {one.key!r} {one.value!r}" for one in found]
+        producer = side.plain(header.producer_id, 0, "producer_id")
+        lines.append(
+            f"{header.base_offset}: {header.size_bytes} bytes, leader epoch {header.leader_epoch}, "
+            f"attributes {header.attributes:#x}, "
+            f"producer {producer}/{header.producer_epoch}/{header.base_sequence}: {held}"
         )
-    return batches
+    return [*lines, f"{len(records)} bytes"]
 
 
 def compare_fetches(
@@ -199,6 +193,19 @@ def compare_fetches(
     return answers
 
 
+def compare_messages(pair: Pair, build: Callable[[Side], FetchRequest], version: int, note: str) -> None:
+    """Of an old format, from where a marker stands: it has none, and Kafka sends the first batch behind it
+    twice, so that the last ones are cut off. That slip is not taken over (`wire/down_conversion.py`).
+    """
+    theirs, ours = (
+        messages(bytes(side.ask(build(side), version).responses[0].partitions[0].records))
+        for side in pair.sides
+    )
+    theirs = list(dict.fromkeys(theirs))
+    assert len(theirs) <= len(ours)
+    pair.compare(f"Fetch v{version} ({note}), messages", theirs, ours[: len(theirs)])
+
+
 @pytest.fixture(autouse=True)
 def _transactions_are_served(pair: Pair) -> None:
     for side in pair.sides:
@@ -210,6 +217,10 @@ def _transactions_are_served(pair: Pair) -> None:
 
 
 # Fetch and ListOffsets
+
+
+MARKERS = (5, 6, 8, 12, 14)
+"""Offsets of `story` at which markers stand and other records follow."""
 
 
 @pytest.fixture
@@ -267,7 +278,10 @@ def test_fetches_of_both_isolation_levels_are_answered_alike(
         for level, place in itertools.product(levels, places):
             more = {"isolation_level": level} if level else {}
             note = f"isolation {level} from {place}"
-            compare_fetches(pair, lambda side: fetch(side, topic, place, **more), version, note)
+            if version < FIRST_FETCH_OF_V2 and place in MARKERS:
+                compare_messages(pair, lambda side: fetch(side, topic, place), version, note)
+            else:
+                compare_fetches(pair, lambda side: fetch(side, topic, place, **more), version, note)
 
 
 @pytest.mark.parametrize("limit", [-1, 0, 1, 61, 200, 400, 1000])
@@ -330,34 +344,21 @@ def test_sessions_tell_alike_what_a_marker_has_moved(pair: Pair) -> None:
         compare_fetches(pair, lambda side: request(side, 4, (0, 3), (1, 2)), version, "behind the markers")
 
 
-def test_offsets_of_both_isolation_levels_are_listed_alike(
-    pair: Pair, story: tuple[str, list[int]]
-) -> None:
+def test_offsets_of_both_isolation_levels_are_listed_alike(pair: Pair, story: tuple[str, list[int]]) -> None:
     topic, _ = story
     times = [-1, -2, 0, NOW_MS, NOW_MS + 1, NOW_MS + 2, NOW_MS + 50_000, NOW_MS + 80_000]
     for version in pair.versions(ListOffsetsRequest):
         levels = (UNCOMMITTED, COMMITTED) if version >= 2 else (UNCOMMITTED,)
         special = [-3] if version >= 7 else []
         for level, timestamp in itertools.product(levels, times + special):
-            if timestamp == -3 or timestamp > NOW_MS + 50_000:
-                # The newest are markers, which have each broker's own time.
-                compare_offsets(pair, topic, timestamp, level, version)
-            else:
-                pair.ask(
-                    lambda _: offsets_of(topic, timestamp, level),
-                    version,
-                    f"{timestamp}, isolation {level}",
-                )
-
-
-def compare_offsets(pair: Pair, topic: str, timestamp: int, level: int, version: int) -> None:
-    found = []
-    for side in pair.sides:
-        answer = side.ask(offsets_of(topic, timestamp, level), version)
-        for partition in answer.topics[0].partitions:
-            partition.timestamp = min(partition.timestamp, NOW_MS + 100_000)
-        found.append(side.plain(answer, version))
-    pair.compare(f"ListOffsets v{version} ({timestamp}, isolation {level})", *found)
+            found = []
+            for side in pair.sides:
+                answer = side.ask(offsets_of(topic, timestamp, level), version)
+                for partition in answer.topics[0].partitions:
+                    # That of a marker is each broker's own time.
+                    partition.timestamp = min(partition.timestamp, NOW_MS + 100_000)
+                found.append(side.plain(answer, version))
+            pair.compare(f"ListOffsets v{version} ({timestamp}, isolation {level})", *found)
 
 
 @pytest.mark.parametrize("level", [-1, 2, 127])
@@ -433,9 +434,19 @@ def committed(side: Side, group: str, topic: str | None, version: int, *, stable
 def sweep_committed(pair: Pair, group: str, topic: str, note: str) -> None:
     for version in pair.versions(OffsetFetchRequest):
         for stable in (False, True) if version >= 7 else (False,):
-            for name in (topic, None) if version >= 2 else (topic,):
-                what = f"{note}, {'all' if name is None else name}{', stable' if stable else ''}"
-                pair.ask(lambda side: committed(side, group, name, version, stable=stable), version, what)
+            what = f"{note}{', stable' if stable else ''}"
+            pair.ask(lambda side: committed(side, group, topic, version, stable=stable), version, what)
+            if version >= 2:
+                compare_all(pair, group, version, what, stable=stable)
+
+
+def compare_all(pair: Pair, group: str, version: int, note: str, *, stable: bool) -> None:
+    """Everything that a group has; Kafka tells that in the order of a hash table."""
+    found = []
+    for side in pair.sides:
+        answer = side.ask(committed(side, group, None, version, stable=stable), version)
+        found.append(sorted_lists(side.plain(answer, version), {"partitions": "partition_index"}))
+    pair.compare(f"OffsetFetch v{version} ({note}, all)", *found)
 
 
 def wait_until_settled(side: Side, group: str, topic: str) -> None:
@@ -474,7 +485,12 @@ def test_offsets_of_a_transaction_are_seen_alike_before_and_after_its_end(
                 add_group(side, producers[side.name], group)
         pair.ask(
             lambda side: commit_in(
-                producers[side.name], group, (topic, 0, 10), (topic, 1, 11), (topic, 9, 1), ("not-there", 0, 1)
+                producers[side.name],
+                group,
+                (topic, 0, 10),
+                (topic, 1, 11),
+                (topic, 9, 1),
+                ("not-there", 0, 1),
             ),
             version,
             "with what does not exist",
@@ -571,7 +587,9 @@ def test_what_is_deleted_beside_a_transaction_is_gone_alike(pair: Pair) -> None:
     for side in pair.sides:
         commit_plainly(side, group, topic, 0, 1)
         add_group(side, producers[side.name], group)
-        side.ask(commit_in(producers[side.name], group, *[(topic, index, 10 + index) for index in range(3)]), 3)
+        side.ask(
+            commit_in(producers[side.name], group, *[(topic, index, 10 + index) for index in range(3)]), 3
+        )
     doomed = OffsetDeleteRequest(
         group_id=group,
         topics=[

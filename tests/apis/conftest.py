@@ -23,12 +23,12 @@ from odradek.coordinator.cluster import (
     TopicDefaults,
 )
 from odradek.coordinator.driver import GroupCoordinator
-from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.coordinator.producer_ids import ProducerIds
 from odradek.coordinator.settings import GroupSettings
 from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.coordinator.transaction_coordinator import TransactionCoordinator
 from odradek.coordinator.transaction_settings import TransactionSettings
+from odradek.server.coordinator_log import PartitionLog
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk, OsFile
 from odradek.storage.slices import Slice
@@ -107,7 +107,10 @@ class FakeLoop:
         return timer
 
     def call_later(self, delay_s, callback, *arguments):
-        return self.after(delay_s * 1000, lambda: callback(*arguments))
+        return self.after(round(delay_s * 1000), lambda: callback(*arguments))
+
+    def call_soon(self, callback, *arguments):
+        return self.call_later(0, callback, *arguments)
 
     def run(self, work, done, failed):
         """Work that takes no time; a bug in it is the test's."""
@@ -174,36 +177,20 @@ class MemoryMetadata:
         self.saved += rows
 
 
-class MemoryLog:
-    """A CoordinatorLog in a list; its appends are done in the next turn, or fail with `failure`."""
+class FailingLog(PartitionLog):
+    """The log under a coordinator, on a real partition; appends fail with `failure` while there is one."""
 
-    def __init__(self, loop):
-        self.records = []
-        self.failure = None
-        self._loop = loop
+    failure = None
 
-    def append(self, records, then, producer=None):
-        if producer is not None:
-            records = [TransactionalRecord(*record, producer[0]) for record in records]
-        self._append(records, then)
+    @property
+    def records(self):
+        return list(self.read_all())
 
-    def append_marker(self, marker, then):
-        self._append([MarkerRecord(marker.producer_id, marker.commit)], then)
-
-    def check_producer(self, producer, verified):
-        pass
-
-    def check_marker(self, marker):
-        pass
-
-    def _append(self, records, then):
-        failure = self.failure
-        if failure is None:
-            self.records += records
-        self._loop.after(0, lambda: then(failure))
-
-    def read_all(self):
-        return iter(list(self.records))
+    def _stage(self, stage, then):
+        if self.failure is None:
+            super()._stage(stage, then)
+        else:
+            self._loop.call_soon(then, self.failure)
 
 
 class Answer:
@@ -324,12 +311,13 @@ class Node:
         )
 
     def _now_ms(self):
-        return self.loop.now_ms
+        return int(self.loop.now_ms)
 
     def _open_log(self, topic, logs, index):
-        if topic not in self.machine.view.topics:
+        partition = self.store.get(topic, index)
+        if partition is None:
             return None
-        return logs.setdefault(index, MemoryLog(self.loop))
+        return logs.setdefault(index, FailingLog(partition, self.loop, self._now_ms, self.loop))
 
     def _view_changed(self, view, change):
         for topic, partition in change.created:

@@ -64,7 +64,7 @@ class Commits:
         node.ask(FindCoordinatorRequest(coordinator_keys=["g"]))
         node.create("t", 3)
         self.handler = TxnOffsetCommit(
-            node.leadership, node.groups, self.coordinator, lambda: self.is_verifying
+            node.leadership, node.groups, self.coordinator, node.loop, lambda: self.is_verifying
         )
         self.api = Api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, self.handler, VERSIONS)
         self.index = node.groups.partition_of("g")
@@ -172,7 +172,9 @@ def test_the_groups_log_has_a_last_stable_offset_and_a_list_of_the_aborted(commi
     read = log.read(0, max_bytes=1 << 20, isolation=READ_COMMITTED)
     assert read.aborted == [(PRODUCER, 0)]
     headers = [header for _, header in iter_whole_batches(b"".join(read.records.buffers()))]
-    assert [(one.is_transactional, one.is_control, one.producer_id, one.base_sequence) for one in headers] == [
+    assert [
+        (one.is_transactional, one.is_control, one.producer_id, one.base_sequence) for one in headers
+    ] == [
         (True, False, PRODUCER, -1),
         (True, True, PRODUCER, -1),
     ]
@@ -265,7 +267,9 @@ def test_without_verification_only_version_5_asks(commits):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_the_coordinator_refuses_is_told_in_words_of_the_version(commits, version, code, told):
     commits.coordinator.code = ErrorCode[code]
-    assert commits.commit(version, ("t", 0, 5), ("t", 1, 5)) == [
+    answer = commits.start(version, ("t", 0, 5), ("t", 1, 5))
+    commits.node.loop.advance(7)
+    assert errors_of(answer) == [
         ("t", 0, ErrorCode[told[version]]),
         ("t", 1, ErrorCode[told[version]]),
     ]
@@ -285,6 +289,27 @@ def test_a_marker_that_overtakes_the_coordinators_answer_leaves_no_transaction_b
     assert errors_of(answer) == [("t", 0, ErrorCode.INVALID_TXN_STATE)]
     assert commits.log.last_stable_offset == commits.log.high_watermark
     assert commits.fetch() == [NOTHING, NOTHING]
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_coordinator_that_still_ends_the_last_transaction_is_asked_again(commits, version):
+    """Its marker comes in between, which makes void what was asked before."""
+    commits.coordinator.code = ErrorCode.CONCURRENT_TRANSACTIONS
+    answer = commits.start(version, ("t", 0, 5))
+    commits.node.loop.advance(2)
+    assert not answer.was_sent
+    commits.end(commit=True)
+    commits.coordinator.code = ErrorCode.NONE
+    commits.node.loop.advance(1)
+    assert errors_of(answer) == [("t", 0, 0)]
+    assert len(commits.coordinator.asked) == 3
+    commits.coordinator.code = ErrorCode.CONCURRENT_TRANSACTIONS
+    commits.end(commit=True)
+    answer = commits.start(version, ("t", 0, 6))
+    commits.node.loop.advance(6)
+    assert not answer.was_sent
+    commits.node.loop.advance(1)
+    assert errors_of(answer) == [("t", 0, ErrorCode.CONCURRENT_TRANSACTIONS)]
 
 
 def test_commits_that_wait_for_the_coordinator_together_are_written_in_their_order(commits):
@@ -367,7 +392,9 @@ def test_without_the_groups_topic_there_is_no_coordinator(node, version):
     node.create("t", 3)
     commits = Commits.__new__(Commits)
     commits.node, commits.coordinator = node, Coordinator()
-    commits.handler = TxnOffsetCommit(node.leadership, node.groups, commits.coordinator, lambda: True)
+    commits.handler = TxnOffsetCommit(
+        node.leadership, node.groups, commits.coordinator, node.loop, lambda: True
+    )
     commits.api = Api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, commits.handler, VERSIONS)
     ((_, _, code),) = commits.commit(version, ("t", 0, 5))
     assert code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)

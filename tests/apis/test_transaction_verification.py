@@ -343,7 +343,7 @@ def test_the_settings_say_how_often_and_how_long(make_node):
 
 
 def test_the_next_transaction_begins_while_the_last_one_is_being_ended(txn_node):
-    """No pause of the client is needed: its write waits a moment for the markers of the transaction before."""
+    """No pause of the client is needed: its write waits for the markers of the transaction before."""
     me = init(txn_node)
     assert codes(txn_node.ask(*produce(txn_node, 12, batch(txn_node, me, b"a")))) == [NONE]
     ended = txn_node.start(

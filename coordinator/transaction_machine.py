@@ -11,9 +11,9 @@ does no harm. A marker that cannot be written is tried again for as long as its 
 often.
 
 Source: TransactionCoordinator.scala, TransactionStateManager.scala and
-TransactionMarkerRequestCompletionHandler.scala of Kafka 4.3; KIP-98, KIP-360, KIP-890. What is different here:
+TransactionMarkerRequestCompletionHandler.scala of Kafka 4.3; KIP-98, KIP-360, KIP-890. Different here:
 
-- A partition that answers a marker with INVALID_PRODUCER_EPOCH is beyond this transaction, so it is done with.
+- A partition that answers a marker with INVALID_PRODUCER_EPOCH is beyond this transaction, and done with.
   Kafka leaves the transaction as it is until the coordinator is loaded again.
 - An InitProducerId that is repeated after the answer was lost (KIP-360) is recognised each time, also where
   the epochs were used up; Kafka knows it once, or not at all.

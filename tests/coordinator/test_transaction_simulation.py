@@ -84,5 +84,5 @@ class DecidesTwice(TransactionMachine):
     ],
 )
 def test_a_planted_bug_is_found(mutant):
-    worlds = (World(seed, mutant, log_trouble=0.1) for seed in range(10, 25))
+    worlds = (World(seed, mutant, log_trouble=0.1) for seed in (12, *range(10, 25)))
     assert any(world.play().complaints() for world in worlds)

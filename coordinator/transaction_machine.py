@@ -24,13 +24,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from odradek.coordinator import transaction_log
 from odradek.coordinator.effects import Append, Effect, EndMarker, LogRecord, Reply, SetTimer, WriteMarkers
-from odradek.coordinator.regular_expression import RegularExpression
 from odradek.coordinator.transaction_commands import (
     AddPartitions,
     AddPartitionsReply,
@@ -102,8 +100,6 @@ MARKER_DONE = frozenset(
 """Answers after which a partition needs no marker any more."""
 
 logger = logging.getLogger(__name__)
-_compiled = lru_cache(maxsize=4)(RegularExpression)
-"""The machines of a node are all asked with the same pattern."""
 
 
 class _Ending:
@@ -190,19 +186,17 @@ class TransactionMachine:
 
     def _apply(self, transactional_id: str, transaction: Transaction | None) -> None:
         """Put or (None) remove an id."""
+        self._ongoing.pop(transactional_id, None)
+        if self._ending.pop(transactional_id, None) is not None:
+            self._retries.pop(transactional_id, None)
         if transaction is None:
             self.transactions.pop(transactional_id, None)
-        else:
-            self.transactions[transactional_id] = transaction
-        if transaction is not None and transaction.state is ONGOING:
+            return
+        self.transactions[transactional_id] = transaction
+        if transaction.state is ONGOING:
             self._ongoing[transactional_id] = None
-        else:
-            self._ongoing.pop(transactional_id, None)
-        if transaction is not None and transaction.state.is_ending:
+        elif transaction.state.is_ending:
             self._ending[transactional_id] = _Ending(transaction.partitions)
-        else:
-            self._ending.pop(transactional_id, None)
-            self._retries.pop(transactional_id, None)
 
     def _record(self, transactional_id: str, transaction: Transaction, now_ms: int) -> LogRecord:
         value = transaction_log.encode_value(transaction, self._settings.transaction_version)
@@ -551,7 +545,7 @@ class TransactionMachine:
         states = {STATES_BY_LABEL.get(label) for label in command.states}
         reply = ListTransactionsReply(NONE, unknown_states(command.states))
         try:
-            expression = _compiled(command.id_pattern) if command.id_pattern else None
+            expression = command.id_pattern
             for transactional_id, transaction in self.transactions.items():
                 if (
                     (not command.states or transaction.state in states)

@@ -27,6 +27,8 @@ __all__ = ["RegularExpression"]
 REPETITIONS_MAX = 1_000
 PROGRAM_MAX = 20_000
 NESTING_MAX = 50
+CLASS_PARTS_MAX = 50
+"""Ranges and classes in one pair of brackets; single characters as many as there are."""
 WORK_MAX = 300_000
 """Instructions that may be looked at while states are made: about a quarter of a second."""
 
@@ -541,26 +543,26 @@ class _Parser:
 
     def _class(self, flags: _Flags) -> CharacterTest:
         is_negated = self._take("^")
-        tests: list[CharacterTest] = []
+        singles: set[str] = set()
+        tests: list[CharacterTest] = [singles.__contains__]
         is_first = True
         while is_first or not self._take("]"):
             is_first = False
-            if self._take("[:"):
-                tests.append(self._named_class())
-                continue
-            low = self._class_member()
+            low = self._named_class() if self._take("[:") else self._class_member()
             if not isinstance(low, str):
                 tests.append(low)
-                continue
-            high: str | CharacterTest = low
-            if self._pattern.startswith("-", self._position) and not self._pattern.startswith(
+            elif self._pattern.startswith("-", self._position) and not self._pattern.startswith(
                 "-]", self._position
             ):
                 self._position += 1
                 high = self._class_member()
-            if not isinstance(high, str) or high < low:
-                self._refuse("it has an impossible range of characters")
-            tests.append(_between(low, high))
+                if not isinstance(high, str) or high < low:
+                    self._refuse("it has an impossible range of characters")
+                tests.append(_between(low, high))
+            else:
+                singles.add(low)
+        if len(tests) > CLASS_PARTS_MAX:
+            self._refuse("it has a class that is too big")
         test = _any_of(tests)
         if flags.ignores_case:
             test = _in_any_case(test)

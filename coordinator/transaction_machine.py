@@ -51,6 +51,7 @@ from odradek.coordinator.transaction_settings import TransactionSettings
 from odradek.coordinator.transaction_state import (
     COMES_FROM,
     EPOCH_BUMP_SINCE,
+    EPOCH_MAX,
     LAST_CLIENT_EPOCH,
     STATES_BY_LABEL,
     Transaction,
@@ -403,12 +404,14 @@ class TransactionMachine:
             completed = transaction.completed(now_ms)
             self._store(transactional_id, completed, self._record(transactional_id, completed, now_ms), out)
             return
+        epoch = transaction.producer_epoch
         marker = EndMarker(
             transaction.producer_id,
-            transaction.producer_epoch,
+            epoch,
             self._leader_epoch,
             transaction.state is PREPARE_COMMIT,
-            transaction.client_version,
+            # No epoch is above the last: it has to do where records have it already, or they would stay open.
+            transaction.client_version if epoch < EPOCH_MAX else 0,
         )
         out.append(WriteMarkers(transactional_id, marker, sorted(ending.remaining)))
 
@@ -621,7 +624,7 @@ def _judge_end_with_bump(transaction: Transaction, command: EndTransaction) -> E
     )
     if producer_id != transaction.producer_id and not has_old_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if state in COMPLETE and (has_old_id or epoch == transaction.producer_epoch - 1):
+    if state in COMPLETE and (has_old_id or epoch == transaction.producer_epoch - 1 < LAST_CLIENT_EPOCH):
         # A retry, whose answer was lost.
         return NONE if (state is COMPLETE_COMMIT) is command.commit else ErrorCode.INVALID_TXN_STATE
     if epoch != transaction.producer_epoch:

@@ -14,7 +14,6 @@ are written when a step `markers` says so. The timers of the two searches are no
 
 import itertools
 import pathlib
-from dataclasses import replace
 
 from odradek.coordinator import transaction_log
 from odradek.coordinator.effects import Append, CancelTimer, SetTimer, WriteMarkers
@@ -142,10 +141,11 @@ class Stage:
         return self.carry_out(self.machine.start(self.now_ms))
 
 
-def durable_state(machine: TransactionMachine) -> dict[str, Transaction]:
-    """What a log must bring back."""
+def durable_state(machine: TransactionMachine) -> dict[str, bytes]:
+    """What a log must bring back: every id with all that a record says of it."""
+    level = machine._settings.transaction_version
     return {
-        transactional_id: replace(transaction, last_producer_epoch=-1)
+        transactional_id: transaction_log.encode_value(transaction, level)
         for transactional_id, transaction in machine.transactions.items()
     }
 

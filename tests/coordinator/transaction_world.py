@@ -246,6 +246,8 @@ class Log:
         self.world = world
         self.records: list = []
         self.pending: deque = deque()
+        self.next_ms = 0.0
+        """When the last append under way is through: each comes after those before it."""
 
     def crash(self) -> None:
         """Some of what was on its way has arrived."""
@@ -257,10 +259,10 @@ class Log:
         if not self.pending or self.pending[0] is not entry:
             return
         world = self.world
-        if world.happens(0.01):
+        if world.happens(0.02):
             return world.crash()
         records, then = self.pending.popleft()
-        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) if world.happens(0.01) else None
+        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) if world.happens(0.02) else None
         if error is None or world.happens(0.5):
             self.records += records
         return then(error)
@@ -278,8 +280,7 @@ class OpenLog:
         assert world.leader_epoch == self.leader_epoch
         entry = (records, then)
         self.log.pending.append(entry)
-        # In order: each comes after those before it.
-        self.log.next_ms = max(getattr(self.log, "next_ms", 0), world.now_ms) + world.random.random()
+        self.log.next_ms = max(self.log.next_ms, world.now_ms) + world.random.random()
         world.at(self.log.next_ms - world.now_ms, self.log.settle, entry)
 
     def read_all(self):
@@ -345,7 +346,7 @@ class Partition:
 
     def produce(self, batch: Batch, then) -> None:
         code = self.judge(batch)
-        if code is not None or batch.producer_id in self.open:
+        if code is not None or self.is_open(batch):
             then(self.append(batch) if code is None else code)
             return
         verification = self.verifications.setdefault(batch.producer_id, object())
@@ -369,6 +370,10 @@ class Partition:
             ),
             verified,
         )
+
+    def is_open(self, batch: Batch) -> bool:
+        """Whether the batch goes on in a transaction; that of another epoch is not its own."""
+        return batch.producer_id in self.open and self.producers[batch.producer_id].epoch == batch.epoch
 
     def judge(self, batch: Batch) -> ErrorCode | None:
         """None if it may be appended."""
@@ -401,7 +406,8 @@ class Partition:
         if known is not None:
             if marker.coordinator_epoch < known.coordinator_epoch:
                 return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-            least = known.epoch + (marker.transaction_version >= 2)
+            must_be_higher = marker.transaction_version >= 2 and marker.producer_id in self.open
+            least = known.epoch + must_be_higher
             if marker.producer_epoch < least:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
         if self.world.happens(0.02):
@@ -474,8 +480,8 @@ class Slot:
         self.stop()
 
 
-class Fenced(Exception):
-    """There is a newer producer."""
+class Gone(Exception):
+    """There is a newer producer, or this one has died."""
 
 
 class Process:
@@ -497,7 +503,7 @@ class Process:
         self.attempt += 1
         try:
             request = self.steps.send(answer)
-        except (Fenced, StopIteration):
+        except Gone:
             if self in self.slot.alive:
                 self.slot.alive.remove(self)
             if not self.slot.alive:
@@ -510,7 +516,7 @@ class Process:
         yield lambda then: self.world.at(milliseconds, then, None)
 
     def ask(self, command_class, *arguments):
-        """Until there is an answer that says something. Raises Fenced."""
+        """Until there is an answer that says something. Raises Gone."""
         name = self.slot.name
 
         def request(then) -> None:
@@ -520,7 +526,9 @@ class Process:
         while True:
             answer = yield request
             if answer is not None and answer.error_code in FENCED:
-                raise Fenced
+                raise Gone
+            if answer is None and command_class is EndTransaction and self.world.happens(0.4):
+                raise Gone
             if answer is not None and answer.error_code not in AGAIN:
                 return answer
             yield from self.sleep(self.world.random.randrange(5, 60))
@@ -558,7 +566,7 @@ class Process:
             yield from self.initialise(*self.identity)
 
     def produce(self, name, sent: Sent, value):
-        """Whether it was taken. Raises Fenced."""
+        """Whether it was taken. Raises Gone."""
         sequence = self.sequences.get(name, 0)
         batch = Batch(self.slot.name, *self.identity, sequence, value, self.version)
         world = self.world
@@ -580,7 +588,7 @@ class Process:
                 sent.acknowledged.setdefault(name, []).append(value[1])
                 return True
             if code in FENCED:
-                raise Fenced
+                raise Gone
             if code is not None and code not in AGAIN:
                 return False
             yield from self.sleep(world.random.randrange(5, 60))

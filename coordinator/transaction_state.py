@@ -68,9 +68,7 @@ class TransactionState(enum.IntEnum):
 _EMPTY, _ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 _PREPARE_COMMIT, _PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
 _COMPLETE_COMMIT, _COMPLETE_ABORT = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
-_LABELS = {
-    state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState
-}
+_LABELS = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState}
 _SETTLED = frozenset({_EMPTY, _COMPLETE_COMMIT, _COMPLETE_ABORT})
 _ENDING = frozenset({_PREPARE_COMMIT, _PREPARE_ABORT})
 

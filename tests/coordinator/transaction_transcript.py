@@ -6,10 +6,11 @@
     append x Empty producer=1000 epoch=0 at=0
     reply a NONE producer=1000 epoch=0
 
-The transactional id is `x` and the time-out a minute unless said otherwise; producer ids count from 1000, the
-coordinator's leader epoch is 7. `given ID STATE ...` puts a record into the log and loads it. `reload` replays
-the log into a new machine, which must hold the same durable state, and shows what that does at once. Markers
-are written when a step `markers` says so. The timers of the two searches are not shown.
+The transactional id is `x` and the time-out a minute unless said otherwise; producer ids count from 1000,
+the coordinator's leader epoch is 7. `given ID STATE ...` puts a record into the log and loads it; `forgotten
+ID` does so with a tombstone. `reload` replays the log into a new machine, which must hold the same durable
+state, and shows what that does at once. Markers are written when a step `markers` says so. The timers of the
+two searches are not shown.
 """
 
 import itertools

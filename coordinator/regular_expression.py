@@ -5,9 +5,10 @@ expression becomes an automaton whose states are made as they are reached and ke
 costs one look-up. What an expression may cost altogether is bounded, in size and in work: beyond that it is
 refused like one that is not valid.
 
-Known are RE2's literals, classes ([a-z], [[:alpha:]], \\d \\s \\w, \\pL, \\p{Lu}), groups with and without names
-and flags (i m s U), alternatives, repetitions up to 1,000, anchors and escapes. Not known, and refused: scripts
-(\\p{Greek}), \\C, and what RE2 does not have either (back references, look-around, possessive repetition).
+Known are RE2's literals, classes ([a-z], [[:alpha:]], \\d \\s \\w, \\pL, \\p{Lu}), groups with and without
+names and flags (i m s U), alternatives, repetitions up to 1,000, anchors and escapes. Not known, and refused:
+scripts (\\p{Greek}), \\C, and what RE2 does not have either (back references, look-around, possessive
+repetition).
 
 Source: https://github.com/google/re2/wiki/Syntax; Kafka 4.3 uses RE2/J.
 """
@@ -157,7 +158,7 @@ class _State:
 
 
 class _Program:
-    """Instructions by number: a test or an assertion with its successor, or two ways to go on; 0 is the end."""
+    """Instructions by number: a test or an assertion with its successor, or ways to go on; 0 is the end."""
 
     def __init__(self, pattern: str, node: _Node) -> None:
         self.pattern = pattern
@@ -210,16 +211,12 @@ class _Program:
             following = self._compile(node.node, following)
         return following
 
-    def step(
-        self, positions: frozenset[int], before: _Side, character: str
-    ) -> tuple[frozenset[int], int]:
+    def step(self, positions: frozenset[int], before: _Side, character: str) -> tuple[frozenset[int], int]:
         """Where a character leads, and how many instructions had to be looked at."""
         reached = self._reach(positions, before, _side_of(character))
         tests, following = self._tests, self._next
         found = {
-            following[position][0]
-            for position in reached
-            if position in tests and tests[position](character)
+            following[position][0] for position in reached if position in tests and tests[position](character)
         }
         return frozenset(found), len(reached) + 1
 
@@ -279,8 +276,17 @@ _ASCII_CLASSES: dict[str, CharacterTest] = {
     "word": _is_word,
     "xdigit": lambda character: character in "0123456789abcdefABCDEF",
 }
+_MINOR_CATEGORIES = {
+    "C": "cfos",
+    "L": "lmotu",
+    "M": "cen",
+    "N": "dlo",
+    "P": "cdefios",
+    "S": "ckmo",
+    "Z": "lps",
+}
 _CATEGORIES = frozenset(
-    "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs".split()
+    major + minor for major, minors in _MINOR_CATEGORIES.items() for minor in ("", *minors)
 )
 _ESCAPED_CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 

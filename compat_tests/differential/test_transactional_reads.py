@@ -47,6 +47,11 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from odradek.wire.records import build_batch, iter_records, iter_whole_batches, read_end_txn_marker
 
 SECONDS = 30
@@ -372,6 +377,44 @@ def test_an_isolation_level_that_is_none_is_refused_alike(pair: Pair, level: int
     for version in pair.versions(ListOffsetsRequest):
         if version >= 2:
             pair.ask(lambda _: offsets_of(topic, -1, level), version, f"isolation {level}")
+
+
+def test_markers_that_nobody_waits_for_are_answered_alike(pair: Pair) -> None:
+    """Anybody may send them; so does `kafka-transactions abort`."""
+    topic = new_topic(pair, "markers", 2)
+    producer_id = 1 << 41
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("an unknown producer", {}),
+        ("no producer", {"producer_id": -1}),
+        ("a negative producer", {"producer_id": -2}),
+        ("no epoch", {"producer_epoch": -1}),
+        ("no coordinator epoch", {"coordinator_epoch": -1}),
+        ("later epochs", {"producer_epoch": 5, "coordinator_epoch": 5}),
+        ("an earlier epoch", {"producer_epoch": 4, "coordinator_epoch": 5}),
+        ("an earlier coordinator", {"producer_epoch": 5, "coordinator_epoch": 4}),
+        ("the same epochs", {"producer_epoch": 5, "coordinator_epoch": 5}),
+        ("an abort", {"producer_epoch": 5, "coordinator_epoch": 5, "transaction_result": False}),
+    ]
+    for version in pair.versions(WriteTxnMarkersRequest):
+        producer_id += 1
+        for note, more in cases:
+            names = [(topic, [0, 1]), ("__consumer_offsets", [0])]
+            if -1 not in (more.get("producer_id"), more.get("producer_epoch")):
+                # There Kafka refuses all partitions alike, whether they exist or not.
+                names += [(topic, [7]), ("__consumer_offsets", [99]), ("not-there", [0])]
+            topics = [WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in names]
+            fields = {"producer_id": producer_id, "producer_epoch": 0, "coordinator_epoch": 0, **more}
+            marker = WritableTxnMarker(topics=topics, **{"transaction_result": True, **fields})
+            answers = [
+                sorted_lists(
+                    side.plain(side.ask(WriteTxnMarkersRequest(markers=[marker]), version), version),
+                    {"topics": "name", "partitions": "partition_index"},
+                )
+                for side in pair.sides
+            ]
+            pair.compare(f"WriteTxnMarkers v{version} ({note})", *answers)
+    for side in pair.sides:
+        wait_until_stable(side, topic, side.ask(offsets_of(topic, -1, 0), 5).topics[0].partitions[0].offset)
 
 
 # Offsets

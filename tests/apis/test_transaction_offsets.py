@@ -9,7 +9,7 @@ from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.coordinator.transaction_commands import AddPartitions, VerifyPartitions
 from odradek.storage.partition import READ_COMMITTED
 from odradek.wire.codec import decode_message, encode_message
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -402,8 +402,6 @@ def test_without_the_groups_topic_there_is_no_coordinator(node, version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_log_that_fails_is_told_and_forgotten_by_the_group(commits, version):
-    from odradek.wire.errors import KafkaError
-
     failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     commits.node.group_logs[commits.index].failure = failure
     assert commits.commit(version, ("t", 0, 5)) == [("t", 0, ErrorCode.NOT_COORDINATOR)]
@@ -426,6 +424,12 @@ def test_markers_are_refused_without_harm_to_the_group(commits):
     assert fenced is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert commits.fetch() == [UNSTABLE, NOTHING]
     assert not commits.node.groups.is_loading
+
+
+@pytest.mark.parametrize("nobody", [{"producer_id": -1}, {"epoch": -1}])
+def test_a_marker_of_nobody_is_no_marker(commits, nobody):
+    assert commits.end(commit=True, **nobody) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert commits.log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("index", [-1, 99])

@@ -6,10 +6,11 @@
     append x Empty producer=1000 epoch=0 at=0
     reply a NONE producer=1000 epoch=0
 
-The transactional id is `x` and the time-out a minute unless said otherwise; producer ids count from 1000, the
-coordinator's leader epoch is 7. `given ID STATE ...` puts a record into the log and loads it. `reload` replays
-the log into a new machine, which must hold the same durable state, and shows what that does at once. Markers
-are written when a step `markers` says so. The timers of the two searches are not shown.
+The transactional id is `x` and the time-out a minute unless said otherwise; producer ids count from 1000,
+the coordinator's leader epoch is 7. `given ID STATE ...` puts a record into the log and loads it; `forgotten
+ID` does so with a tombstone. `reload` replays the log into a new machine, which must hold the same durable
+state, and shows what that does at once. Markers are written when a step `markers` says so. The timers of the
+two searches are not shown.
 """
 
 import itertools
@@ -17,6 +18,7 @@ import pathlib
 
 from odradek.coordinator import transaction_log
 from odradek.coordinator.effects import Append, CancelTimer, SetTimer, WriteMarkers
+from odradek.coordinator.regular_expression import RegularExpression
 from odradek.coordinator.transaction_commands import (
     AddPartitions,
     AddPartitionsReply,
@@ -200,7 +202,7 @@ def command_of(verb: str, words: list[str]):
         frozenset(filter(None, options.get("states", "").split(","))),
         frozenset(map(int, filter(None, options.get("producers", "").split(",")))),
         seconds(options["longer"]) if "longer" in options else -1,
-        options.get("pattern"),
+        RegularExpression(options["pattern"]) if "pattern" in options else None,
     )
 
 

@@ -30,6 +30,7 @@ from tests.coordinator.fakes import view_of
 NONE = ErrorCode.NONE
 OFFSETS = ("__consumer_offsets", 0)
 NAMES = [*(("t", index) for index in range(4)), OFFSETS]
+PRODUCERS = 6
 ANSWER_WITHIN_MS = 1_500
 TIMEOUT_MS = 8_000
 FENCED = frozenset(
@@ -52,7 +53,8 @@ AGAIN = frozenset(
 
 
 class World:
-    def __init__(self, seed: int, producer_count: int = 6, machine_class=TransactionMachine) -> None:
+    def __init__(self, seed: int, machine_class=TransactionMachine, log_trouble: float = 0.02) -> None:
+        """`log_trouble` is how likely an append to the coordinator's log fails, and how likely it crashes."""
         self.random = random.Random(seed)
         self.numbers = itertools.count()
         self.producer_ids = itertools.count(1_000)
@@ -62,6 +64,7 @@ class World:
         self.chaos = True
         self.crashes = 0
         self.machine_class = machine_class
+        self.log_trouble = log_trouble
         self.settings = TransactionSettings(
             transaction_version=seed % 3 and 2,
             abort_timed_out_interval_ms=2_000,
@@ -71,7 +74,7 @@ class World:
         self.partitions = {name: Partition(self, name) for name in NAMES}
         self.transactions: dict[tuple, Sent] = {}
         self.leader_epoch = 0
-        self.slots = [Slot(self, f"p{index}", 2 if index % 3 else 0) for index in range(producer_count)]
+        self.slots = [Slot(self, f"p{index}", 2 if index % 3 else 0) for index in range(PRODUCERS)]
         for index, slot in enumerate(self.slots):
             # Near the end of its epochs, so that some run out of them.
             known = Transaction(500 + index, 500 + index, -1, 32_755 + 2 * index % 8, updated_ms=0)
@@ -259,10 +262,10 @@ class Log:
         if not self.pending or self.pending[0] is not entry:
             return
         world = self.world
-        if world.happens(0.02):
+        if world.happens(world.log_trouble):
             return world.crash()
         records, then = self.pending.popleft()
-        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) if world.happens(0.02) else None
+        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) if world.happens(world.log_trouble) else None
         if error is None or world.happens(0.5):
             self.records += records
         return then(error)
@@ -485,7 +488,7 @@ class Gone(Exception):
 
 
 class Process:
-    """One producer: a generator that yields what it asks for and is sent the answer, None if there is none."""
+    """One producer: a generator that yields what it asks for and is sent the answer, None if none came."""
 
     def __init__(self, world: World, slot: Slot) -> None:
         self.world = world

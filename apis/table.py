@@ -81,6 +81,7 @@ def build_apis(
     saves: WorkQueue | None = None,
     begin_moves: Callable[[], object] = _leave_them,
     reads: WorkQueue,
+    conversions: WorkQueue,
     start_configs: Mapping[str, str],
     offsets_topic: NewTopic,
     auto_creates_topics: bool = True,
@@ -96,6 +97,7 @@ def build_apis(
     `start_configs` are the broker's settings as text, as they were given at start; `offsets_topic` says how
     `__consumer_offsets` is to be created. `work` is for what changes topics, one after the other; `searches`
     for what looks long and changes nothing, `reads` for what waits for the disk, several at once,
+    `conversions` for batches that have to be packed or unpacked before they are stored, several at once, too,
     `saves` for what only waits for the disk. `begin_moves` is called when there is something to move between
     data directories.
     """
@@ -117,7 +119,7 @@ def build_apis(
     # Kafka 4.3. kafka-python tells the release from these, and librdkafka before 2.11 looks for single low
     # versions (KAFKA-18659), so that a range is never narrowed without need.
     rows: dict[int, tuple[int, MakeHandler]] = {
-        0: (13, _later("produce.Produce", leadership, turn)),
+        0: (13, _later("produce.Produce", leadership, turn, conversions)),
         1: (18, lambda: _fetch(leadership, timers, reads, fetch_session_slots, fetch_max_bytes)),
         2: (11, _later("offsets_of_logs.ListOffsets", leadership, searches)),
         3: (13, _later("metadata.Metadata", node_id, topics, work, auto_creates_topics=auto_creates_topics)),

@@ -197,6 +197,8 @@ class Answer:
             self._take(result)
 
     def _take(self, response):
+        if response is None:
+            return  # it was not expected
         self.was_sent = True
         parts = []
         encoder(self._api.response, self._version)(response, parts)
@@ -210,7 +212,7 @@ class Answer:
 class Node:
     """The handlers of one broker and all that is under them."""
 
-    def __init__(self, directory, *, configs=None, directories=None, **options):
+    def __init__(self, directory, *, configs=None, directories=None, conversions=None, **options):
         self.loop = FakeLoop()
         self.connection = FakeConnection()
         self.start_configs = dict(configs or {})
@@ -260,6 +262,7 @@ class Node:
             work=self.loop,
             searches=self.loop,
             reads=self.loop,
+            conversions=self.loop if conversions is None else conversions,
             start_configs=self.start_configs,
             offsets_topic=NewTopic("__consumer_offsets", 5, 1, configs={"cleanup.policy": "compact"}),
             **options,

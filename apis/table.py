@@ -178,7 +178,7 @@ def _produce(node: NodeParts, settings: ApiSettings) -> Handler:
             patience_ms=settings.verification_patience_ms,
         )
 
-    return Produce(node.leadership, node.turn, verification)
+    return Produce(node.leadership, node.turn, node.conversions, verification)
 
 
 def _fetch(node: NodeParts, settings: ApiSettings) -> Handler:

@@ -333,7 +333,7 @@ class _Question:
             self._context.connection.close("internal error")
             answer = None
         if isinstance(answer, Waiting):
-            answer.on_complete(waiting.complete)
+            waiting.leave_to(answer)
         else:
             waiting.complete(answer)
 
@@ -344,3 +344,11 @@ class HeldBack(Waiting):
     __slots__ = ()
 
     holds_back = True
+
+    def leave_to(self, answer: Waiting) -> None:
+        """It is `answer` that is waited for from now on."""
+        if self.settled:
+            answer.cancel()
+        else:
+            self._clean_up = answer.cancel
+            answer.on_complete(self.complete)

@@ -272,7 +272,8 @@ class Log(LogStaging):
                 self._commit_with_rolls()
             else:
                 self._write(stage)
-                self._write_aborted(stage)
+                if self._staged_aborted:
+                    self._write_aborted(stage)
         except OSError:
             self.rollback()
             raise

@@ -154,7 +154,11 @@ class World:
         topic = chance.choice(sorted(CONFIGS))
         if topic not in self.books:
             book = self.books[topic] = Book(topic, next(self._ids).to_bytes(16, "big"))
-            self._partition(book)
+            try:
+                self._partition(book)
+            except KafkaError:
+                del self.books[topic]  # nobody was told that it is there
+                raise
 
     def delete(self, chance: random.Random) -> None:
         book = self._some_book(chance)

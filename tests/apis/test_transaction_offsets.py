@@ -195,6 +195,20 @@ def test_a_restarted_coordinator_knows_what_was_pending(commits, is_committed):
         assert commits.fetch() == [(6, -1, "at 6", 0), (7, -1, "at 7", 0)]
 
 
+def test_what_is_pending_for_a_topic_that_was_deleted_before_a_crash_is_gone_after_it(commits):
+    commits.commit(3, ("t", 0, 5))
+    node = commits.node
+    node.machine.delete_topics(["t"])
+    restart(node)
+    assert commits.end(commit=True) == 0
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    response = node.ask(OffsetFetchRequest(group_id="g", topics=topics, require_stable=True), 7)
+    assert response.topics[0].partitions[0].committed_offset == -1
+    restart(node)
+    response = node.ask(OffsetFetchRequest(group_id="g", topics=None, require_stable=True), 7)
+    assert response.topics == []
+
+
 def restart(node):
     """Has the groups loaded again from their logs."""
     node.groups.close()

@@ -386,7 +386,6 @@ def test_markers_that_nobody_waits_for_are_answered_alike(pair: Pair) -> None:
     cases: list[tuple[str, dict[str, Any]]] = [
         ("an unknown producer", {}),
         ("no producer", {"producer_id": -1}),
-        ("a negative producer", {"producer_id": -2}),
         ("no epoch", {"producer_epoch": -1}),
         ("no coordinator epoch", {"coordinator_epoch": -1}),
         ("later epochs", {"producer_epoch": 5, "coordinator_epoch": 5}),
@@ -398,10 +397,7 @@ def test_markers_that_nobody_waits_for_are_answered_alike(pair: Pair) -> None:
     for version in pair.versions(WriteTxnMarkersRequest):
         producer_id += 1
         for note, more in cases:
-            names = [(topic, [0, 1]), ("__consumer_offsets", [0])]
-            if -1 not in (more.get("producer_id"), more.get("producer_epoch")):
-                # There Kafka refuses all partitions alike, whether they exist or not.
-                names += [(topic, [7]), ("__consumer_offsets", [99]), ("not-there", [0])]
+            names = [(topic, [0, 1, 7]), ("__consumer_offsets", [0, 99]), ("not-there", [0])]
             topics = [WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in names]
             fields = {"producer_id": producer_id, "producer_epoch": 0, "coordinator_epoch": 0, **more}
             marker = WritableTxnMarker(topics=topics, **{"transaction_result": True, **fields})

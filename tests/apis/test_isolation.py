@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets by isolation level: what readers learn of open, committed and aborted transactions."""
+"""Fetch and ListOffsets by isolation level: what readers learn of transactions, open or ended."""
 
 import pytest
 

@@ -11,6 +11,7 @@ from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.records import iter_batches, iter_records
+from odradek.wire.work import finish
 
 NONE = ErrorCode.NONE
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -412,6 +413,39 @@ def test_a_client_that_goes_while_its_write_waits_has_written_all_the_same(asked
     assert not answer.was_sent
     assert values(node) == [b"a"]
     assert node.loop.pending_timers <= 2  # the coordinator's own
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_batch_that_is_packed_anew_takes_what_was_found_out_along_to_its_gate(make_node, version):
+    """The second one is verified, too, since nothing of the first is in the log yet."""
+    value = bytes(range(256)) * 2_000
+    preparing = []
+
+    class Slowly:
+        def run(self, work, done, failed):
+            preparing.append(lambda: done(finish(work)))
+
+    node = make_node(conversions=Slowly())
+    node.ask(FindCoordinatorRequest(coordinator_keys=["me"], key_type=1), 6)
+    node.loop.turn()
+    node.create("t", compression_type="gzip")
+    me = init(node)
+    if version < 12:
+        add(node, me, 0)
+    answers = [
+        node.start(*produce(node, version, batch(node, me, value, sequence=sequence)))
+        for sequence in range(2)
+    ]
+    node.loop.turn()
+    assert not any(answer.was_sent for answer in answers)
+    while preparing:
+        preparing.pop(0)()
+        node.loop.turn()
+    assert [codes(answer.response) for answer in answers] == [[NONE], [NONE]]
+    assert values(node) == [value] * 2
+    end(node, me, 5 if version >= 12 else 4)
+    node.loop.advance(50)
+    assert node.partition("t").last_stable_offset == 3
 
 
 def test_a_marker_that_overtakes_the_answer_of_the_coordinator_makes_it_void(asked):

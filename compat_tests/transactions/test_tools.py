@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -210,3 +212,100 @@ def test_a_transaction_is_terminated_by_force(broker: TransactionBroker, produce
     assert described["TransactionState"] in ("CompleteAbort", "Empty")
     with pytest.raises(AssertionError, match="PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
         producer.end(commit=True)
+
+
+# -- the dump of what is stored
+
+STATES = ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"]
+"""By their number in the log."""
+
+OLDER_RECORD = re.compile(
+    r"key: transaction_metadata::transactionalId=(?P<id>\S+) payload: "
+    r"producerId:(?P<producer>-?\d+),producerEpoch:(?P<epoch>-?\d+),state=(?P<state>\w+),"
+)
+NEWER_RECORD = re.compile(r"key: (?P<key>\{.*\}) payload: (?P<value>\{.*\})$")
+
+
+def dump(version: str, files: Iterable[pathlib.Path], *arguments: str) -> str:
+    main_class = "org.apache.kafka.tools.DumpLogSegments"
+    if version == reference.OLDER:
+        main_class = "kafka.tools.DumpLogSegments"
+    finished = kafka_tool(main_class, "--files", ",".join(map(str, files)), *arguments, version=version)
+    text = finished.stdout + finished.stderr
+    assert "Exception" not in text, text
+    return text
+
+
+def states_of(text: str, transactional_id: str) -> list[tuple[str, int]]:
+    """State and epoch of each record of an id, in either version's words."""
+    states = []
+    for line in text.splitlines():
+        if found := OLDER_RECORD.search(line):
+            if found["id"] == transactional_id:
+                states.append((found["state"], int(found["epoch"])))
+        elif found := NEWER_RECORD.search(line):
+            key, value = json.loads(found["key"]), json.loads(found["value"])
+            if key["data"]["transactionalId"] == transactional_id:
+                data = value["data"]
+                states.append((STATES[int(data["transactionStatus"])], int(data["producerEpoch"])))
+    return states
+
+
+def test_the_dump_of_transaction_state_tells_every_step(broker: TransactionBroker, version: str) -> None:
+    (where,) = create_topics(broker.bootstrap, {topic_name("dumped"): 1})
+    ids = {number: topic_name(f"version-{number}") for number in (1, 2)}
+    with readers.asking(broker.direct) as side:
+        for number, name in ids.items():
+            producer = WireProducer(side, name, version=number)
+            producer.open()
+            for commit in (True, False):
+                if number == 1:
+                    producer.add(where)
+                producer.produce(where, b"value")
+                producer.end(commit=commit)
+                assert readers.wait_until_stable(broker.bootstrap, [where], 20)
+
+    def dumped() -> str:
+        logs = sorted(broker.data_dir.glob("__transaction_state-*/*.log"))
+        return dump(version, logs, "--transaction-log-decoder")
+
+    def is_whole() -> bool:
+        text = dumped()
+        return all(states_of(text, name)[-1:] and states_of(text, name)[-1][0] == "CompleteAbort" for name in ids.values())
+
+    wait_until(is_whole, "the last states are in the log")
+    text = dumped()
+    ends = ("Commit", "Abort")
+    one = [("Empty", 0)] + [step for end in ends for step in _steps(end, 0, 0)]
+    assert states_of(text, ids[1]) == one
+    two = [("Empty", 0)] + [step for epoch, end in enumerate(ends) for step in _steps(end, epoch, epoch + 1)]
+    assert states_of(text, ids[2]) == two
+
+
+def _steps(end: str, epoch: int, epoch_at_end: int) -> list[tuple[str, int]]:
+    return [("Ongoing", epoch), (f"Prepare{end}", epoch_at_end), (f"Complete{end}", epoch_at_end)]
+
+
+def test_the_dump_of_a_log_shows_its_markers_aborted_transactions_and_producers(
+    broker: TransactionBroker, version: str
+) -> None:
+    name = topic_name("marked")
+    (where,) = create_topics(broker.bootstrap, {name: 1})
+    with readers.asking(broker.direct) as side:
+        producer = WireProducer(side, name)
+        producer.open()
+        for commit in (True, False, True):
+            producer.add(where)
+            producer.produce(where, b"one", b"two")
+            producer.end(commit=commit)
+            assert readers.wait_until_stable(broker.bootstrap, [where], 20)
+    folder = broker.data_dir / f"{name}-0"
+    text = dump(version, sorted(folder.glob("*.log")), "--print-data-log", "--deep-iteration")
+    markers = re.findall(r"offset: (\d+) .*endTxnMarker: (\w+) coordinatorEpoch: (\d+)", text)
+    assert markers == [("2", "COMMIT", "0"), ("5", "ABORT", "0"), ("8", "COMMIT", "0")]
+    assert text.count("isTransactional: true") >= 3
+    aborted = dump(version, sorted(folder.glob("*.txnindex")))
+    fields = {"producerId": producer.producer_id, "firstOffset": 3, "lastOffset": 5, "lastStableOffset": 6}
+    for field, value in fields.items():
+        assert f"{field}: {value}" in aborted
+    assert aborted.count("firstOffset") == 1

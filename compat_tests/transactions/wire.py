@@ -43,10 +43,15 @@ def batch(
 
 
 class WireProducer:
-    """Speaks transaction.version 1: adds its partitions itself, or leaves that out."""
+    """Speaks transaction.version 1: adds its partitions itself, or leaves that out; or version 2, in which they
+    add themselves and every end brings a new epoch.
+    """
 
-    def __init__(self, side: Side, transactional_id: str, timeout_ms: int = 600_000) -> None:
+    def __init__(
+        self, side: Side, transactional_id: str, timeout_ms: int = 600_000, *, version: int = 1
+    ) -> None:
         self._side, self.transactional_id, self.timeout_ms = side, transactional_id, timeout_ms
+        self._version = version
         self.producer_id = self.producer_epoch = -1
         self._sequences: dict[Partition, int] = {}
 
@@ -100,20 +105,24 @@ class WireProducer:
                 )
             ],
         )
-        answer = self._ask(request, 11, lambda one: one.responses[0].partition_responses[0].error_code)
+        version = 12 if self._version == 2 else 11
+        answer = self._ask(request, version, lambda one: one.responses[0].partition_responses[0].error_code)
         self._sequences[partition] = sequence + len(values)
         return int(answer.responses[0].partition_responses[0].base_offset)
 
     def end(self, *, commit: bool) -> None:
-        self._ask(
-            EndTxnRequest(
-                transactional_id=self.transactional_id,
-                producer_id=self.producer_id,
-                producer_epoch=self.producer_epoch,
-                committed=commit,
-            ),
-            4,
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            committed=commit,
         )
+        if self._version == 2:
+            answer = self._ask(request, 5)
+            self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+            self._sequences.clear()
+        else:
+            self._ask(request, 4)
 
     def _ask(self, request: Any, version: int, code: Any = lambda answer: answer.error_code) -> Any:
         """The answer, once it is no error; asks again while a coordinator is not ready."""

@@ -1,13 +1,11 @@
 """Makes a broker that starts with this folder on its path break one promise of transactions.
 
 ODRADEK_PLANTED_BUG says which; without it nothing happens. Python imports `sitecustomize` before anything
-else, so the class that is spoilt is not there yet: it is spoilt when its module has been imported. What is
-spoilt are seams of `docs/architecture.md`, so that a bug survives a change of what is behind them.
+else, so the class that is spoilt is not there yet: it is spoilt when its module has been imported.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.abc
 import importlib.machinery
@@ -20,7 +18,7 @@ from typing import Any
 
 def commit_what_was_aborted(module: ModuleType) -> None:
     """Every marker says commit, whatever the coordinator decided."""
-    _change_markers(module, lambda marker: dataclasses.replace(marker, commit=True))
+    _change_markers(module, lambda marker: marker._replace(commit=True))
 
 
 def abort_what_was_committed(module: ModuleType) -> None:
@@ -30,7 +28,7 @@ def abort_what_was_committed(module: ModuleType) -> None:
     def change(marker: Any) -> Any:
         nonlocal count
         count += 1
-        return dataclasses.replace(marker, commit=False) if count % 7 == 0 else marker
+        return marker._replace(commit=False) if count % 7 == 0 else marker
 
     _change_markers(module, change)
 
@@ -47,7 +45,12 @@ def _change_markers(module: ModuleType, change: Callable[[Any], Any]) -> None:
 
 def apply_offsets_at_once(module: ModuleType) -> None:
     """Offsets of a transaction are in force before it has ended, and whatever its end is."""
-    module.GroupMachine.replay_pending = lambda self, key, value, producer_id: self.replay(key, value)
+    assert hasattr(module.GroupMachine, "_apply_pending"), "pending offsets are applied elsewhere now"
+
+    def apply(self: Any, producer_id: int, group_id: str, *where_and_what: Any) -> None:
+        self._apply_offset(group_id, *where_and_what)
+
+    module.GroupMachine._apply_pending = apply
 
 
 def read_what_is_open(module: ModuleType) -> None:

@@ -77,7 +77,12 @@ SUITES = {
         [pytest("compat_tests/transactions", "--broker=kafka")], jars=["kafka-4.3.1", "kafka-3.9.2"]
     ),
     "check-transactions": Suite(
-        [pytest(*(f"compat_tests/transactions/test_{name}.py" for name in ("checker", "history")))]
+        [
+            pytest(
+                *(f"compat_tests/transactions/test_{name}.py" for name in ("checker", "history")),
+                "--history-seconds=60",
+            )
+        ]
     ),
     "soak": Suite([pytest("compat_tests/soak")]),
     "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=600")]),

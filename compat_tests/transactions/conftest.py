@@ -10,7 +10,9 @@ import pytest
 from compat_tests.transactions.brokers import Start, TransactionBroker, starting
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
-HISTORY_SECONDS = 300 if NIGHTLY else 25
+SHORT_HISTORY_SECONDS = 25
+HISTORY_SECONDS = 300 if NIGHTLY else SHORT_HISTORY_SECONDS
+SET_UP_AND_CHECK_SECONDS = 240
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,6 +22,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=HISTORY_SECONDS,
         help="how long the clients work whose history is checked (25; 300 nightly)",
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seconds = config.getoption("--history-seconds", HISTORY_SECONDS)
+    for item in items:
+        if item.name.startswith("test_no_promise"):
+            item.add_marker(pytest.mark.timeout(seconds * 3 + SET_UP_AND_CHECK_SECONDS))
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from compat_tests.transactions.producers import LIBRARIES, Failed, Fenced, Trans
 from compat_tests.transactions.proxy import Verdict
 from compat_tests.transactions.topics import create_topics
 from odradek.wire.messages.end_txn import EndTxnRequest
+from tools import environment
 
 PARTITIONS = 2
 RECORDS = 60
@@ -45,7 +46,9 @@ class Loop:
     def start(self, *die_at: str) -> subprocess.Popen[str]:
         where = (self._broker.bootstrap, self.name, self.source, self.target, str(PARTITIONS))
         command = [sys.executable, "-m", "compat_tests.transactions.loop", self._library, *where, *die_at]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=environment.CHECKOUT
+        )
 
     def run(self, *die_at: str) -> None:
         """To the end, or to the death that it was told to die."""

@@ -38,7 +38,7 @@ class Kind(enum.Enum):
     ORDER = "the log has values in another order than they were sent"
     DUPLICATE = "a value is in the log twice"
     INCONSISTENT = "an offset has had two values, or a value two offsets"
-    UNSENT = "somebody read a value that nobody sent"
+    UNSENT = "somebody read a value that nobody sent there"
     SKIPPED = "a reader passed over a value, or read one again"
     OFFSETS_LOST = "a group read again what a committed transaction had consumed"
     OFFSETS_ESCAPED = "a group passed over what no committed transaction had consumed"

@@ -1,9 +1,11 @@
-"""Closed-loop transactional producers: `python -m benchmarks.transaction_load PORT TOPIC RECORDS PARTITIONS PRODUCERS SECONDS`.
+"""Closed-loop transactional producers.
+
+    python -m benchmarks.transaction_load PORT TOPIC RECORDS PARTITIONS PRODUCERS SECONDS
 
 Speaks transaction.version 2, as Kafka's own client does from 4.0 on: a Produce 12 that adds its partitions by
-itself, then an EndTxn 5, whose answer has the epoch of the next transaction. Each producer has a connection and
-one request under way. Prints a line of JSON: transactions, seconds, and the p50 and p99 in milliseconds of a
-commit (from EndTxn to its answer) and of a whole transaction.
+itself, then an EndTxn 5, whose answer has the epoch of the next transaction. Each producer has a connection
+and one request under way. Prints a line of JSON: transactions, seconds, and the p50 and p99 in milliseconds of
+a commit (from EndTxn to its answer) and of a whole transaction.
 """
 
 from __future__ import annotations
@@ -211,9 +213,7 @@ def measure(
 def main(arguments: list[str]) -> None:
     port, topic, records, partitions, producers, seconds = arguments
     print(
-        json.dumps(
-            measure(int(port), topic, int(records), int(partitions), int(producers), float(seconds))
-        )
+        json.dumps(measure(int(port), topic, int(records), int(partitions), int(producers), float(seconds)))
     )
 
 

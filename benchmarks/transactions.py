@@ -146,7 +146,12 @@ class TransactionCase(Case):
         command = [sys.executable, "-m", "benchmarks.transaction_load", str(broker.port)]
         command += [self._topics[broker.name], *shape]
         done = subprocess.run(
-            pinning.load(command), capture_output=True, text=True, timeout=PATIENCE_S, cwd=CHECKOUT, check=False
+            pinning.load(command),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            cwd=CHECKOUT,
+            check=False,
         )
         if done.returncode:
             raise RuntimeError(done.stderr.strip()[-2000:])
@@ -171,7 +176,9 @@ class CommittedFetchCase(Case):
         with WireClient("127.0.0.1", broker.port) as client:
             client.create_topics([self.topic], 1)
             writer = Writer(client, self.topic)
-            places = [place for n in range(self.transactions) for place in writer.write(n % ABORTED_EVERY != 0)]
+            places = [
+                place for n in range(self.transactions) for place in writer.write(n % ABORTED_EVERY != 0)
+            ]
             wait_until_stable(client, self.topic)
         frames = [self._frame(place, size) for place in places]
         write_frames(work / f"{broker.name}-committed.frames", frames)
@@ -190,7 +197,9 @@ class CommittedFetchCase(Case):
             rack_id="",
         )
         # correlation id 4, throttle 4, error code 2, session 4, topics 4, name 2 + n, partitions 4, index 4
-        return Frame(request_frame(request, FETCH_VERSION, 0, CLIENT_ID), -1, 28 + len(self.topic.encode()), 0)
+        return Frame(
+            request_frame(request, FETCH_VERSION, 0, CLIENT_ID), -1, 28 + len(self.topic.encode()), 0
+        )
 
     def measure(self, broker: brokers.Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
         before = broker.cpu_seconds()

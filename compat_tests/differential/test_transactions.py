@@ -122,7 +122,9 @@ def identity(side: Side, name: str, *, other_id: int = 0, epoch: int = 0) -> dic
     }
 
 
-def add(side: Side, name: str, topics: dict[str, list[int]], *, known_as: str | None = None, **moved: int) -> Any:
+def add(
+    side: Side, name: str, topics: dict[str, list[int]], *, known_as: str | None = None, **moved: int
+) -> Any:
     one = identity(side, name, **moved)
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=name if known_as is None else known_as,
@@ -250,7 +252,7 @@ def without_times(side: Side, answer: Any) -> None:
         for partition in topic.partitions:
             partition.active_producers.sort(key=lambda one: one.producer_id)
             for producer in partition.active_producers:
-                # Of records it is the batch's, which is the same on both sides; of a marker the broker's clock.
+                # Of records it is the batch's, the same on both sides; of a marker the broker's clock.
                 if producer.last_timestamp > NOW_MS + 60_000:
                     producer.last_timestamp = 1
 
@@ -264,7 +266,10 @@ def describe(pair: Pair, *names: str, note: str = "") -> None:
                 topic.partitions.sort()
 
     pair.ask(
-        lambda _: DescribeTransactionsRequest(transactional_ids=list(names)), 0, note or names[0][:40], see=seen
+        lambda _: DescribeTransactionsRequest(transactional_ids=list(names)),
+        0,
+        note or names[0][:40],
+        see=seen,
     )
 
 
@@ -279,7 +284,11 @@ def settled(pair: Pair, name: str) -> None:
 
         def is_over(answer: Any) -> bool:
             one = answer.transaction_states[0]
-            return one.error_code == 0 and one.transaction_state in ("Empty", "CompleteCommit", "CompleteAbort")
+            return one.error_code == 0 and one.transaction_state in (
+                "Empty",
+                "CompleteCommit",
+                "CompleteAbort",
+            )
 
         _until(side, DescribeTransactionsRequest(transactional_ids=[name]), 0, is_over)
 
@@ -513,7 +522,9 @@ def test_bad_offsets_in_transactions_are_refused_alike(pair: Pair) -> None:
         name, group = new_id(), new_id("group")
         begun(pair, name)
         pair.ask(
-            lambda side: AddOffsetsToTxnRequest(transactional_id=name, group_id=group, **identity(side, name)),
+            lambda side: AddOffsetsToTxnRequest(
+                transactional_id=name, group_id=group, **identity(side, name)
+            ),
             3,
         )
         cases: list[tuple[str, dict[str, Any]]] = [
@@ -557,7 +568,11 @@ def test_transactions_end_alike_in_every_version(pair: Pair) -> None:
             describe(pair, name, note=f"after {note} in v{version}")
             then_note = f"{note}, then {'commit' if then else 'abort'}"
             pair.ask(
-                lambda side: end(side, name, commit=then), version, then_note, settle=ready, see=_seen_successor
+                lambda side: end(side, name, commit=then),
+                version,
+                then_note,
+                settle=ready,
+                see=_seen_successor,
             )
             settled(pair, name)
             for epoch in (1, 2):
@@ -636,7 +651,10 @@ def test_transactional_batches_are_judged_alike(pair: Pair) -> None:
             ),
             ("without the id in the request", lambda side: produce(side, topic, None, batch(side, name, 6))),
             ("under another id", lambda side: produce(side, topic, stranger, batch(side, name, 6))),
-            ("under an id that nobody has", lambda side: produce(side, topic, "nobody", batch(side, name, 6))),
+            (
+                "under an id that nobody has",
+                lambda side: produce(side, topic, "nobody", batch(side, name, 6)),
+            ),
             ("an older epoch", lambda side: produce(side, topic, name, batch(side, name, 6, epoch=-1))),
             ("a newer epoch", lambda side: produce(side, topic, name, batch(side, name, 0, epoch=1))),
             (
@@ -726,7 +744,7 @@ def test_an_abort_of_an_empty_transaction_moves_the_epoch_alike(pair: Pair) -> N
 
 
 def read_back(pair: Pair, topic: str, note: str) -> None:
-    """The batches of records with their places, the aborted list, and the ends. A marker has the broker's time."""
+    """The batches with their places, the aborted list, and the ends. A marker has the broker's time."""
 
     def markers_blanked(side: Side, answer: Any) -> None:
         for response in answer.responses:
@@ -771,7 +789,13 @@ def _without_marker_times(records: bytes) -> bytes:
 
 
 def marker(
-    side: Side, name: str, topics: dict[str, list[int]], *, commit: bool, coordinator_epoch: int = 0, **moved: int
+    side: Side,
+    name: str,
+    topics: dict[str, list[int]],
+    *,
+    commit: bool,
+    coordinator_epoch: int = 0,
+    **moved: int,
 ) -> WritableTxnMarker:
     return WritableTxnMarker(
         transaction_result=commit,
@@ -894,7 +918,9 @@ def test_a_thousand_open_partitions_end_alike(pair: Pair) -> None:
     begun(pair, name, timeout_ms=10_000)
     pair.ask(lambda side: add(side, name, {topic: list(range(count))}), 3, see=_sorted_results)
     pair.ask(
-        lambda side: produce(side, topic, name, *[batch(side, name) for _ in range(count)]), 11, settle=_appended
+        lambda side: produce(side, topic, name, *[batch(side, name) for _ in range(count)]),
+        11,
+        settle=_appended,
     )
     # Its producer vanishes.
     settled(pair, name)
@@ -980,9 +1006,7 @@ def test_at_level_1_transactions_run_alike(pair: Pair) -> None:
                 3,
                 lambda answer: (
                     level
-                    in [
-                        one.max_version_level for one in answer.finalized_features if one.name == FEATURE
-                    ]
+                    in [one.max_version_level for one in answer.finalized_features if one.name == FEATURE]
                 ),
             )
 
@@ -997,7 +1021,9 @@ def test_at_level_1_transactions_run_alike(pair: Pair) -> None:
             describe_producers(pair, topic, f"at level 1, EndTxn v{version}")
         name = new_id()
         begun(pair, name)
-        pair.ask(lambda side: produce(side, topic, name, batch(side, name)), 12, "at level 1", settle=_appended)
+        pair.ask(
+            lambda side: produce(side, topic, name, batch(side, name)), 12, "at level 1", settle=_appended
+        )
         describe(pair, name, note="at level 1, Produce v12")
     finally:
         to(2)

@@ -1,4 +1,4 @@
-"""`WordCount.java` as an application of Kafka Streams: its process, its topics, and what it should have counted."""
+"""`WordCount.java` as an application of Kafka Streams: its process, its topics, what is right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The brokers of these tests: with short transaction chores, killed for real, behind a proxy where one is wanted.
+"""The brokers of these tests: with short transaction chores, killed for real, behind a proxy if wanted.
 
 `--broker=kafka` runs every test against Apache Kafka itself, to prove that the test is right.
 """
@@ -83,7 +83,7 @@ class TransactionBroker:
 
 
 class _ProxiedKafka(reference.Kafka):
-    """Has a second listener, which advertises a proxy's address: its own requests to itself go by the first."""
+    """Has a second listener, which advertises a proxy's address; its requests to itself go by the first."""
 
     def __init__(self, version: str, properties: Mapping[str, str]) -> None:
         super().__init__(version, properties)
@@ -109,13 +109,18 @@ def starting(*, is_odradek: bool) -> Iterator[Start]:
     with contextlib.ExitStack() as stack:
 
         def start(
-            options: Mapping[str, Any] | None = None, *, proxied: bool = False, version: str = reference.CURRENT
+            options: Mapping[str, Any] | None = None,
+            *,
+            proxied: bool = False,
+            version: str = reference.CURRENT,
         ) -> TransactionBroker:
             settings = {**SETTINGS, **(options or {})}
             if is_odradek:
                 running = _odradek(stack, settings, proxied)
             else:
-                running = _kafka(stack, {name: str(value) for name, value in settings.items()}, proxied, version)
+                running = _kafka(
+                    stack, {name: str(value) for name, value in settings.items()}, proxied, version
+                )
             running.wait_until_coordinating()
             return running
 

@@ -154,7 +154,9 @@ def _inconsistent(index: _Index) -> Iterator[Anomaly]:
         for offset, value in records:
             other = values.setdefault((partition, offset), value)
             if other != value:
-                text = f"{partition[0]}-{partition[1]}@{offset} is {value} for {where} and {other} for another"
+                text = (
+                    f"{partition[0]}-{partition[1]}@{offset} is {value} for {where} and {other} for another"
+                )
                 yield Anomaly(Kind.INCONSISTENT, text)
     for value, offset in index.offset_of.items():
         acknowledged = index.sent[value].send.offset if value in index.sent else None
@@ -208,7 +210,9 @@ def _skipped(index: _Index) -> Iterator[Anomaly]:
             continue
         expected = [record for record in log if seen[0][0] <= record[0] <= seen[-1][0]]
         if seen != expected:
-            yield Anomaly(Kind.SKIPPED, f"{session} in {partition[0]}-{partition[1]}: {_first(seen, expected)}")
+            yield Anomaly(
+                Kind.SKIPPED, f"{session} in {partition[0]}-{partition[1]}: {_first(seen, expected)}"
+            )
 
 
 def _first(seen: Records, expected: Records) -> str:
@@ -388,9 +392,13 @@ def _resolve(
         if start == consumed.end:
             position = start
             if not all(visible):
-                found.append(Anomaly(Kind.TORN, f"{name}: {transaction} has its offset in force, not its values"))
+                found.append(
+                    Anomaly(Kind.TORN, f"{name}: {transaction} has its offset in force, not its values")
+                )
         elif start == position and any(visible):
-            found.append(Anomaly(Kind.TORN, f"{name}: {transaction} has its values in the log, not its offset"))
+            found.append(
+                Anomaly(Kind.TORN, f"{name}: {transaction} has its values in the log, not its offset")
+            )
     if start != position:
         kind = Kind.OFFSETS_LOST if start < position else Kind.OFFSETS_ESCAPED
         found.append(Anomaly(kind, f"{name}: {who} is at {start}, not at {position}"))

@@ -1,4 +1,4 @@
-"""What happened: transactions, reads, and what is in the log at the end. Plain values; `checker.py` judges them.
+"""What happened: transactions, reads, what is in the log at the end. Plain values; `checker.py` judges them.
 
 All times are ticks of one clock, of which nothing is asked but that a later look shows more. A value is sent
 once in the whole history, so it names its send.

@@ -2,9 +2,9 @@
 
     python -m compat_tests.transactions.loop LIBRARY BOOTSTRAP NAME INPUT OUTPUT PARTITIONS [PHASE]
 
-It takes over the transactional id NAME, reads on where the group NAME has committed, and copies each value with
-`done ` before it to the same partition of OUTPUT, a few a transaction. In its second transaction it kills itself
-at PHASE, one of `PHASES`. Prints `finished` and ends when all partitions are read to their end.
+It takes over the transactional id NAME, reads on where the group NAME has committed, and copies each value
+with `done ` before it to the same partition of OUTPUT, a few a transaction. In its second transaction it
+kills itself at PHASE, one of `PHASES`. Prints `finished` and ends when all partitions are read to their end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DONE = b"done "
 
 
 class Source(abc.ABC):
-    """A library's consumer of committed values, assigned to partitions, from what the group has committed on."""
+    """A library's consumer of committed values, assigned, from where the group has committed."""
 
     def __init__(self, bootstrap: str, group: str, partitions: list[Partition]) -> None:
         self.bootstrap, self.group, self.partitions = bootstrap, group, partitions
@@ -105,9 +105,7 @@ class AiokafkaSource(Source):
     async def _poll(self) -> tuple[Partition, list[bytes], int] | None:
         while True:
             for one in self._where:
-                batches = await self._consumer.getmany(
-                    one, timeout_ms=100, max_records=RECORDS_A_TRANSACTION
-                )
+                batches = await self._consumer.getmany(one, timeout_ms=100, max_records=RECORDS_A_TRANSACTION)
                 for records in batches.values():
                     return tuple(one), [record.value for record in records], records[-1].offset + 1
             positions = [await self._consumer.position(one) >= self._ends[one] for one in self._where]

@@ -1,4 +1,4 @@
-"""Transactional producers of three libraries, said the same way; each only does what the unmodified library does.
+"""Transactional producers of three libraries, said the same way; each does what the unmodified library does.
 
 What a library raises becomes `Fenced` (another producer has the transactional id; this one is done for) or
 `Failed` (this transaction is; start over with a new producer).
@@ -77,15 +77,13 @@ class TransactionalProducer(abc.ABC):
 
     @abc.abstractmethod
     def abandon(self) -> None:
-        """Lets go of it without a word to the broker, as far as the library can: its transaction stays open."""
+        """Lets go of it, without a word to the broker if the library can: its transaction stays open."""
 
 
 class ConfluentProducer(TransactionalProducer):
     library = "confluent-kafka"
 
-    FENCED = frozenset(
-        {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
-    )
+    FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
     def open(self) -> None:
         self._consumers: dict[str, Consumer] = {}
@@ -125,9 +123,7 @@ class ConfluentProducer(TransactionalProducer):
             if error is None:
                 self.acknowledged[partition, value] = message.offset()
 
-        self._call(
-            lambda: self._producer.produce(topic, value, partition=number, on_delivery=delivered)
-        )
+        self._call(lambda: self._producer.produce(topic, value, partition=number, on_delivery=delivered))
         self._producer.poll(0)
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""A TCP proxy between clients and the broker, that loses connections, requests and answers when it is told to.
+"""A TCP proxy between clients and the broker that loses connections, requests and answers when told to.
 
 It knows no more of the protocol than frames: a length, and in a request the API key, version and correlation
 id, which an answer begins with. The broker has to advertise the proxy's address (see `brokers.py`).

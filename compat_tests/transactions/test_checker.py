@@ -98,9 +98,7 @@ def test_an_aborted_read_is_found(seen_in: str) -> None:
 
 
 def test_an_intermediate_read_is_found() -> None:
-    history = History(
-        [transaction(10, 20, (A, 1))], reads=[Read("r", 18, A, [(0, 1)])], log={A: [(0, 1)]}
-    )
+    history = History([transaction(10, 20, (A, 1))], reads=[Read("r", 18, A, [(0, 1)])], log={A: [(0, 1)]})
     assert kinds(history) == [Kind.INTERMEDIATE_READ]
 
 
@@ -112,7 +110,9 @@ def test_a_torn_transaction_is_found() -> None:
 
 
 @pytest.mark.parametrize(("visible", "goes_on_at"), [(True, 0), (False, 5)])
-def test_values_without_their_offsets_are_torn_and_the_other_way_round(visible: bool, goes_on_at: int) -> None:
+def test_values_without_their_offsets_are_torn_and_the_other_way_round(
+    visible: bool, goes_on_at: int
+) -> None:
     doubtful = transaction(10, 20, (A, 1), outcome=UNKNOWN, consumed=consumed(0, 5))
     log = {A: [(0, 1)] if visible else []}
     assert kinds(History([doubtful], log=log, committed={("g", IN): goes_on_at})) == [Kind.TORN]

@@ -1,8 +1,8 @@
 """Chains of Kafka's own TransactionalMessageCopier, killed at random: every message arrives once, in order.
 
 The first link is of Kafka 4.3 and reads as a group, the second of 3.9 and reads assigned partitions; so one
-broker serves both protocols of transactions at once. Copiers abort every third transaction of their own accord,
-some are killed, and so is the broker. ODRADEK_COPIERS_SEED, which is printed, repeats the choice of moments.
+broker serves both protocols of transactions at once. Copiers abort every third transaction of their own
+accord, some are killed, and so is the broker. ODRADEK_COPIERS_SEED, which is printed, repeats the choices.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import pathlib
 import random
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -45,9 +44,7 @@ CHAINS = {
 
 
 class Copier:
-    """One copier's process, started again when it has ended: when it was killed, or when it thinks that all is
-    copied.
-    """
+    """One copier's process, started again when it has ended: it was killed, or thinks that all is copied."""
 
     def __init__(self, directory: pathlib.Path, name: str, version: str, *arguments: str) -> None:
         self.name, self._version = name, version
@@ -153,11 +150,11 @@ class Progress:
 
 
 @pytest.fixture
-def seed(capsys: pytest.CaptureFixture[str]) -> Iterator[int]:
+def seed(capsys: pytest.CaptureFixture[str]) -> int:
     seed = int(os.environ.get("ODRADEK_COPIERS_SEED") or random.randrange(1 << 32))
     with capsys.disabled():
         print(f"\nODRADEK_COPIERS_SEED={seed}", flush=True)
-    yield seed
+    return seed
 
 
 @pytest.mark.timeout(PATIENCE_SECONDS + 120)

@@ -1,4 +1,4 @@
-"""Kafka Streams with `exactly_once_v2`: a word count that is killed, and whose broker is, counts no word twice."""
+"""Kafka Streams with `exactly_once_v2`: a word count counts no word twice, whoever is killed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def last(counts: dict[str, list[int]]) -> Counter[str]:
 
 def wait_until_counted(application: Application) -> None:
     wait_until(
-        lambda: last(committed_counts(application)) == application.expected, "all words are counted", seconds=90
+        lambda: last(committed_counts(application)) == application.expected,
+        "all words are counted",
+        seconds=90,
     )
 
 
@@ -75,4 +77,6 @@ def test_no_word_is_counted_twice_when_the_application_and_the_broker_are_killed
         assert numbers == sorted(set(numbers)), f"{word} went back or was told twice: {numbers}"
     run.stop()
     partitions = [(application.output, number) for number in range(PARTITIONS)]
-    assert readers.wait_until_stable(application.broker.bootstrap, partitions, 30), "a transaction is still open"
+    assert readers.wait_until_stable(application.broker.bootstrap, partitions, 30), (
+        "a transaction is still open"
+    )

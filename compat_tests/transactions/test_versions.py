@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -50,7 +49,7 @@ def with_library(broker: TransactionBroker, library: str, where: Partition, tran
 
 
 @pytest.fixture
-def working(broker: TransactionBroker) -> Iterator[dict[str, int]]:
+def working(broker: TransactionBroker) -> dict[str, int]:
     """Everybody's producer writes to one partition at the same time; who wrote how much."""
     topic = topic_name("together")
     (where,) = create_topics(broker.bootstrap, {topic: 1})
@@ -77,7 +76,7 @@ def working(broker: TransactionBroker) -> Iterator[dict[str, int]]:
     for value in readers.values_of(broker.bootstrap, [where])[where]:
         writer = value.split(b" ")[0].decode(errors="replace")
         counts[writer if writer in LIBRARIES else "java"] += 1
-    yield counts
+    return counts
 
 
 @pytest.mark.timeout(200)

@@ -43,8 +43,8 @@ def batch(
 
 
 class WireProducer:
-    """Speaks transaction.version 1: adds its partitions itself, or leaves that out; or version 2, in which they
-    add themselves and every end brings a new epoch.
+    """Speaks transaction.version 1: adds its partitions itself, or leaves that out. Or version 2, in which
+    they add themselves and every end brings a new epoch.
     """
 
     def __init__(
@@ -93,7 +93,11 @@ class WireProducer:
         sequence = self._sequences.get(partition, 0)
         now_ms = int(time.time() * 1000)
         records = batch(
-            self.producer_id, self.producer_epoch, sequence, values, now_ms if timestamp_ms is None else timestamp_ms
+            self.producer_id,
+            self.producer_epoch,
+            sequence,
+            values,
+            now_ms if timestamp_ms is None else timestamp_ms,
         )
         request = ProduceRequest(
             transactional_id=self.transactional_id,

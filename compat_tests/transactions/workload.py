@@ -171,7 +171,7 @@ class Worker:
 
 
 class Reader(abc.ABC):
-    """Polls all partitions from their start on; a consumer that fails is followed by another, from the start."""
+    """Polls all partitions from their start on; a consumer that fails is followed by another."""
 
     library: str
     failures: tuple[type[BaseException], ...]
@@ -347,7 +347,7 @@ class Workload:
         libraries: Iterable[str] = tuple(LIBRARIES),
         workers_each: int = 2,
     ) -> None:
-        """`topics`: name -> partitions, of which the last is for the groups' offsets, a partition a worker."""
+        """`topics`: name -> partitions; the last is for the groups' offsets, a partition for each worker."""
         self.broker, self.seed = broker, seed
         *outputs, source = topics
         self.partitions = [(topic, number) for topic in outputs for number in range(topics[topic])]
@@ -358,9 +358,7 @@ class Workload:
                 name = f"{outputs[0]}-{library}-{len(self.workers)}"
                 worker = Worker(name, library, broker.bootstrap, seed, self.partitions, own)
                 self.workers.append(worker)
-            self.readers.append(
-                READERS[library](f"reader-of-{library}", broker.bootstrap, self.partitions)
-            )
+            self.readers.append(READERS[library](f"reader-of-{library}", broker.bootstrap, self.partitions))
         assert len(self.workers) <= topics[source], "every worker needs a partition of the last topic"
 
     def start(self) -> None:

@@ -7,6 +7,10 @@ What is not in the system's memory is loaded in a worker thread before the answe
 the event loop would stop everybody. Versions 0 to 3 get their records converted to the formats v0 and v1 that
 they know, batch by batch while others are served.
 
+Who reads only what is committed (isolation level 1) gets what is before the last stable offset, waits for
+that to move, and is told which transactions in it were aborted; the records are the same slices as for
+everybody.
+
 Sizes are KIP-74's: the first partition that has anything gets at least one whole batch, whatever the
 limits, from version 3 on; what comes is cut off where the limit is, its last batch too. Sessions are
 KIP-227's, see `fetch_sessions.py`. From version 13 on topics have ids instead of names.
@@ -75,6 +79,7 @@ FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_ENDPOINTS = 16
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
 
+_ISOLATIONS = (READ_UNCOMMITTED, READ_COMMITTED)
 _NO_RECORDS = b""
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -103,6 +108,9 @@ class Fetch:
         self._max_bytes = max_bytes
 
     def __call__(self, request: FetchRequest, context: RequestContext) -> FetchResponse | Waiting:
+        if request.isolation_level not in _ISOLATIONS:
+            # Kafka trips over it, and says so.
+            return _failure(request, context.api_version)
         try:
             plan = self._plan(request, context)
         except KafkaError as error:
@@ -186,7 +194,7 @@ class FetchPlan:
         self._max_bytes = min(request.max_bytes, max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._is_limit_hard = version < FIRST_VERSION_WITH_MAX_BYTES
-        self._isolation = READ_COMMITTED if request.isolation_level == 1 else READ_UNCOMMITTED
+        self._isolation = request.isolation_level
         self._replica_id = request.replica_id
         if version >= FIRST_VERSION_WITH_REPLICA_STATE:
             state = request.replica_state
@@ -255,18 +263,17 @@ class FetchPlan:
             if diverging is not None:
                 return diverging, log
         max_bytes = partition.max_bytes if partition.max_bytes < left_bytes else left_bytes
-        isolation = self._isolation
         result = log.read(
             partition.fetch_offset,
             max_bytes=max_bytes,
-            isolation=isolation,
+            isolation=self._isolation,
             minimum_one_batch=one_batch,
             cut_first_batch=self._is_limit_hard,
         )
         # Null, not empty, for those who read everything: librdkafka complains about a list that it did not
         # ask for.
         aborted = None
-        if isolation is READ_COMMITTED and result.aborted is not None:
+        if result.aborted is not None:
             aborted = [AbortedTransaction(producer_id=one[0], first_offset=one[1]) for one in result.aborted]
         answer = PartitionData(
             partition_index=partition.index,

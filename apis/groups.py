@@ -6,9 +6,9 @@ A request becomes a command for the group's coordinator and the coordinator's an
 what a group may do is decided there. A member's connection may close at any time: that alone changes
 nothing.
 
-Not done yet: coordinators of transactions and share groups. FindCoordinator answers them with
-INVALID_REQUEST, at which clients stop at once; consumer groups of KIP-848 have APIs of their own, which are
-not in the table.
+FindCoordinator finds coordinators of transactions, too. Not done yet: those of share groups, which it answers
+with INVALID_REQUEST, at which clients stop at once; consumer groups of KIP-848 have APIs of their own, which
+are not in the table.
 
 Source: KafkaApis and GroupCoordinatorService of Kafka 4.3, and its response classes for what old versions
 see.
@@ -23,7 +23,7 @@ from odradek.apis import operations
 from odradek.apis.addresses import address_of
 from odradek.apis.api import Waiting, WorkAnswer
 from odradek.coordinator import commands
-from odradek.coordinator.topics import OFFSETS_TOPIC
+from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.wire.errors import ErrorCode, error_message
 from odradek.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -54,7 +54,9 @@ from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.apis.topic_creation import TopicCreation
+    from odradek.apis.transactions import Transactions
     from odradek.apis.turn import WorkQueue
+    from odradek.coordinator.effects import EndMarker
     from odradek.wire.work import Work
 
 GROUP_KEY = 0
@@ -67,6 +69,8 @@ FIRST_VERSION_WITH_GROUP_NOT_FOUND = 6
 FIRST_VERSION_WITH_OPERATIONS = 3
 MAX_COORDINATOR_KEYS = 100_000
 """Of one request; more is INVALID_REQUEST for each."""
+_TOPIC_OF = {GROUP_KEY: OFFSETS_TOPIC, TRANSACTION_KEY: TRANSACTIONS_TOPIC}
+"""Whose partitions' leaders are the coordinators, by type of key."""
 _NOWHERE = (-1, "", -1)
 """Node id, host and port of a coordinator that is not known."""
 
@@ -77,6 +81,12 @@ class Groups(Protocol):
     def partition_of(self, group_id: str) -> int: ...
 
     def submit(self, group_id: str, command: commands.Command) -> None: ...
+
+    def commit_in_transaction(
+        self, command: commands.CommitTransactionalOffsets, verified: Any = None
+    ) -> None: ...
+
+    def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None: ...
 
     def list_groups(self, states, types) -> commands.ListGroupsReply: ...
 
@@ -107,26 +117,37 @@ class Gathering:
 
 
 class FindCoordinator:
-    """The handler. The first question for a group's coordinator creates `__consumer_offsets`."""
+    """The handler. The first question for a group's coordinator creates `__consumer_offsets`, that for a
+    transactional id's `__transaction_state`.
+    """
 
-    def __init__(self, node_id: int, topics: TopicCreation, work: WorkQueue, groups: Groups) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        topics: TopicCreation,
+        work: WorkQueue,
+        groups: Groups,
+        transactions: Transactions,
+    ) -> None:
         self._node_id = node_id
         self._topics = topics
         self._work = work
         self._groups = groups
+        self._transactions = transactions
 
     def __call__(
         self, request: FindCoordinatorRequest, context: RequestContext
     ) -> FindCoordinatorResponse | WorkAnswer:
-        if request.key_type == GROUP_KEY and self._topics.lacks([OFFSETS_TOPIC]):
-            return WorkAnswer(self._work, self._creating(request, context), context)
+        topic = _TOPIC_OF.get(request.key_type)
+        if topic is not None and self._topics.lacks([topic]):
+            return WorkAnswer(self._work, self._creating(topic, request, context), context)
         return self._response(request, context)
 
     def _creating(
-        self, request: FindCoordinatorRequest, context: RequestContext
+        self, topic: str, request: FindCoordinatorRequest, context: RequestContext
     ) -> Work[FindCoordinatorResponse]:
         # If it cannot be created, it is not there, and so is no coordinator.
-        yield from self._topics.creating_missing([OFFSETS_TOPIC])
+        yield from self._topics.creating_missing([topic])
         return self._response(request, context)
 
     def _response(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
@@ -152,10 +173,12 @@ class FindCoordinator:
     def _find(
         self, key_type: int, key: str, connection: ConnectionInfo
     ) -> tuple[ErrorCode, tuple[int, str, int]]:
-        if key_type != GROUP_KEY:
+        topic = _TOPIC_OF.get(key_type)
+        if topic is None:
             return ErrorCode.INVALID_REQUEST, _NOWHERE
+        coordinators = self._groups if key_type == GROUP_KEY else self._transactions
         view = self._topics.view
-        leader = view.brokers.get(view.leader_of(OFFSETS_TOPIC, self._groups.partition_of(key)))
+        leader = view.brokers.get(view.leader_of(topic, coordinators.partition_of(key)))
         address = None if leader is None else address_of(leader, connection, self._node_id)
         if leader is None or address is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOWHERE

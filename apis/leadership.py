@@ -85,6 +85,13 @@ def check_leader_epoch(led: LedPartition, current_leader_epoch: int) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 
+def check_in_sync(led: LedPartition) -> None:
+    """Refuses with NOT_ENOUGH_REPLICAS what `min.insync.replicas` would not call safe."""
+    replicas = led.view
+    if len(replicas.isr) < min(led.log.config.min_insync_replicas, len(replicas.replicas)):
+        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+
 def end_offset_for_epoch(led: LedPartition, epoch: int) -> tuple[int, int]:
     """(epoch, end offset) of the largest epoch that is not after `epoch`; (-1, -1) when there is none.
 

@@ -4,11 +4,10 @@ Each partition is asked in turn and refuses for itself; what was accepted is sta
 for the commit at the end of the loop's turn. From version 3 on a partition brings exactly one batch of
 format v2, stored as it came; versions 0 to 2 may bring message sets of v0 and v1, which are converted.
 
-Not done yet: transactions. A request with a transactional id is refused with INVALID_REQUEST for each of
-its partitions, at which producers stop at once; they do not get that far, since InitProducerId refuses
-transactional ids already. A transactional batch in a request without such an id gets Kafka's own answer,
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this node only;
-`min.insync.replicas` is checked against the ISR that the cluster's view has.
+A request with a transactional id goes by `apis/transaction_verification.py` first, which hands it back with
+what the coordinator has said of its partitions. A transactional batch in a request without such an id is
+refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this node
+only; `min.insync.replicas` is checked against the ISR that the cluster's view has.
 
 Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.validateRecords of
 Kafka 4.3.
@@ -16,6 +15,7 @@ Kafka 4.3.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct as Layout
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ from odradek.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext, Shortcut
+    from odradek.apis.transaction_verification import TransactionVerification, Verdicts
     from odradek.apis.turn import Turn
     from odradek.storage.partition import Appended, Partition
 
@@ -72,6 +73,17 @@ _SAYS_LOG_START = frozenset(
 
 class _NotOneBatch(KafkaError):
     """What came is not one v2 batch; found out before any log was asked."""
+
+
+class Unverified(KafkaError):
+    """A batch of a transaction that its coordinator does not vouch for; found out before any log was asked.
+
+    `explanation` is told to the client, if there is one.
+    """
+
+    def __init__(self, code: ErrorCode, explanation: str | None = None) -> None:
+        super().__init__(code, explanation)
+        self.explanation = explanation
 
 
 class ProduceAnswer(Waiting):
@@ -125,29 +137,37 @@ class _StagedPartition:
 
 
 class Produce:
-    """The handler."""
+    """The handler. `verification()` is asked when the first transactional request comes."""
 
-    __slots__ = ("_leadership", "_turn")
+    __slots__ = ("_leadership", "_turn", "_verification")
 
-    def __init__(self, leadership: Leadership, turn: Turn) -> None:
+    def __init__(
+        self, leadership: Leadership, turn: Turn, verification: Callable[[], TransactionVerification]
+    ) -> None:
         self._leadership = leadership
         self._turn = turn
+        self._verification = verification
 
     def shortcut(self) -> Shortcut:
         """The short way of ordinary requests (see `apis/produce_shortcut.py`)."""
         return shortcut(self._leadership, self._turn)
 
-    def __call__(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | Waiting | None:
+    def __call__(
+        self, request: ProduceRequest, context: RequestContext, verdicts: Verdicts | None = None
+    ) -> ProduceResponse | Waiting | None:
+        """`verdicts` come with a request in a transaction that has been verified."""
+        acks = request.acks
+        whole_refusal = None
+        if acks not in _ACKS:
+            whole_refusal = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+        elif request.transactional_id is not None and verdicts is None:
+            return self._verification()(request, context, self)
         version = context.api_version
         now_ms = context.now_ms
-        acks = request.acks
         response = ProduceResponse(responses=[])
         answer = ProduceAnswer(response)
         append = self._append
         add = self._turn.add
-        whole_refusal = None
-        if acks not in _ACKS or request.transactional_id is not None:
-            whole_refusal = _refusal_of_request(request)
         last_error: KafkaError | None = None
         for topic_data in request.topic_data:
             partitions: list[PartitionProduceResponse] = []
@@ -165,7 +185,7 @@ class Produce:
                     _refuse(partition, whole_refusal)
                     continue
                 try:
-                    log, appended = append(name, data, version, acks, context.client_id, now_ms)
+                    log, appended = append(name, data, version, acks, context.client_id, now_ms, verdicts)
                 except KafkaError as error:
                     last_error = error
                     self._explain(partition, error, name, response, context)
@@ -188,7 +208,14 @@ class Produce:
         return answer if answer.pending else response
 
     def _append(
-        self, name: str | None, data, version: int, acks: int, client_id: str | None, now_ms: int
+        self,
+        name: str | None,
+        data,
+        version: int,
+        acks: int,
+        client_id: str | None,
+        now_ms: int,
+        verdicts: Verdicts | None,
     ) -> tuple[Partition, Appended]:
         """Checks what the request's version asks of a batch and stages it."""
         if name is None:
@@ -196,9 +223,10 @@ class Produce:
         led = self._leadership.lead(name, data.index)
         records = data.records
         if version >= FIRST_VERSION_OF_V2_ONLY:
-            records = _single_v2_batch(records, version)
+            records = _single_v2_batch(records, version, verdicts is not None)
         elif records is None:
             raise _NotOneBatch(ErrorCode.INVALID_RECORD)
+        verified = None if verdicts is None else verdicts.of(name, data.index)
         if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         log = led.log
@@ -206,6 +234,8 @@ class Produce:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
         if version < FIRST_VERSION_OF_V2_ONLY:
             return log, log.append(records, now_ms=now_ms, magic_limit=1 if version == 2 else 0)
+        if verified is not None:
+            return log, log.append(records, now_ms=now_ms, transactions=verified)
         return log, log.append(records, now_ms=now_ms)
 
     def _name_of(self, topic_id: bytes) -> str | None:
@@ -235,6 +265,9 @@ class Produce:
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
                 for index, message in error.record_errors
             ]
+        if isinstance(error, Unverified):
+            partition.error_message = error.explanation
+            return
         if name is not None and code in _SAYS_LOG_START and not isinstance(error, _NotOneBatch):
             partition.log_start_offset = self._leadership.lead(name, partition.index).log.log_start_offset
 
@@ -246,13 +279,7 @@ def _refuse(partition: PartitionProduceResponse, error: KafkaError) -> None:
     partition.log_start_offset = -1
 
 
-def _refusal_of_request(request: ProduceRequest) -> KafkaError:
-    if request.acks not in _ACKS:
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    return KafkaError(ErrorCode.INVALID_REQUEST, "Transactions are not supported yet.")
-
-
-def _single_v2_batch(records, version: int):
+def _single_v2_batch(records, version: int, may_be_transactional: bool):
     """From version 3 on a partition brings one batch of format v2; zstd and transactions have limits.
 
     The common case is one look at three header fields; what they do not explain is looked at again.
@@ -263,11 +290,11 @@ def _single_v2_batch(records, version: int):
         if magic == 2 and batch_size + _SIZE_FIELDS_BYTES == size:
             if attributes & _CODEC_MASK == _ZSTD and version < FIRST_VERSION_WITH_ZSTD:
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-            if attributes & _TRANSACTIONAL:
+            if attributes & _TRANSACTIONAL and not may_be_transactional:
                 # Of a request without a transactional id Kafka says so.
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return records
-    return _single_v2_batch(_without_torn_end(records, size), version)
+    return _single_v2_batch(_without_torn_end(records, size), version, may_be_transactional)
 
 
 def _without_torn_end(records, size: int):

@@ -1,11 +1,12 @@
-"""InitProducerId (key 22, versions 0 to 5): producer ids for idempotent
-producers.
+"""InitProducerId (key 22, versions 0 to 5): an id and an epoch for a producer.
 
-Not done yet: transactions. A request with a transactional id gets INVALID_REQUEST, at which clients stop at
-once.
+An idempotent producer gets a new id, also when it asks again (KIP-360). For a transactional one its
+coordinator decides: which id, which epoch, and whether an open transaction of its predecessor has to be
+aborted first. Versions below 4 know no PRODUCER_FENCED and are told INVALID_PRODUCER_EPOCH instead.
 
-Source: TransactionCoordinator.handleInitProducerId (null transactional id) of Kafka 4.3; blocks of ids as
-in KIP-730.
+Not done: two-phase commit (version 6, KIP-939), which Kafka does not call stable either.
+
+Source: KafkaApis.handleInitProducerIdRequest and TransactionCoordinator.handleInitProducerId of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -13,42 +14,66 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek.apis.api import Waiting
+from odradek.coordinator import transaction_commands as commands
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.transactions import Transactions
 
-
-class ProducerIds:
-    """Hands out producer ids, one durable block after the other; what a restart leaves of a block is lost."""
-
-    def __init__(self, allocate_block: Callable[[], range]) -> None:
-        self._allocate_block = allocate_block
-        self._left = iter(range(0))
-
-    def next(self) -> int:
-        """An id that no producer ever had. KafkaError when the metadata store fails."""
-        producer_id = next(self._left, None)
-        if producer_id is None:
-            self._left = iter(self._allocate_block())
-            producer_id = next(self._left)
-        return producer_id
+FIRST_VERSION_WITH_FENCED = 4
+NONE = -1
+"""Instead of a producer's id, and of its epoch."""
 
 
 class InitProducerId:
     """The handler."""
 
-    def __init__(self, producer_ids: ProducerIds) -> None:
-        self._producer_ids = producer_ids
+    def __init__(self, new_producer_id: Callable[[], int], transactions: Transactions) -> None:
+        self._new_producer_id = new_producer_id
+        self._transactions = transactions
 
-    def __call__(self, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-        if request.transactional_id is not None or (request.producer_id == -1) != (
-            request.producer_epoch == -1
-        ):
-            return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    def __call__(
+        self, request: InitProducerIdRequest, context: RequestContext
+    ) -> InitProducerIdResponse | Waiting:
+        if (request.producer_id == NONE) != (request.producer_epoch == NONE):
+            return _refusal(ErrorCode.INVALID_REQUEST)
+        if request.transactional_id is not None:
+            return self._ask_coordinator(request, request.transactional_id, context.api_version)
         try:
-            # An idempotent producer that asks again (KIP-360) gets a new id, as in Kafka.
-            return InitProducerIdResponse(producer_id=self._producer_ids.next(), producer_epoch=0)
+            return InitProducerIdResponse(producer_id=self._new_producer_id(), producer_epoch=0)
         except KafkaError as error:
-            return InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
+            return _refusal(error.code)
+
+    def _ask_coordinator(
+        self, request: InitProducerIdRequest, transactional_id: str, version: int
+    ) -> Waiting:
+        waiting = Waiting()
+
+        def initialized(reply: commands.InitProducerReply) -> None:
+            code = reply.error_code
+            if code is ErrorCode.NONE:
+                response = InitProducerIdResponse(
+                    producer_id=reply.producer_id, producer_epoch=reply.producer_epoch
+                )
+            elif code is ErrorCode.PRODUCER_FENCED and version < FIRST_VERSION_WITH_FENCED:
+                response = _refusal(ErrorCode.INVALID_PRODUCER_EPOCH)
+            else:
+                response = _refusal(code)
+            waiting.complete(response)
+
+        command = commands.InitProducer(
+            ticket=initialized,
+            transactional_id=transactional_id,
+            timeout_ms=request.transaction_timeout_ms,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+        )
+        self._transactions.submit(transactional_id, command)
+        return waiting
+
+
+def _refusal(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=NONE, producer_epoch=NONE)

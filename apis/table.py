@@ -12,18 +12,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Api, Handler
-from odradek.apis.leadership import Leadership
 from odradek.apis.topic_creation import TopicCreation
 from odradek.apis.versions import ApiVersions
-from odradek.coordinator.cluster import NewTopic
 from odradek.wire.messages import find
 
 if TYPE_CHECKING:
     from odradek.apis.configs import Settings
-    from odradek.apis.groups import Groups
-    from odradek.apis.turn import Timers, Turn, WorkQueue
+    from odradek.apis.node import ApiSettings, NodeParts
+    from odradek.apis.transaction_verification import TransactionVerification
+    from odradek.apis.turn import WorkQueue
     from odradek.coordinator.cluster import ClusterMachine
-    from odradek.storage.store import LogStore
 
 MakeHandler = Callable[[], Handler]
 
@@ -64,104 +62,137 @@ def _later(name: str, *arguments: Any, **keywords: Any) -> MakeHandler:
     return lambda: getattr(import_module(f"odradek.apis.{module}"), handler)(*arguments, **keywords)
 
 
-def _leave_them() -> None:
-    """For those who go on with the moves by themselves."""
+def build_apis(node: NodeParts, settings: ApiSettings) -> Apis:
+    """Every API by its key."""
+    topics = TopicCreation(node.machine, settings.internal_topics)
+    api_versions = ApiVersions(node.leadership.current_view)
+    apis = Apis(
+        {
+            **_of_records(node, settings),
+            **_of_groups(node, topics),
+            **_of_transactions(node, settings),
+            **_of_the_cluster(node, settings, topics),
+            18: (4, lambda: api_versions),
+        }
+    )
+    api_versions.describe((key, apis.versions(key)) for key in apis)
+    return apis
 
 
-def build_apis(
-    *,
-    node_id: int,
-    machine: ClusterMachine,
-    store: LogStore,
-    groups: Groups,
-    turn: Turn,
-    timers: Timers,
-    work: WorkQueue,
-    searches: WorkQueue,
-    saves: WorkQueue | None = None,
-    begin_moves: Callable[[], object] = _leave_them,
-    reads: WorkQueue,
-    start_configs: Mapping[str, str],
-    offsets_topic: NewTopic,
-    auto_creates_topics: bool = True,
-    deletes_topics: bool = True,
-    fetch_max_bytes: int = 57_671_680,
-    fetch_session_slots: int = 1000,
-    description_partitions_max: int = 2000,
-) -> Apis:
-    """Every API by its key. The names of the last five parameters in Kafka: `auto.create.topics.enable`,
-    `delete.topic.enable`, `fetch.max.bytes`, `max.incremental.fetch.session.cache.slots`,
-    `max.request.partition.size.limit`.
+# Key: last version, handler. Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of Kafka
+# 4.3. kafka-python tells the release from these, and librdkafka before 2.11 looks for single low versions
+# (KAFKA-18659), so that a range is never narrowed without need.
 
-    `start_configs` are the broker's settings as text, as they were given at start; `offsets_topic` says how
-    `__consumer_offsets` is to be created. `work` is for what changes topics, one after the other; `searches`
-    for what looks long and changes nothing, `reads` for what waits for the disk, several at once,
-    `saves` for what only waits for the disk. `begin_moves` is called when there is something to move between
-    data directories.
-    """
+Rows = dict[int, tuple[int, MakeHandler]]
 
-    def current_view():
-        return machine.view
 
-    leadership = Leadership(current_view, store, node_id)
-    topics = TopicCreation(machine, offsets_topic)
-    api_versions = ApiVersions(current_view)
+def _of_records(node: NodeParts, settings: ApiSettings) -> Rows:
+    leadership = node.leadership
+    return {
+        0: (13, lambda: _produce(node, settings)),
+        1: (18, lambda: _fetch(node, settings)),
+        2: (11, _later("offsets_of_logs.ListOffsets", leadership, node.searches)),
+        21: (2, _later("delete_records.DeleteRecords", leadership, node.store, node.saves)),
+        23: (4, _later("offsets_of_logs.OffsetForLeaderEpoch", leadership)),
+        61: (0, _later("describe_producers.DescribeProducers", leadership)),
+    }
 
-    @cache
-    def settings() -> Settings:
-        from odradek.apis.configs import Settings
 
-        return Settings(node_id, current_view, start_configs)
-
-    # Key: last version, handler. Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of
-    # Kafka 4.3. kafka-python tells the release from these, and librdkafka before 2.11 looks for single low
-    # versions (KAFKA-18659), so that a range is never narrowed without need.
-    rows: dict[int, tuple[int, MakeHandler]] = {
-        0: (13, _later("produce.Produce", leadership, turn)),
-        1: (18, lambda: _fetch(leadership, timers, reads, fetch_session_slots, fetch_max_bytes)),
-        2: (11, _later("offsets_of_logs.ListOffsets", leadership, searches)),
-        3: (13, _later("metadata.Metadata", node_id, topics, work, auto_creates_topics=auto_creates_topics)),
+def _of_groups(node: NodeParts, topics: TopicCreation) -> Rows:
+    groups, leadership = node.groups, node.leadership
+    finder = (node.node_id, topics, node.changes, groups, node.transactions)
+    return {
         8: (10, _later("offsets.OffsetCommit", leadership, groups)),
         9: (10, _later("offsets.OffsetFetch", leadership, groups)),
-        10: (6, _later("groups.FindCoordinator", node_id, topics, work, groups)),
+        10: (6, _later("groups.FindCoordinator", *finder)),
         11: (9, _later("groups.JoinGroup", groups)),
         12: (4, _later("groups.Heartbeat", groups)),
         13: (5, _later("groups.LeaveGroup", groups)),
         14: (5, _later("groups.SyncGroup", groups)),
         15: (6, _later("groups.DescribeGroups", groups)),
         16: (5, _later("groups.ListGroups", groups)),
-        18: (4, lambda: api_versions),
-        19: (7, lambda: _create_topics(machine, work, settings())),
-        20: (6, _later("topics.DeleteTopics", machine, work, is_enabled=deletes_topics)),
-        21: (2, _later("delete_records.DeleteRecords", leadership, store, work if saves is None else saves)),
-        22: (5, lambda: _init_producer_id(machine)),
-        23: (4, _later("offsets_of_logs.OffsetForLeaderEpoch", leadership)),
-        32: (4, lambda: _describe_configs(settings())),
-        33: (2, _later("alter_configs.AlterConfigs", node_id, machine, work)),
-        34: (2, _later("log_dirs.AlterReplicaLogDirs", current_view, store, begin_moves)),
-        35: (5, _later("log_dirs.DescribeLogDirs", store)),
-        37: (3, _later("topics.CreatePartitions", machine, work)),
         42: (2, _later("groups.DeleteGroups", groups)),
-        44: (1, _later("alter_configs.IncrementalAlterConfigs", node_id, machine, work)),
         47: (0, _later("offsets.OffsetDelete", leadership, groups)),
-        60: (2, _later("metadata.DescribeCluster", node_id, topics)),
-        75: (0, _later("metadata.DescribeTopicPartitions", node_id, topics, description_partitions_max)),
     }
-    apis = Apis(rows)
-    api_versions.describe((key, apis.versions(key)) for key in apis)
-    return apis
+
+
+def _of_transactions(node: NodeParts, settings: ApiSettings) -> Rows:
+    transactions, current_view = node.transactions, node.leadership.current_view
+    commits = (node.leadership, node.groups, transactions, settings.verifies_transactions)
+    return {
+        22: (5, _later("producers.InitProducerId", node.new_producer_id, transactions)),
+        24: (5, _later("transactions.AddPartitionsToTxn", current_view, transactions, node.timers)),
+        25: (4, _later("transactions.AddOffsetsToTxn", node.groups, transactions, node.timers)),
+        26: (5, _later("transactions.EndTxn", transactions)),
+        27: (2, lambda: _write_txn_markers(node)),
+        28: (5, _later("transaction_offsets.TxnOffsetCommit", *commits)),
+        65: (0, _later("transactions.DescribeTransactions", transactions)),
+        66: (2, _later("transactions.ListTransactions", transactions)),
+    }
+
+
+def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreation) -> Rows:
+    node_id, machine, changes = node.node_id, node.machine, node.changes
+    current_view = node.leadership.current_view
+
+    @cache
+    def describing() -> Settings:
+        from odradek.apis.configs import Settings
+
+        return Settings(node_id, current_view, settings.start_configs)
+
+    creates = settings.auto_creates_topics
+    partitions_max = settings.description_partitions_max
+    return {
+        3: (13, _later("metadata.Metadata", node_id, topics, changes, auto_creates_topics=creates)),
+        19: (7, lambda: _create_topics(machine, changes, describing())),
+        20: (6, _later("topics.DeleteTopics", machine, changes, is_enabled=settings.deletes_topics)),
+        32: (4, lambda: _describe_configs(describing())),
+        33: (2, _later("alter_configs.AlterConfigs", node_id, machine, changes)),
+        34: (2, _later("log_dirs.AlterReplicaLogDirs", current_view, node.store, node.begin_moves)),
+        35: (5, _later("log_dirs.DescribeLogDirs", node.store)),
+        37: (3, _later("topics.CreatePartitions", machine, changes)),
+        44: (1, _later("alter_configs.IncrementalAlterConfigs", node_id, machine, changes)),
+        57: (2, _later("features.UpdateFeatures", node_id, machine, changes)),
+        60: (2, _later("metadata.DescribeCluster", node_id, topics)),
+        75: (0, _later("metadata.DescribeTopicPartitions", node_id, topics, partitions_max)),
+    }
 
 
 # Handlers that need something which only they use.
 
 
-def _fetch(
-    leadership: Leadership, timers: Timers, reads: WorkQueue, session_slots: int, max_bytes: int
-) -> Handler:
+def _produce(node: NodeParts, settings: ApiSettings) -> Handler:
+    from odradek.apis.produce import Produce
+
+    @cache
+    def verification() -> TransactionVerification:
+        from odradek.apis.transaction_verification import TransactionVerification
+
+        return TransactionVerification(
+            node.leadership,
+            node.transactions,
+            node.timers,
+            is_enabled=settings.verifies_transactions,
+            pause_ms_max=settings.verification_pause_ms_max,
+            patience_ms=settings.verification_patience_ms,
+        )
+
+    return Produce(node.leadership, node.turn, verification)
+
+
+def _fetch(node: NodeParts, settings: ApiSettings) -> Handler:
     from odradek.apis.fetch import Fetch
     from odradek.apis.fetch_sessions import FetchSessionCache
 
-    return Fetch(leadership, timers, reads, FetchSessionCache(session_slots), max_bytes)
+    sessions = FetchSessionCache(settings.fetch_session_slots)
+    return Fetch(node.leadership, node.timers, node.reads, sessions, settings.fetch_max_bytes)
+
+
+def _write_txn_markers(node: NodeParts) -> Handler:
+    from odradek.apis.transaction_markers import WriteTxnMarkers, marker_writer
+
+    return WriteTxnMarkers(marker_writer(node))
 
 
 def _create_topics(machine: ClusterMachine, work: WorkQueue, settings: Settings) -> Handler:
@@ -174,9 +205,3 @@ def _describe_configs(settings: Settings) -> Handler:
     from odradek.apis.configs import DescribeConfigs
 
     return DescribeConfigs(settings)
-
-
-def _init_producer_id(machine: ClusterMachine) -> Handler:
-    from odradek.apis.producers import InitProducerId, ProducerIds
-
-    return InitProducerId(ProducerIds(machine.allocate_producer_ids))

@@ -1,4 +1,5 @@
-"""Topics that come to be because somebody needs them: auto-created ones and `__consumer_offsets`.
+"""Topics that come to be because somebody needs them: auto-created ones, `__consumer_offsets` and
+`__transaction_state`.
 
 Creation is a `Work`: the machine writes to the metadata store, the server makes the logs, the new view is
 published. At its end the caller answers from the view that there is then.
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.cluster import NewTopic
-from odradek.coordinator.topics import OFFSETS_TOPIC, is_legal
+from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, is_legal
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -23,18 +24,27 @@ OFFSETS_TOPIC_CONFIGS: Mapping[str, str] = {
     "compression.type": "producer",
 }
 """GroupCoordinatorService.groupMetadataTopicConfigs; `segment.bytes` is `offsets.topic.segment.bytes`."""
+TRANSACTIONS_TOPIC_CONFIGS: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "compression.type": "uncompressed",
+    "min.insync.replicas": "2",
+    "segment.bytes": "104857600",
+    "unclean.leader.election.enable": "false",
+}
+"""TransactionCoordinator.transactionStateTopicConfigs; `min.insync.replicas` is `transaction.state.log.min.isr`,
+`segment.bytes` is `transaction.state.log.segment.bytes`."""
 CREATED_AT_ONCE_MAX = 500
 """Topics that one request brings about: each costs a directory and some files, and the client waits."""
-_WRITTEN_BY_BROKERS = frozenset({"__transaction_state", "__share_group_state"})
+_WRITTEN_BY_BROKERS = frozenset({"__share_group_state"})
 
 
 class TopicCreation:
-    """Creates what is missing; `offsets_topic` is how `__consumer_offsets` is to be made."""
+    """Creates what is missing; `internal_topics` says how those of coordinators are to be made."""
 
-    def __init__(self, machine: ClusterMachine, offsets_topic: NewTopic) -> None:
-        assert offsets_topic.name == OFFSETS_TOPIC, offsets_topic
+    def __init__(self, machine: ClusterMachine, internal_topics: Iterable[NewTopic]) -> None:
         self._machine = machine
-        self._offsets_topic = offsets_topic
+        self._internal_topics = {topic.name: topic for topic in internal_topics}
+        assert self._internal_topics.keys() == {OFFSETS_TOPIC, TRANSACTIONS_TOPIC}
 
     @property
     def view(self) -> ClusterView:
@@ -57,7 +67,7 @@ class TopicCreation:
             if name in _WRITTEN_BY_BROKERS
         }
         wanted = [
-            self._offsets_topic if name == OFFSETS_TOPIC else NewTopic(name)
+            self._internal_topics.get(name) or NewTopic(name)
             for name in missing
             if name not in refusals
         ]

@@ -37,6 +37,9 @@ SERVED = {
     "deleteConsumerGroups": "0",
     "describeCluster": "1 true 22",
     "deleteRecords": "2",
+    "describeProducers": "1",
+    "fenceProducers": "null",
+    "abortTransaction": "null",
     "describeLogDirs": "1 true true",
     "describeReplicaLogDirs": "0",
     "deleteTopics": "false",
@@ -46,6 +49,7 @@ SERVED = {
 """Operation -> what `AdminSweep.java` prints of its answer; the same from both brokers."""
 
 SERVED_NEWER = {
+    "forceTerminateTransaction": "null",
     "listGroups": "[Optional[Empty]]",
     "describeClassicGroups": "Empty",
     "alterStreamsGroupOffsets": "null",
@@ -56,8 +60,7 @@ SERVED_NEWER = {
 
 NOT_BUILT = {
     "listClientMetricsResources", "listConfigResources",
-    "describeProducers", "updateFeatures", "describeMetadataQuorum",
-    "unregisterBroker", "addRaftVoter", "removeRaftVoter", "listTransactions", "abortTransaction",
+    "describeMetadataQuorum", "unregisterBroker", "addRaftVoter", "removeRaftVoter",
     "describeAcls", "createAcls", "deleteAcls", "describeClientQuotas", "alterClientQuotas",
     "describeUserScramCredentials", "alterUserScramCredentials", "createDelegationToken",
     "renewDelegationToken", "expireDelegationToken", "describeDelegationToken", "electLeaders",
@@ -68,10 +71,10 @@ NOT_BUILT = {
 """Refused by the client with UnsupportedVersionException, since ApiVersions does not have its API."""
 
 REFUSED_OTHERWISE = {
-    # FindCoordinator is served, but of transactional ids it knows nothing yet.
-    "describeTransactions": {"InvalidRequestException"},
-    "fenceProducers": {"InvalidRequestException"},
-    "forceTerminateTransaction": {"InvalidRequestException"},
+    # It asks for a transactional id that nobody has used.
+    "describeTransactions": {"TransactionalIdNotFoundException"},
+    # It asks for a `metadata.version`, which is about Kafka's own controllers.
+    "updateFeatures": {"InvalidUpdateVersionException"},
     # It asks for a directory that there is not.
     "alterReplicaLogDirs": {"LogDirNotFoundException"},
     # There is no such group, since none could be made.
@@ -80,6 +83,7 @@ REFUSED_OTHERWISE = {
 
 NO_CLAIM = {
     "describeFeatures",  # whatever is finalized is told
+    "listTransactions",  # and whoever has used a transactional id
     "clientInstanceId",  # needs telemetry, which an admin client has off
     "create",
     "registerMetricForSubscription",
@@ -123,6 +127,7 @@ def test_what_is_served_answers_as_kafka_does(sweep: dict[str, Told]) -> None:
     expected = {name: text for name, text in (SERVED | SERVED_NEWER).items() if name in sweep}
     assert {name: sweep[name].text for name in expected} == expected
     assert sweep["describeFeatures"].failure is None
+    assert sweep["listTransactions"].failure is None
 
 
 def test_what_is_not_built_is_refused_at_once(sweep: dict[str, Told], broker: TestBroker) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from odradek.coordinator.effects import EndMarker
 from odradek.wire.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -224,6 +225,48 @@ class CommitOffsetsReply:
         return CommitOffsetsReply([code] * len(self.errors))
 
 
+@dataclass(slots=True)
+class CommitTransactionalOffsets:
+    """Commit offsets with a transaction: they count once its marker has come (`EndOffsets`). Answered with a
+    `CommitOffsetsReply`. To be put to `GroupCoordinator.commit_in_transaction`.
+    """
+
+    ticket: Any
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    member_id: str
+    """Empty, with a generation below 0, in versions below 3 and of a producer that knows no member."""
+    generation: int
+    group_instance_id: str | None
+    offsets: list[OffsetToCommit]
+
+    def refused(self, code: ErrorCode) -> CommitOffsetsReply:
+        return CommitOffsetsReply([code] * len(self.offsets))
+
+
+@dataclass(slots=True)
+class EndOffsets:
+    """A transaction is over: write its marker, and let the offsets that it wrote count or forget them. To be
+    put to `GroupCoordinator.end_offsets`."""
+
+    ticket: Any
+    partition: int
+    """Of `__consumer_offsets`."""
+    marker: EndMarker
+
+    def refused(self, code: ErrorCode) -> EndOffsetsReply:
+        return EndOffsetsReply(code)
+
+
+@dataclass(slots=True)
+class EndOffsetsReply:
+    error_code: ErrorCode
+
+    def refused(self, code: ErrorCode) -> EndOffsetsReply:
+        return EndOffsetsReply(code)
+
+
 class FetchedOffset(NamedTuple):
     topic: str
     partition: int
@@ -232,6 +275,7 @@ class FetchedOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     error_code: ErrorCode = NONE
+    """UNSTABLE_OFFSET_COMMIT while a transaction is open that has written one."""
 
 
 @dataclass(slots=True)
@@ -245,6 +289,7 @@ class FetchOffsets:
     member_id: str | None = None
     member_epoch: int = -1
     require_stable: bool = False
+    """Tell no offset that an open transaction is about to replace."""
 
     def refused(self, code: ErrorCode) -> FetchOffsetsReply:
         return FetchOffsetsReply(code)
@@ -390,6 +435,8 @@ Command = (
     | Heartbeat
     | Leave
     | CommitOffsets
+    | CommitTransactionalOffsets
+    | EndOffsets
     | FetchOffsets
     | DeleteOffsets
     | RemoveTopics

@@ -1,23 +1,73 @@
 """What a state machine decides, as values: the machine never does anything itself.
 
 A machine is `handle(command, now_ms) -> list[Effect]`, `expire(timer_key, now_ms) -> list[Effect]` and
-`replay(key, value)`. Whoever runs it (`coordinator/driver.py`, a test) carries the effects out in order, and
-holds every Reply back until all records appended before it are in the log: so nobody is told, or reads, what
-may still be lost. When the log fails, the replies that waited for it are refused and the machine is loaded
-again.
+`replay(key, value)`; one whose log has records of transactions also has `replay_pending(key, value,
+producer_id)` and `replay_marker(producer_id, commit)`. Whoever runs it (`coordinator/runtime.py`, a test)
+carries the effects out in order, and holds every Reply and WriteMarkers back until all records appended
+before it are in the log: so nobody is told, or reads, or acts on, what may still be lost. When the log fails,
+the replies that waited for it are refused, the markers that waited for it are forgotten, and the machine is
+loaded again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from odradek.wire.errors import ErrorCode
 
-__all__ = ["Answer", "Append", "CancelTimer", "Effect", "LogRecord", "Reply", "SetTimer"]
+__all__ = [
+    "Answer",
+    "Append",
+    "AppendMarker",
+    "CancelTimer",
+    "Effect",
+    "EndMarker",
+    "LogRecord",
+    "LoggedRecord",
+    "MarkerRecord",
+    "Reply",
+    "SetTimer",
+    "TransactionalRecord",
+    "WriteMarkers",
+]
 
 LogRecord = tuple[bytes, bytes | None, int]
 """Key, value (None is a tombstone) and timestamp in milliseconds of one record for the log."""
+
+
+class TransactionalRecord(NamedTuple):
+    """A record of a transaction that is read back: it counts once a marker commits it."""
+
+    key: bytes
+    value: bytes | None
+    timestamp: int
+    producer_id: int
+
+
+class MarkerRecord(NamedTuple):
+    """The end of a transaction that is read back."""
+
+    producer_id: int
+    commit: bool
+
+
+LoggedRecord = LogRecord | TransactionalRecord | MarkerRecord
+"""What reading a log yields."""
+
+
+class EndMarker(NamedTuple):
+    """The control record that ends a producer's transaction in a partition."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    """Leader epoch of the coordinator's partition of `__transaction_state`: an older one is refused."""
+    commit: bool
+    """False aborts."""
+    transaction_version: int = 0
+    """From 2 on the epoch of the marker has to be above that of the records (KIP-890)."""
 
 
 class Answer(Protocol):
@@ -32,6 +82,15 @@ class Append:
     """Write `records` as one batch. The machine has applied them to its state already."""
 
     records: list[LogRecord]
+    producer: tuple[int, int] | None = None
+    """Id and epoch of the producer whose transaction the records belong to: the batch is transactional."""
+
+
+@dataclass(slots=True)
+class AppendMarker:
+    """Write a control batch. The machine has applied it to its state already."""
+
+    marker: EndMarker
 
 
 @dataclass(slots=True)
@@ -41,6 +100,16 @@ class Reply:
     ticket: Any
     value: Any
     """An `Answer`."""
+
+
+@dataclass(slots=True)
+class WriteMarkers:
+    """Write `marker` to these partitions, and come back with a `MarkersWritten` that has the code of each."""
+
+    transactional_id: str
+    marker: EndMarker
+    partitions: Collection[tuple[str, int]]
+    """(topic, partition); not to be changed."""
 
 
 @dataclass(slots=True)
@@ -58,4 +127,4 @@ class CancelTimer:
     key: tuple[str, ...]
 
 
-Effect = Append | Reply | SetTimer | CancelTimer
+Effect = Append | AppendMarker | Reply | WriteMarkers | SetTimer | CancelTimer

@@ -1,11 +1,10 @@
 """The state machine over one partition of `__consumer_offsets`: its groups and their offsets.
 
-Durable state changes in two places only, `_apply_group` and `_apply_offset`. `replay` calls them with what a
-record says, and so does a command that appends that very record: the state after loading a log is the state
-that wrote it.
+Durable state changes in four places only, `_apply_group`, `_apply_offset`, `_apply_pending` and `_apply_end`.
+`replay`, `replay_pending` and `replay_marker` call them with what the log says, and so does a command that
+appends that very record: the state after loading a log is the state that wrote it.
 
-Classic groups only: records of other group types (KIP-848, share, streams) are left alone in the log, and
-transactional commits come with transactions.
+Classic groups only: records of other group types (KIP-848, share, streams) are left alone in the log.
 """
 
 from __future__ import annotations
@@ -19,12 +18,15 @@ from odradek.coordinator.commands import (
     Command,
     CommitOffsets,
     CommitOffsetsReply,
+    CommitTransactionalOffsets,
     DeleteGroup,
     DeleteGroupReply,
     DeleteOffsets,
     DeleteOffsetsReply,
     DescribedMember,
     DescribeGroup,
+    EndOffsets,
+    EndOffsetsReply,
     FetchedOffset,
     FetchOffsets,
     FetchOffsetsReply,
@@ -35,14 +37,16 @@ from odradek.coordinator.commands import (
     ListedGroup,
     ListGroups,
     ListGroupsReply,
+    OffsetToCommit,
     RemoveTopics,
     RemoveTopicsReply,
     Sync,
 )
-from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
+from odradek.coordinator.effects import Append, AppendMarker, Effect, LogRecord, Reply, SetTimer
 from odradek.coordinator.group_log import LONGEST_STRING_BYTES, CommittedOffset, Kind, fits_record
 from odradek.coordinator.membership import Membership
 from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets
+from odradek.coordinator.pending_offsets import PendingOffsets
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import GroupMetadataValue
@@ -71,6 +75,7 @@ class GroupMachine:
     def __init__(self, settings: GroupSettings, new_member_suffix: Callable[[], str]) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetTable()
+        self.pending = PendingOffsets()
         self._replayed: dict[bytes, TopicOffsets] = {}
         """While loading: where offsets go by what their keys begin with, which saves reading it again."""
         self._settings = settings
@@ -79,6 +84,8 @@ class GroupMachine:
         self._handlers: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Heartbeat: membership.heartbeat,
             CommitOffsets: self._commit_offsets,
+            CommitTransactionalOffsets: self._commit_transactional_offsets,
+            EndOffsets: self._end_offsets,
             FetchOffsets: self._fetch_offsets,
             Join: membership.join,
             Sync: membership.sync,
@@ -120,6 +127,8 @@ class GroupMachine:
             offsets = self._replayed.get(key[:-4])
             if offsets is not None:
                 offsets[group_log.partition_of_offset_key(key)] = group_log.decode_offset(value)
+                if self.pending.by_group:
+                    self.pending.overtake(*group_log.decode_key(key)[1])
                 return
         kind, subject = group_log.decode_key(key)
         if kind is Kind.OFFSET:
@@ -130,6 +139,22 @@ class GroupMachine:
                 self._replay_first_offset(key, subject, group_log.decode_offset(value))
         elif kind is Kind.GROUP:
             self._apply_group(subject, None if value is None else group_log.decode_group(value))
+
+    def replay_pending(self, key: bytes, value: bytes | None, producer_id: int) -> None:
+        """Take in one record that a transaction has written. Raises MalformedMessage.
+
+        Only offsets wait for its end: whatever else stands in such a batch, deletions too, counts at once,
+        as in Kafka.
+        """
+        kind, subject = group_log.decode_key(key)
+        if kind is Kind.OFFSET and value is not None:
+            self._apply_pending(producer_id, *subject, group_log.decode_offset(value))
+        else:
+            self.replay(key, value)
+
+    def replay_marker(self, producer_id: int, commit: bool) -> None:
+        """Take in the end of a producer's transaction."""
+        self._apply_end(producer_id, commit)
 
     def _replay_first_offset(
         self, key: bytes, subject: tuple[str, str, int], offset: CommittedOffset
@@ -152,6 +177,10 @@ class GroupMachine:
             self._membership.start(group, now_ms, out)
         out.append(SetTimer(EXPIRE_OFFSETS, now_ms + self._settings.offsets_retention_check_interval_ms))
         return out
+
+    def topics(self) -> set[str]:
+        """The topics of which there are offsets, pending ones too."""
+        return self.offsets.topics() | self.pending.topics()
 
     def refuse_waiting(self, code: ErrorCode) -> list[Effect]:
         """Answers to all that is parked, for a machine that is given up."""
@@ -177,10 +206,24 @@ class GroupMachine:
         if offset is None:
             self._replayed.clear()
             self.offsets.remove(group_id, topic, partition)
+            self.pending.remove(group_id, topic, partition)
             return None
+        if self.pending.by_group:
+            self.pending.overtake(group_id, topic, partition)
         # Offsets without a group are those of a simple one, which has no record of its own.
         self._group_of(group_id)
         return self.offsets.put(group_id, topic, partition, offset)
+
+    def _apply_pending(
+        self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
+    ) -> None:
+        self._group_of(group_id)
+        self.pending.put(producer_id, group_id, topic, partition, offset)
+
+    def _apply_end(self, producer_id: int, commit: bool) -> None:
+        for group_id, topic, partition, offset in self.pending.end(producer_id, commit):
+            self._group_of(group_id)
+            self.offsets.put(group_id, topic, partition, offset)
 
     def _group_of(self, group_id: str) -> ClassicGroup:
         group = self.groups.get(group_id)
@@ -231,12 +274,51 @@ class GroupMachine:
         retention_ms = command.retention_time_ms
         # Bounded: a retention of 2^63-1 is a client's way to say "for ever".
         expire_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, EXPIRE_MS_MAX)
+        errors, commits, records = self._to_commit(group_id, command.offsets, expire_ms, now_ms)
+        if _batch_size(records) > self._settings.append_max_bytes:
+            out.append(Reply(command.ticket, command.refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
+            return
+        for topic, partition, committed in commits:
+            self._apply_offset(group_id, topic, partition, committed)
+        if records:
+            out.append(Append(records))
+        out.append(Reply(command.ticket, CommitOffsetsReply(errors)))
+
+    def _commit_transactional_offsets(
+        self, command: CommitTransactionalOffsets, now_ms: int, out: list[Effect]
+    ) -> None:
+        group_id, producer_id = command.group_id, command.producer_id
+        code = self._check_transactional_commit(self.groups.get(group_id), command)
+        if code is not NONE:
+            out.append(Reply(command.ticket, command.refused(code)))
+            return
+        errors, commits, records = self._to_commit(group_id, command.offsets, -1, now_ms)
+        if _batch_size(records) > self._settings.append_max_bytes:
+            out.append(Reply(command.ticket, command.refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
+            return
+        for topic, partition, committed in commits:
+            self._apply_pending(producer_id, group_id, topic, partition, committed)
+        if records:
+            out.append(Append(records, (producer_id, command.producer_epoch)))
+        out.append(Reply(command.ticket, CommitOffsetsReply(errors)))
+
+    def _end_offsets(self, command: EndOffsets, now_ms: int, out: list[Effect]) -> None:
+        """Nothing may be pending: the marker is written all the same, for it ends the transaction in the
+        log."""
+        self._apply_end(command.marker.producer_id, command.marker.commit)
+        out.append(AppendMarker(command.marker))
+        out.append(Reply(command.ticket, EndOffsetsReply(NONE)))
+
+    def _to_commit(
+        self, group_id: str, offsets: Iterable[OffsetToCommit], expire_ms: int, now_ms: int
+    ) -> tuple[list[ErrorCode], list[tuple[str, int, CommittedOffset]], list[LogRecord]]:
+        """An error for each offset; (topic, partition, offset) and a record for each that has none."""
         metadata_limit = self._settings.offset_metadata_max_bytes
         unchecked_length = min(metadata_limit // 2, LONGEST_STRING_BYTES // 4)
         errors: list[ErrorCode] = []
-        records: list[LogRecord] = []
         commits: list[tuple[str, int, CommittedOffset]] = []
-        for topic, partition, offset, leader_epoch, metadata, commit_ms in command.offsets:
+        records: list[LogRecord] = []
+        for topic, partition, offset, leader_epoch, metadata, commit_ms in offsets:
             if len(metadata) > unchecked_length and not _fits_metadata(metadata, metadata_limit):
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
@@ -248,14 +330,7 @@ class GroupMachine:
             key = group_log.encode_offset_key(group_id, topic, partition)
             records.append((key, group_log.encode_offset(committed), now_ms))
             commits.append((topic, partition, committed))
-        if _batch_size(records) > self._settings.append_max_bytes:
-            out.append(Reply(command.ticket, command.refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
-            return
-        for topic, partition, committed in commits:
-            self._apply_offset(group_id, topic, partition, committed)
-        if records:
-            out.append(Append(records))
-        out.append(Reply(command.ticket, CommitOffsetsReply(errors)))
+        return errors, commits, records
 
     def _check_commit(self, group: ClassicGroup | None, command: CommitOffsets) -> ErrorCode:
         generation = command.generation
@@ -276,6 +351,25 @@ class GroupMachine:
             return ErrorCode.ILLEGAL_GENERATION
         return group.rules.commit
 
+    def _check_transactional_commit(
+        self, group: ClassicGroup | None, command: CommitTransactionalOffsets
+    ) -> ErrorCode:
+        """As `_check_commit`, but whoever names neither member nor generation (versions below 3) may commit
+        while others are at work, and it does not matter whether a rebalance is under way: the transaction
+        has begun before it."""
+        generation = command.generation
+        if group is None:
+            if generation >= 0:
+                return ErrorCode.ILLEGAL_GENERATION
+            return NONE if fits_record(command.group_id) else ErrorCode.UNKNOWN_SERVER_ERROR
+        is_member = generation >= 0 or bool(command.member_id) or command.group_instance_id is not None
+        if not is_member or (generation < 0 and group.state is GroupState.EMPTY):
+            return NONE
+        code = group.check_member(command.member_id, command.group_instance_id)
+        if code is NONE and generation != group.generation:
+            code = ErrorCode.ILLEGAL_GENERATION
+        return code
+
     def _fetch_offsets(self, command: FetchOffsets, now_ms: int, out: list[Effect]) -> None:
         topics = self.offsets.of_group(command.group_id)
         found: list[FetchedOffset] = []
@@ -287,6 +381,9 @@ class GroupMachine:
                 of_topic = topics.get(topic)
                 offset = None if of_topic is None else of_topic.get(partition)
                 found.append(_fetched(topic, partition, offset))
+        if command.require_stable and command.group_id in self.pending.by_group:
+            unstable = self.pending.by_group[command.group_id]
+            found = [_unstable(one) if (one.topic, one.partition) in unstable else one for one in found]
         out.append(Reply(command.ticket, FetchOffsetsReply(NONE, found)))
 
     def _delete_offsets(self, command: DeleteOffsets, now_ms: int, out: list[Effect]) -> None:
@@ -309,25 +406,33 @@ class GroupMachine:
                 errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
             else:
                 errors.append(NONE)
-                if self.offsets.get(group_id, topic, partition) is not None:
+                if self.offsets.get(group_id, topic, partition) is not None or self.pending.has(
+                    group_id, topic, partition
+                ):
                     doomed.append((group_id, topic, partition))
         self._delete_all(doomed, (), now_ms, out)
         out.append(Reply(command.ticket, DeleteOffsetsReply(NONE, errors)))
 
     def _remove_topics(self, command: RemoveTopics, now_ms: int, out: list[Effect]) -> None:
-        self._delete_all(list(self.offsets.of_topics(command.topics)), (), now_ms, out)
+        doomed = [*self.offsets.of_topics(command.topics), *self.pending.of_topics(command.topics)]
+        self._delete_all(dict.fromkeys(doomed), (), now_ms, out)
         out.append(Reply(command.ticket, RemoveTopicsReply(NONE)))
 
     def _expire_offsets(self, now_ms: int, out: list[Effect]) -> None:
-        """Drop the offsets whose time is over, and empty groups that have none left (KIP-211)."""
+        """Drop the offsets whose time is over, and empty groups that have none left (KIP-211). What a
+        transaction is about to replace stays."""
         retention_ms = self._settings.offsets_retention_ms
         doomed: list[tuple[str, str, int]] = []
         empty_groups: list[str] = []
         for group_id, group in self.groups.items():
             topics = self.offsets.of_group(group_id)
             expired = expired_offsets(group, topics, now_ms, retention_ms)
+            pending = self.pending.by_group.get(group_id)
+            if pending:
+                expired = [place for place in expired if place not in pending]
             doomed += [(group_id, topic, partition) for topic, partition in expired]
-            if group.state is GroupState.EMPTY and len(expired) == sum(map(len, topics.values())):
+            is_left_over = not pending and len(expired) == sum(map(len, topics.values()))
+            if is_left_over and group.state is GroupState.EMPTY:
                 empty_groups.append(group_id)
         self._delete_all(doomed, empty_groups, now_ms, out)
         out.append(SetTimer(EXPIRE_OFFSETS, now_ms + self._settings.offsets_retention_check_interval_ms))
@@ -369,7 +474,8 @@ class GroupMachine:
                 for topic, offsets in self.offsets.of_group(group_id).items()
                 for partition in offsets
             ]
-            self._delete_all(doomed, (group_id,), now_ms, out)
+            doomed += [(group_id, *place) for place in self.pending.of_group(group_id)]
+            self._delete_all(dict.fromkeys(doomed), (group_id,), now_ms, out)
         out.append(Reply(command.ticket, DeleteGroupReply(code)))
 
 
@@ -401,6 +507,10 @@ def _fetched(topic: str, partition: int, offset: CommittedOffset | None) -> Fetc
     if offset is None:
         return FetchedOffset(topic, partition, -1, -1, "")
     return FetchedOffset(topic, partition, offset.offset, offset.leader_epoch, offset.metadata)
+
+
+def _unstable(found: FetchedOffset) -> FetchedOffset:
+    return FetchedOffset(found.topic, found.partition, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def _batch_size(records: list[LogRecord]) -> int:

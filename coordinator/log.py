@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
-from odradek.coordinator.effects import LogRecord
+from odradek.coordinator.effects import EndMarker, LoggedRecord, LogRecord
 from odradek.wire.errors import KafkaError
 
 __all__ = ["CoordinatorLog"]
@@ -14,13 +14,36 @@ __all__ = ["CoordinatorLog"]
 class CoordinatorLog(Protocol):
     """One partition of an internal topic, led by this node."""
 
-    def append(self, records: list[LogRecord], then: Callable[[KafkaError | None], None]) -> None:
+    def append(
+        self,
+        records: list[LogRecord],
+        then: Callable[[KafkaError | None], None],
+        producer: tuple[int, int] | None = None,
+    ) -> None:
         """Write the records as one batch, all or none, in the order of the calls.
+
+        With a `producer` (id and epoch) the batch is part of its transaction.
 
         `then` is called exactly once, never before `append` has returned, in the order of the appends: with
         None when the records are as safe as the topic's settings promise, else with the error. It is also the
         way to refuse (a batch over the limit, a full disk): `append` itself raises nothing.
         """
 
-    def read_all(self) -> Iterator[LogRecord]:
-        """Every record from the log's start to its end, lazily and in order; raises KafkaError."""
+    def check_producer(self, producer: tuple[int, int], verified: Any) -> None:
+        """Refuse with KafkaError what `append` would refuse of this producer at this moment. To be asked
+        before a machine decides: it applies what it appends, and would have to be loaded again.
+
+        `verified` is what somebody found out about the transaction, None where it need not be known.
+        """
+
+    def check_marker(self, marker: EndMarker) -> None:
+        """The same for `append_marker`."""
+
+    def append_marker(self, marker: EndMarker, then: Callable[[KafkaError | None], None]) -> None:
+        """End the producer's transaction in this partition. As `append`, and in one order with it."""
+
+    def read_all(self) -> Iterator[LoggedRecord]:
+        """Every record from the log's start to its end, lazily and in order; raises KafkaError.
+
+        Records of transactions come as `TransactionalRecord`, the ends of transactions as `MarkerRecord`.
+        """

@@ -16,6 +16,7 @@ __all__ = [
     "MAX_NAME_LENGTH",
     "MAX_PARTITIONS_PER_REQUEST",
     "OFFSETS_TOPIC",
+    "TRANSACTIONS_TOPIC",
     "NewPartitions",
     "NewTopic",
     "check_name",
@@ -26,7 +27,8 @@ __all__ = [
 ]
 
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 MAX_NAME_LENGTH = 249
 """Leaves room for "-" and a partition number in a 255-byte file name."""
 MAX_PARTITIONS_PER_REQUEST = 10_000

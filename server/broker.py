@@ -18,13 +18,13 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.topics import OFFSETS_TOPIC
+from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.server.connection import Routes
 from odradek.server.connections import ConnectionLimits, Connections
 from odradek.server.lingering import Lingering
 from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
 from odradek.server.live_config import LiveConfig
-from odradek.server.timers import Timers, steady_clock_ms, wall_clock_ms
+from odradek.server.timers import Timers, wall_clock_ms
 from odradek.server.turn import LoopTurn
 from odradek.server.work import WorkQueue, WorkQueues
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -32,6 +32,7 @@ from odradek.wire.work import finish
 
 if TYPE_CHECKING:
     from odradek.apis.api import Api
+    from odradek.apis.node import ApiSettings, NodeParts
     from odradek.coordinator.cluster import (
         ClusterChange,
         ClusterMachine,
@@ -39,11 +40,10 @@ if TYPE_CHECKING:
         PartitionView,
         TopicView,
     )
-    from odradek.coordinator.commands import Command, ListGroupsReply
-    from odradek.coordinator.driver import GroupCoordinator
-    from odradek.coordinator.settings import GroupSettings
+    from odradek.coordinator.topics import NewTopic
     from odradek.server.cleaner import CleanerOptions, LogCleaner
     from odradek.server.config import BrokerConfig
+    from odradek.server.coordinators import Coordinators
     from odradek.server.disks import Disks
     from odradek.server.metadata_store import SqliteMetadataStore
     from odradek.storage.config import LogConfig
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.broker")
 
-GROUPS_DELAY_MS = 50
-"""First the clients that wait for the port, then the loading of groups."""
+COORDINATORS_DELAY_MS = 50
+"""First the clients that wait for the port, then the loading of groups and transactions."""
 MAINTENANCE_INTERVAL_MS_MIN = 10
 MAINTENANCE_INTERVAL_MS_MAX = 1_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
@@ -68,36 +68,6 @@ PARTITIONS_PER_STEP = 64
 """Of those that take new settings."""
 FLUSH_WAIT_S = 1.0
 GOODBYE_WAIT_S = 0.5
-
-
-class Groups:
-    """The group coordinator, made when somebody needs it: most tests and many brokers have no groups."""
-
-    def __init__(self, make: Callable[[], GroupCoordinator]) -> None:
-        self._make = make
-        self._made: GroupCoordinator | None = None
-
-    @property
-    def is_made(self) -> bool:
-        return self._made is not None
-
-    def made(self) -> GroupCoordinator:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
-
-    def load(self) -> None:
-        """Begins to load what there is."""
-        self.made()
-
-    def partition_of(self, group_id: str) -> int:
-        return self.made().partition_of(group_id)
-
-    def submit(self, group_id: str, command: Command) -> None:
-        self.made().submit(group_id, command)
-
-    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> ListGroupsReply:
-        return self.made().list_groups(states, types)
 
 
 class BrokerServer:
@@ -134,8 +104,7 @@ class BrokerServer:
         self._machine: ClusterMachine | None = None
         self._store: LogStore | None = None
         self._disks: Disks | None = None
-        self._groups: Groups | None = None
-        self._group_settings: GroupSettings | None = None
+        self._coordinators: Coordinators | None = None
         self._connections: Connections | None = None
         self._turn: LoopTurn | None = None
         self._timers: Timers | None = None
@@ -187,7 +156,7 @@ class BrokerServer:
             self._bound.append((listener, bind_listener(listener)))
             self.listeners.append(listener)
         self._open_data()
-        self._groups = Groups(self._new_coordinator)
+        self._coordinators = self._new_coordinators()
         self._connections = Connections(
             Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config, self._live)
         )
@@ -243,6 +212,7 @@ class BrokerServer:
             listener=self._disks,
             checkpoint_interval_ms=_checkpoint_interval_ms(config),
             producer_expiration_ms=config.producer_id_expiration_ms,
+            producer_expiry_interval_ms=config.producer_id_expiration_check_interval_ms,
             retention_interval_ms=config.log_retention_check_interval_ms,
             open_files_max=_open_files_max(),
             new_lock=threading.Lock,
@@ -263,6 +233,7 @@ class BrokerServer:
             logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)
         if store.restored_bytes:
             logger.info("put back %d bytes that only the group log had", store.restored_bytes)
+        self._finalize_features(machine)
         self._finish_deletions(machine.view)
         self._make_missing(machine.view)
         self._tell_offline()
@@ -323,82 +294,89 @@ class BrokerServer:
         broker = Broker(self.node_id, endpoints, self.config.broker_rack)
         self._machine.register_broker(broker, is_controller=True)
 
-    def _new_coordinator(self) -> GroupCoordinator:
-        from odradek.coordinator.driver import GroupCoordinator
-        from odradek.server.coordinator_log import PartitionLog
+    def _finalize_features(self, machine: ClusterMachine) -> None:
+        """A cluster that has never agreed on levels of features begins with the highest."""
+        from odradek.apis.versions import SUPPORTED_FEATURES
 
-        store, turn, loop = self._store, self._turn, asyncio.get_running_loop()
+        if machine.view.features_epoch == 0:
+            try:
+                machine.set_features({name: highest for name, (_, highest) in SUPPORTED_FEATURES.items()})
+            except KafkaError as error:
+                logger.error("the cluster goes on without features until the next start: %s", error)
+
+    def _new_coordinators(self) -> Coordinators:
+        from odradek.apis.leadership import Leadership
+        from odradek.coordinator.producer_ids import ProducerIds
+        from odradek.server.coordinators import Coordinators
+
+        machine, store, turn, timers = self._machine, self._store, self._turn, self._timers
+        assert machine is not None
         assert store is not None
         assert turn is not None
-        assert self._machine is not None
-
-        def open_log(index: int) -> PartitionLog | None:
-            partition = store.get(OFFSETS_TOPIC, index)
-            return None if partition is None else PartitionLog(partition, turn, self._now_ms, loop)
-
-        coordinator = GroupCoordinator(
-            node_id=self.node_id,
-            settings=self._settings_of_groups(self._machine.view),
-            open_log=open_log,
-            clock_ms=steady_clock_ms(self._now_ms),
-            call_later=loop.call_later,
-            new_member_suffix=_new_member_suffix,
+        assert timers is not None
+        return Coordinators(
+            config=self.config,
+            live=self._live,
+            leadership=Leadership(lambda: machine.view, store, self.node_id),
+            store=store,
+            turn=turn,
+            timers=timers,
+            now_ms=self._now_ms,
+            new_producer_id=ProducerIds(machine.allocate_producer_ids).next,
             after_loading=self._after_loading,
         )
-        coordinator.view_changed(self._machine.view)
-        return coordinator
-
-    def _settings_of_groups(self, view: ClusterView) -> GroupSettings:
-        """What groups write in one batch is bounded by what their topic takes."""
-        settings = self._group_settings
-        if settings is None:
-            settings = self._group_settings = _group_settings(self.config)
-        if OFFSETS_TOPIC in view.topics:
-            settings.append_max_bytes = self._live.log_config(
-                view.topics[OFFSETS_TOPIC].configs
-            ).max_message_bytes
-        return settings
 
     def _build_apis(self) -> Mapping[int, Api]:
         from odradek.apis.table import build_apis
-        from odradek.apis.topic_creation import OFFSETS_TOPIC_CONFIGS
-        from odradek.coordinator.cluster import NewTopic
 
-        config = self.config
+        return build_apis(self._node_parts(), self._api_settings())
+
+    def _node_parts(self) -> NodeParts:
+        from odradek.apis.node import NodeParts
+
+        coordinators = self._coordinators
+        assert coordinators is not None
         assert self._machine is not None
         assert self._store is not None
-        assert self._groups is not None
         assert self._turn is not None
         assert self._timers is not None
         assert self._changes is not None
         assert self._searches is not None
         assert self._saves is not None
         assert self._reads is not None
-        offsets_topic = NewTopic(
-            OFFSETS_TOPIC,
-            partition_count=config.offsets_topic_num_partitions,
-            replication_factor=config.offsets_topic_replication_factor,
-            configs={**OFFSETS_TOPIC_CONFIGS, "segment.bytes": str(config.offsets_topic_segment_bytes)},
-        )
-        return build_apis(
+        return NodeParts(
             node_id=self.node_id,
             machine=self._machine,
             store=self._store,
-            groups=self._groups,
+            leadership=coordinators.leadership,
+            groups=coordinators.groups,
+            transactions=coordinators.transactions,
+            new_producer_id=coordinators.new_producer_id,
+            now_ms=self._now_ms,
             turn=self._turn,
             timers=self._timers,
-            work=self._changes,
+            changes=self._changes,
             searches=self._searches,
+            reads=self._reads,
             saves=self._saves,
             begin_moves=self._move,
-            reads=self._reads,
+        )
+
+    def _api_settings(self) -> ApiSettings:
+        from odradek.apis.node import ApiSettings
+
+        config = self.config
+        return ApiSettings(
             start_configs=config.layers.start,
-            offsets_topic=offsets_topic,
+            internal_topics=_internal_topics(config),
             auto_creates_topics=config.auto_create_topics_enable,
             deletes_topics=config.delete_topic_enable,
             fetch_max_bytes=config.fetch_max_bytes,
             fetch_session_slots=config.max_incremental_fetch_session_cache_slots,
             description_partitions_max=config.max_request_partition_size_limit,
+            verifies_transactions=lambda: self._live["transaction.partition.verification.enable"],
+            verification_pause_ms_max=config.add_partitions_to_txn_retry_backoff_ms,
+            verification_patience_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
         )
 
     def _start_background(self) -> None:
@@ -419,9 +397,8 @@ class BrokerServer:
         assert self._store is not None
         self._disks.use(self._store)
         assert self._machine is not None
-        assert self._groups is not None
-        if self._machine.view.topic(OFFSETS_TOPIC) is not None:
-            self._timers.after(GROUPS_DELAY_MS, self._groups.load)
+        assert self._coordinators is not None
+        self._timers.after(COORDINATORS_DELAY_MS, self._coordinators.load)
         if config.log_cleaner_enable:
             assert self._chores is not None
             self._background.append(self._start_cleaning(self._timers, self._chores))
@@ -452,15 +429,12 @@ class BrokerServer:
 
     def _apply(self, view: ClusterView, change: ClusterChange) -> None:
         """Follows a new view."""
-        store, groups = self._store, self._groups
+        store = self._store
         assert store is not None
         if change.brokers_configured:
             self._follow_settings(view)
-        if groups is not None and (groups.is_made or (change.deleted and OFFSETS_TOPIC in view.topics)):
-            self._settings_of_groups(view)
-            groups.made().view_changed(view)
-            if change.deleted:
-                groups.made().remove_topics([topic.name for topic in change.deleted])
+        if self._coordinators is not None:
+            self._coordinators.follow(view, change)
         if (store.failures or store.needs_attention) and (change.created or change.deleted):
             # Whoever made the new view did not know what is offline by now.
             asyncio.get_running_loop().call_soon(self._tell_offline)
@@ -724,10 +698,10 @@ class BrokerServer:
 
     async def _say_goodbye(self) -> None:
         """Commits what is staged, answers what can be answered, closes the connections."""
-        groups, self._groups = self._groups, None
+        coordinators, self._coordinators = self._coordinators, None
         connections, turn = self._connections, self._turn
-        if groups is not None and groups.is_made:
-            groups.made().close()
+        if coordinators is not None:
+            coordinators.close()
         if turn is None:
             return
         turn.end()
@@ -818,18 +792,28 @@ def _limits(config: BrokerConfig, live: LiveConfig) -> ConnectionLimits:
     )
 
 
-def _group_settings(config: BrokerConfig) -> GroupSettings:
-    from odradek.coordinator.settings import GroupSettings
+def _internal_topics(config: BrokerConfig) -> tuple[NewTopic, NewTopic]:
+    """The topics in which coordinators keep their state, as they are to be created."""
+    from odradek.apis.topic_creation import OFFSETS_TOPIC_CONFIGS, TRANSACTIONS_TOPIC_CONFIGS
+    from odradek.coordinator.topics import NewTopic
 
-    return GroupSettings(
-        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
-        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
-        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        group_max_size=config.group_max_size,
-        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
-        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
-        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
+    return (
+        NewTopic(
+            OFFSETS_TOPIC,
+            partition_count=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs={**OFFSETS_TOPIC_CONFIGS, "segment.bytes": str(config.offsets_topic_segment_bytes)},
+        ),
+        NewTopic(
+            TRANSACTIONS_TOPIC,
+            partition_count=config.transaction_state_log_num_partitions,
+            replication_factor=config.transaction_state_log_replication_factor,
+            configs={
+                **TRANSACTIONS_TOPIC_CONFIGS,
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            },
+        ),
     )
 
 
@@ -847,9 +831,3 @@ def _new_topic_id() -> bytes:
     while uuid_to_text(topic_id := _random_uuid()).startswith("-"):
         pass
     return topic_id
-
-
-def _new_member_suffix() -> str:
-    from uuid import UUID
-
-    return str(UUID(bytes=_random_uuid()))

@@ -92,7 +92,7 @@ class BrokerConfig:
         self._resolve_listeners(given)
         _check_single_node(self.values)
         check_bounds(self.values)
-        _check_offsets_topic(self.values)
+        _check_internal_topics(self.values)
         self.without_effect = tuple(name for name in given if _standing(name) == options.ACCEPTED)
         self.warnings = tuple(warnings)
 
@@ -418,11 +418,10 @@ def _inter_broker_listener(
 
 
 def _check_single_node(values: Mapping[str, Any]) -> None:
-    factor = values["offsets.topic.replication.factor"]
-    if factor != 1:
-        raise ConfigError(
-            f"offsets.topic.replication.factor={factor} needs {factor} brokers and here is one: set it to 1."
-        )
+    for name in ("offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
+        factor = values[name]
+        if factor != 1:
+            raise ConfigError(f"{name}={factor} needs {factor} brokers and here is one: set it to 1.")
 
 
 def check_bounds(values: Mapping[str, Any]) -> None:
@@ -440,11 +439,10 @@ def check_bounds(values: Mapping[str, Any]) -> None:
             raise ConfigError(f"{name} must not be 0: use -1 to keep records for ever.")
 
 
-def _check_offsets_topic(values: Mapping[str, Any]) -> None:
-    """Kafka takes any size here, then fails for ever to create the topic: no group finds a coordinator."""
-    least, given = TOPIC_OPTIONS["segment.bytes"].low, values["offsets.topic.segment.bytes"]
+def _check_internal_topics(values: Mapping[str, Any]) -> None:
+    """Kafka takes any size here, then fails for ever to create the topic: nobody finds a coordinator."""
+    least = TOPIC_OPTIONS["segment.bytes"].low
     assert least is not None
-    if given < least:
-        raise ConfigError(
-            f"offsets.topic.segment.bytes={given} is too small for a topic: give {least} or more."
-        )
+    for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
+        if values[name] < least:
+            raise ConfigError(f"{name}={values[name]} is too small for a topic: give {least} or more.")

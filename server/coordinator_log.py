@@ -2,6 +2,9 @@
 
 Records are staged as one batch and written with everything else of the loop's turn, so a commit of offsets
 costs no write of its own. Callbacks come in the order of the appends, whatever happens to each.
+
+Records of a transaction are a batch of their producer's, and a marker is a control batch, as in any other
+partition: this one, too, has a last stable offset, and a list of what was aborted.
 """
 
 from __future__ import annotations
@@ -12,16 +15,26 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.storage.partition import Origin
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import Record, batch_records, build_batch, iter_whole_batches, verify_crc
+from odradek.wire.records import (
+    Record,
+    batch_records,
+    build_batch,
+    iter_whole_batches,
+    read_end_txn_marker,
+    verify_crc,
+)
 
 if TYPE_CHECKING:
     import asyncio
 
-    from odradek.coordinator.effects import LogRecord
+    from odradek.coordinator.effects import EndMarker, LoggedRecord, LogRecord
     from odradek.server.turn import LoopTurn
-    from odradek.storage.partition import Partition
+    from odradek.storage.partition import Appended, Partition
+    from odradek.storage.transactions import Verified
+    from odradek.wire.records import BatchHeader
 
 logger = logging.getLogger("odradek.coordinator")
 
@@ -58,22 +71,48 @@ class PartitionLog:
         self._loop = loop
         self._pending: deque[_Pending] = deque()
 
-    def append(self, records: list[LogRecord], then: Then) -> None:
+    def check_producer(self, producer: tuple[int, int], verified: Verified | None) -> None:
+        """Refuses as `append` would, now."""
+        self._partition.log.producers.check_coordinators(*producer, True, verified)
+
+    def check_marker(self, marker: EndMarker) -> None:
+        """Refuses as `append_marker` would, now."""
+        self._partition.log.producers.check_marker(marker)
+
+    def append(
+        self, records: list[LogRecord], then: Then, producer: tuple[int, int] | None = None
+    ) -> None:
         """Stages the records; `then` is told how it went, later and in order."""
+        self._stage(lambda: self._append(records, producer), then)
+
+    def append_marker(self, marker: EndMarker, then: Then) -> None:
+        """Stages the end of a transaction; as `append`."""
+        self._stage(lambda: self._partition.append_marker(marker, now_ms=self._now_ms()), then)
+
+    def _append(self, records: list[LogRecord], producer: tuple[int, int] | None) -> Appended:
+        producer_id, producer_epoch = producer or (-1, -1)
+        batch = build_batch(
+            (
+                Record(offset, timestamp, key, value)
+                for offset, (key, value, timestamp) in enumerate(records)
+            ),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=producer is not None,
+        )
+        limit_bytes = self._partition.config.max_message_bytes
+        if len(batch) > limit_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{len(batch)} bytes of records are over max.message.bytes={limit_bytes}",
+            )
+        return self._partition.append(batch, now_ms=self._now_ms(), origin=Origin.COORDINATOR)
+
+    def _stage(self, stage: Callable[[], Appended], then: Then) -> None:
         pending = _Pending(then)
         self._pending.append(pending)
         try:
-            batch = build_batch(
-                Record(offset, timestamp, key, value)
-                for offset, (key, value, timestamp) in enumerate(records)
-            )
-            limit_bytes = self._partition.config.max_message_bytes
-            if len(batch) > limit_bytes:
-                raise KafkaError(
-                    ErrorCode.RECORD_LIST_TOO_LARGE,
-                    f"{len(batch)} bytes of records are over max.message.bytes={limit_bytes}",
-                )
-            appended = self._partition.append(batch, now_ms=self._now_ms(), origin=Origin.COORDINATOR)
+            appended = stage()
         except KafkaError as error:
             self._loop.call_soon(self._settle, pending, error)
             return
@@ -85,11 +124,11 @@ class PartitionLog:
             return
         self._turn.add(self._partition, lambda error: self._settle(pending, error), appended.must_flush)
 
-    def read_all(self) -> Iterator[LogRecord]:
-        """Key, value and timestamp of every record, from the log's start to its end."""
+    def read_all(self) -> Iterator[LoggedRecord]:
+        """Every record and every end of a transaction, from the log's start to its end."""
         return chain.from_iterable(self._read_batches())
 
-    def _read_batches(self) -> Iterator[list[LogRecord]]:
+    def _read_batches(self) -> Iterator[list[LoggedRecord]]:
         partition = self._partition
         offset = partition.log_start_offset
         while offset < partition.log_end_offset:
@@ -101,12 +140,7 @@ class PartitionLog:
             for position, header in iter_whole_batches(buffer):
                 verify_crc(buffer, position, header)
                 offset = header.last_offset + 1
-                if not header.is_control:
-                    yield [
-                        (key, value, timestamp)
-                        for _, timestamp, key, value, _ in batch_records(buffer, position, header)
-                        if key is not None
-                    ]
+                yield _records_of(buffer, position, header)
             if offset == start:
                 raise KafkaError(
                     ErrorCode.CORRUPT_MESSAGE, f"{partition.name} has no whole batch at offset {start}"
@@ -121,3 +155,21 @@ class PartitionLog:
                 told.then(told.error)
             except Exception:
                 logger.exception("what followed an append to %s failed", self._partition.name)
+
+
+def _records_of(buffer: bytes, position: int, header: BatchHeader) -> list[LoggedRecord]:
+    """What one batch says to a machine."""
+    records = batch_records(buffer, position, header)
+    if header.is_control:
+        markers = (read_end_txn_marker(record) for record in records)
+        return [
+            MarkerRecord(header.producer_id, marker.committed) for marker in markers if marker is not None
+        ]
+    if header.is_transactional:
+        producer_id = header.producer_id
+        return [
+            TransactionalRecord(key, value, timestamp, producer_id)
+            for _, timestamp, key, value, _ in records
+            if key is not None
+        ]
+    return [(key, value, timestamp) for _, timestamp, key, value, _ in records if key is not None]

@@ -147,7 +147,7 @@ cdef class ProducerEntry:
         self.last_timestamp = batch[4]
 
     cpdef memory(self):
-        """What `remember` changes, for `restore`."""
+        """What a batch changes, for `restore`."""
         cdef ProducerEntry copy = ProducerEntry.__new__(ProducerEntry)
         copy._take(self)
         return copy
@@ -159,6 +159,7 @@ cdef class ProducerEntry:
     cdef void _take(self, ProducerEntry other):
         self.producer_epoch = other.producer_epoch
         self.last_timestamp = other.last_timestamp
+        self.current_txn_first_offset = other.current_txn_first_offset
         self._count = other._count
         memmove(self._kept, other._kept, sizeof(self._kept))
 
@@ -168,10 +169,12 @@ cdef class ProducerTable:
 
     cdef public dict producers
     cdef public list _undo
+    cdef public list _ended
 
     def __init__(self):
         self.producers = {}
         self._undo = []
+        self._ended = []
 
 
 cdef class SegmentExtent:
@@ -268,7 +271,7 @@ cdef class LogStaging:
         cdef int64_t size_bytes = stage.size_bytes - position
         cdef int64_t written
         cdef Py_ssize_t count = len(parts)
-        if self._cut_wanted or self._full_segments or self._pending_epochs:
+        if self._cut_wanted or self._full_segments or self._pending_epochs or self.producers._ended:
             return False
         if 1 < count and size_bytes <= JOIN_BELOW_BYTES and size_bytes < count * JOIN_PARTS_BELOW_BYTES:
             parts = [b"".join(parts)]
@@ -413,7 +416,9 @@ cdef class PartitionStaging:
             entry = log.producers.producers.get(batch.producer_id)
             # Of a producer that is not known any sequence will do.
             if entry is not None and (
-                entry.producer_epoch != batch.producer_epoch or batch.base_sequence != entry._last(1) + 1
+                entry.producer_epoch != batch.producer_epoch
+                or batch.base_sequence != entry._last(1) + 1
+                or entry.current_txn_first_offset >= 0
             ):
                 return None
         if _crc_in_hardware and size_bytes <= FEW_BYTES:

@@ -121,23 +121,26 @@ class ProducerEntry:
         self.last_timestamp = batch[4]
 
     def memory(self) -> Any:
-        """What `remember` changes, for `restore`."""
-        return self.producer_epoch, self.last_timestamp, self.batches
+        """What a batch changes, for `restore`."""
+        return self.producer_epoch, self.last_timestamp, self.batches, self.current_txn_first_offset
 
     def restore(self, memory: Any) -> None:
         """As it was when `memory` was taken."""
-        self.producer_epoch, self.last_timestamp, self.batches = memory
+        self.producer_epoch, self.last_timestamp, self.batches, self.current_txn_first_offset = memory
 
 
 class ProducerTable:
     """The producers of a partition, and what takes back the staging of their newest batches."""
 
-    __slots__ = ("_undo", "producers")
+    __slots__ = ("_ended", "_undo", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
-        # Newest last: (producer id, entry, its memory before), or (producer id, None, None).
+        # Newest last: (producer id, entry, its memory before); (producer id, entry before, None) where there
+        # is another now; (producer id, None, None) where there was none.
         self._undo: list[tuple[int, ProducerEntry | None, Any]] = []
+        # First offsets of the transactions whose end is staged.
+        self._ended: list[int] = []
 
 
 class SegmentExtent:
@@ -337,7 +340,11 @@ class PartitionStaging:
             # Of a producer that is not known any sequence will do.
             if last_sequence > SEQUENCE_MAX or (
                 entry is not None
-                and (entry.producer_epoch != producer_epoch or base_sequence != entry.last_sequence + 1)
+                and (
+                    entry.producer_epoch != producer_epoch
+                    or base_sequence != entry.last_sequence + 1
+                    or entry.current_txn_first_offset >= 0
+                )
             ):
                 return None
         leader_epoch = self.leader_epoch

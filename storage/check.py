@@ -2,8 +2,8 @@
 
 Log files: sizes, checksums and order of every batch (`log_walk.py`), segments that overlap. Beside them: each
 entry of the offset and time indexes against the batches, each aborted transaction of `.txnindex` against the
-markers in the log, each producer snapshot against a rescan up to its offset (save for open transactions),
-`leader-epoch-checkpoint` against the epochs in the batches, `partition.metadata`.
+markers in the log, each producer snapshot against a rescan up to its offset, `leader-epoch-checkpoint`
+against the epochs in the batches, `partition.metadata`.
 
 A finding is damage when somebody would get something wrong, or something is lost; else a note. What may
 rightly be missing is no finding: indexes and snapshots are made anew, an index may have few entries, a
@@ -46,8 +46,7 @@ from odradek.storage.segment import (
 )
 from odradek.storage.staging import ProducerEntry
 from odradek.storage.transaction_index import AbortedTransaction
-from odradek.wire.errors import KafkaError
-from odradek.wire.records import iter_records, read_end_txn_marker
+from odradek.storage.transactions import stored_marker
 
 __all__ = ["DAMAGE", "NOTE", "Finding", "PartitionCheck", "SegmentCheck"]
 
@@ -59,7 +58,6 @@ STEP_BATCHES = 256
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
-_CONTROL_BATCH_BYTES_MAX = 1 << 20
 _NO_TIMESTAMP = -1
 
 
@@ -691,13 +689,7 @@ class _Producers:
 
     def end_transaction(self, batch: StoredBatch, read: Callable[[int, int], bytes]) -> _Ended | None:
         """Take in a control batch. None: it is of another kind, or empty."""
-        if batch.size_bytes > _CONTROL_BATCH_BYTES_MAX or not batch.record_count:
-            return None
-        try:
-            record = next(iter_records(read(batch.position, batch.size_bytes)), None)
-            marker = None if record is None else read_end_txn_marker(record)
-        except KafkaError:
-            return None
+        marker = stored_marker(batch, read)
         if marker is None:
             return None
         producer_id = batch.producer_id
@@ -711,12 +703,16 @@ class _Producers:
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.current_txn_first_offset = -1
         first_offset = self._open.pop(producer_id, None)
-        if marker.committed or first_offset is None:
-            return _Ended(not marker.committed, None)
+        if marker.commit or first_offset is None:
+            return _Ended(not marker.commit, None)
         last_stable_offset = min(self._open.values(), default=batch.last_offset + 1)
         return _Ended(
             True, AbortedTransaction(producer_id, first_offset, batch.base_offset, last_stable_offset)
         )
+
+
+def _transaction_from(offset: int) -> str:
+    return "no transaction" if offset < 0 else f"one from offset {offset}"
 
 
 class _Snapshots:
@@ -759,6 +755,9 @@ class _Snapshots:
             for producer_id, entry in said.items()
             if (why := self._difference(entry, rescan.get(producer_id), offset, check.start_offset))
         }
+        for producer_id, entry in rescan.items():
+            if producer_id not in said and entry.current_txn_first_offset >= 0:
+                wrong[producer_id] = "it says nothing, though its transaction is open"
         if wrong:
             producer_id, why = next(iter(wrong.items()))
             sound = {one: entry for one, entry in said.items() if one not in wrong}
@@ -774,6 +773,8 @@ class _Snapshots:
         seen = -1 if found is None else found.last_data_offset
         if last >= offset:
             return f"it says the last offset {last}, which is not before its own"
+        if why := self._difference_in_transaction(said, found, start_offset):
+            return why
         if found is not None and found.batches:
             if said.producer_epoch < found.producer_epoch:
                 return f"it says the epoch {said.producer_epoch}, the log {found.producer_epoch}"
@@ -785,6 +786,18 @@ class _Snapshots:
         if last == seen or (last > seen and (self._has_gaps or last < start_offset)):
             return ""
         return f"it says the last offset {last}, the log {seen if seen >= 0 else 'none'}"
+
+    def _difference_in_transaction(
+        self, said: ProducerEntry, found: ProducerEntry | None, start_offset: int
+    ) -> str:
+        begun = said.current_txn_first_offset
+        seen = -1 if found is None else found.current_txn_first_offset
+        # Retention may have taken the first batch of one, compaction those of one that has ended since.
+        if begun == seen or self._has_gaps or 0 <= begun < start_offset:
+            return ""
+        return (
+            f"it says that {_transaction_from(begun)} is open where {_transaction_from(seen)} is by the log"
+        )
 
     def _bad(self, offset: int, what: str, consequence: str, content: bytes | None) -> None:
         check = self._check

@@ -5,12 +5,14 @@ A `Log` knows bytes, offsets and timestamps. It judges nothing: what a client ma
 segment they touch. When a write fails, everything staged is taken back, on the disk too, before the error
 goes up.
 
-Files are Kafka's: `topic-N/00000000000000000000.log` with `.index`, `.timeindex` and `.snapshot` beside
-it.
+Files are Kafka's: `topic-N/00000000000000000000.log` with `.index`, `.timeindex`, `.snapshot` and, where
+transactions were aborted, `.txnindex` beside it.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import attrgetter
 
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
@@ -28,6 +30,7 @@ from odradek.storage.segment import (
     SWAP,
     SYNC_FAILED,
     TIME_INDEX,
+    TRANSACTION_INDEX,
     FilePool,
     Segment,
     file_name,
@@ -35,6 +38,8 @@ from odradek.storage.segment import (
 )
 from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.staging import LogStaging, StagedSegment
+from odradek.storage.transaction_index import AbortedTransaction
+from odradek.storage.transactions import EndMarker
 from odradek.wire.checksums import crc32c
 from odradek.wire.work import Work
 
@@ -44,6 +49,7 @@ JOIN_PARTS_BELOW_BYTES = 4096
 that gathers them."""
 HINTS_MAX = 64
 """Of each of two generations."""
+_base_offset_of = attrgetter("base_offset")
 
 
 class Log(LogStaging):
@@ -94,6 +100,11 @@ class Log(LogStaging):
         self._older_hints = {}
         self._pending_epochs = []
         self._full_segments = []
+        self._staged_aborted: list[tuple[StagedSegment, AbortedTransaction]] = []
+        # Those with a transaction index, oldest first; None where that has to be looked up.
+        self._with_aborted: list[Segment] | None = None
+        # Where the last question for a position ended: (segment, offset, position).
+        self._bound: tuple[Segment, int, int] | None = None
         # A cut that failed: the bytes after a segment's size are a failed commit's and have to go first.
         self._cut_wanted = False
         self._latest_staged_epoch = leader_epochs.latest
@@ -176,6 +187,12 @@ class Log(LogStaging):
             self._pending_epochs.append((leader_epoch, first_offset))
         self.next_offset = last_offset + 1
 
+    def stage_marker(self, marker: EndMarker, offset: int, timestamp_ms: int) -> None:
+        """The batch that was staged last is this marker."""
+        aborted = self.producers.stage_marker(marker, offset, timestamp_ms)
+        if aborted is not None:
+            self._staged_aborted.append((self._stage, aborted))
+
     def _new_stage(self, segment: Segment) -> StagedSegment:
         self._latest_staged_epoch = self.leader_epochs.latest
         self._jitter_ms = self._jitter_of(segment.base_offset)
@@ -255,6 +272,7 @@ class Log(LogStaging):
                 self._commit_with_rolls()
             else:
                 self._write(stage)
+                self._write_aborted(stage)
         except OSError:
             self.rollback()
             raise
@@ -262,6 +280,7 @@ class Log(LogStaging):
             self._remember(self.log_end_offset, stage.segment, stage.segment.size_bytes)
         self._full_segments.clear()
         self._apply(stage)
+        self._staged_aborted.clear()
         self._changed = True
         self.log_end_offset = self.next_offset
         self.producers.commit()
@@ -278,6 +297,25 @@ class Log(LogStaging):
             parts = [b"".join(parts)]
         write_all(segment.file(), position, parts, size_bytes)
 
+    def _write_aborted(self, stage: StagedSegment) -> None:
+        """After its batches: an entry whose marker is missing would hide what is appended there later."""
+        aborted = self._aborted_in_stage(stage)
+        if aborted:
+            stage.segment.write_aborted(aborted)
+
+    def _aborted_in_stage(self, stage: StagedSegment) -> list[AbortedTransaction]:
+        return [aborted for place, aborted in self._staged_aborted if place is stage]
+
+    def _take_aborted(self, stage: StagedSegment) -> None:
+        aborted = self._aborted_in_stage(stage)
+        if not aborted:
+            return
+        if not stage.segment.has_aborted:
+            # The name of a new file.
+            self._directory_is_synced = False
+            self._with_aborted = None
+        stage.segment.take_aborted(aborted)
+
     def _apply(self, stage: StagedSegment) -> None:
         """The bytes are in the file: say so, and get the stage ready for the next commit."""
         segment = stage.segment
@@ -288,6 +326,8 @@ class Log(LogStaging):
         segment.first_timestamp_ms = stage.first_timestamp_ms
         if stage.index_entries:
             self._index(stage)
+        if self._staged_aborted:
+            self._take_aborted(stage)
         stage.parts = []
 
     def _index(self, stage: StagedSegment) -> None:
@@ -322,6 +362,7 @@ class Log(LogStaging):
                     self._write_snapshot(segment.base_offset, stages[number - 1].snapshot or b"")
                 if stage.parts:
                     self._write(stage)
+                self._write_aborted(stage)
         except OSError:
             for segment in made:
                 self._discard(segment)
@@ -365,6 +406,7 @@ class Log(LogStaging):
             return
         self.next_offset = self.log_end_offset
         self._full_segments.clear()
+        self._staged_aborted.clear()
         self._pending_epochs.clear()
         self.producers.rollback()
         self._stage = self._new_stage(self.active)
@@ -377,6 +419,7 @@ class Log(LogStaging):
         file = self.active.file()
         if file.size() != self.active.size_bytes:
             file.truncate(self.active.size_bytes)
+        self.active.cut_aborted()
         self._cut_wanted = False
 
     def _discard(self, segment: Segment) -> None:
@@ -384,7 +427,7 @@ class Log(LogStaging):
         # Its name may be on the disk, and would hide what is appended instead: the next flush sees to that.
         self._directory_is_synced = False
         segment.close()
-        for kind in (LOG, INDEX, TIME_INDEX, SNAPSHOT):
+        for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
             try:
                 self.disk.remove(segment.path(kind))
             except OSError:
@@ -418,10 +461,14 @@ class Log(LogStaging):
         ):
             return recovery_point
         vouched = (active, active.size_bytes)
-        for segment in self._segments_after(min(recovery_point, self._indexes_end)):
+        indexes_end = self._indexes_end
+        for segment in self._segments_after(min(recovery_point, indexes_end)):
             try:
                 with segment.pinned() as file:
                     sync_file(file, segment.path(LOG))
+                if segment.base_offset > indexes_end:
+                    # What it says of open transactions may soon be all that is known of them.
+                    segment.sync_snapshot()
                 if segment.base_offset < active.base_offset:
                     # Nothing will rebuild the indexes of a sealed segment that the recovery point has passed.
                     segment.sync_indexes()
@@ -519,6 +566,9 @@ class Log(LogStaging):
         assert not self.has_staged
         if self.active.size_bytes == 0:
             return
+        if self._cut_wanted:
+            # From then on nobody would.
+            self._cut()
         old = self.active
         segment = Segment.create(self.pool, self.directory, self.log_end_offset, now_ms)
         try:
@@ -564,7 +614,7 @@ class Log(LogStaging):
             if not dropped:
                 raise
         del self.segments[: len(dropped)], self.bases[: len(dropped)]
-        self._forget_hints()
+        self._forget_places()
         return dropped
 
     def replacing_segments(
@@ -585,7 +635,7 @@ class Log(LogStaging):
         place = self.segments.index(old[0])
         self.segments[place : place + len(old)] = [cleaned]
         self.bases = [segment.base_offset for segment in self.segments]
-        self._forget_hints()
+        self._forget_places()
         doomed: list[Segment] = []
         for segment in old:
             if self.directory != directory:
@@ -753,13 +803,47 @@ class Log(LogStaging):
             self._older_hints, self._hints = self._hints, {}
         self._hints[offset] = (segment, position)
 
-    def _forget_hints(self) -> None:
+    def _forget_places(self) -> None:
+        """There are other segments than before."""
         self._hints.clear()
         self._older_hints.clear()
+        self._with_aborted = None
+        self._bound = None
 
     def _position_of(self, segment: Segment, end_offset: int) -> int:
+        """Where the part of a segment ends that is before `end_offset`."""
+        bound = self._bound
+        if bound is not None and bound[0] is segment and bound[1] == end_offset:
+            # As long as a transaction is open, everybody who reads behind it asks for the same.
+            return bound[2]
         found = segment.find(end_offset)
-        return segment.size_bytes if found is None else found[0]
+        position = segment.size_bytes if found is None else found[0]
+        self._bound = (segment, end_offset, position)
+        return position
+
+    def aborted_in(self, offset: int, records: Slice) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that a reader has to know of who got
+        `records` for `offset`, in the order of their markers; some more as long as they begin before the next
+        entry of the offset index, as in Kafka (`LocalLog.addAbortedTransactions`).
+        """
+        if self._with_aborted is None:
+            self._with_aborted = [segment for segment in self.segments if segment.knows_aborted()]
+        if not self._with_aborted:
+            return []
+        segment = records.source
+        assert isinstance(segment, Segment)
+        end_offset = segment.offset_bound(records.end_position)
+        if end_offset is None:
+            following = segment_holding(self.bases, segment.base_offset) + 1
+            end_offset = self.bases[following] if following < len(self.bases) else self.log_end_offset
+        found: list[tuple[int, int]] = []
+        first = bisect_left(self._with_aborted, segment.base_offset, key=_base_offset_of)
+        for place in range(first, len(self._with_aborted)):
+            some, is_all = self._with_aborted[place].aborted.find(offset, end_offset)
+            found += some
+            if is_all:
+                break
+        return found
 
 
 def first_timestamp(segment: Segment) -> int:

@@ -118,6 +118,7 @@ class Move:
         ):
             return False
         self._copy(active, active.size_bytes)
+        self._copy_file(active, TRANSACTION_INDEX)
         self._disk.rename(self.future, path)
         log.relocate(path, self.synced_offset)
         return True

@@ -12,7 +12,8 @@ is stored can be read by every consumer.
 When the disk has let it down a partition is offline: everything is answered KAFKA_STORAGE_ERROR until
 `rescan.py` has made its files whole again.
 
-Not built yet: transactions. `last_stable_offset` is the high watermark, no transaction index is written.
+Of a transaction that is open here nothing can be read with READ_COMMITTED, nor what follows its first offset
+(`transactions.py`); of those that were aborted that read tells.
 """
 
 import errno
@@ -20,8 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 from odradek.storage.batches import (
     HEADER,
@@ -29,17 +29,26 @@ from odradek.storage.batches import (
     PREFIX,
     PREFIX_BYTES,
     SEQUENCE_MAX,
-    StoredBatch,
+    TRANSACTIONAL,
 )
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer, SyncFailed
 from odradek.storage.group_log import identity_of
 from odradek.storage.log import Log
-from odradek.storage.producer_state import EXPIRATION_MS
+from odradek.storage.producer_state import EXPIRATION_MS, EXPIRY_INTERVAL_MS
 from odradek.storage.retention import segments_to_delete
 from odradek.storage.segment import Segment
 from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.staging import Appended, PartitionStaging
+from odradek.storage.time_search import Found, finding_first, finding_latest
+from odradek.storage.transactions import (
+    EndMarker,
+    ProducerInfo,
+    Verification,
+    Verified,
+    marker_batch,
+    read_marker,
+)
 from odradek.storage.validation import (
     MAGIC_POSITION,
     check_client_batch,
@@ -56,8 +65,6 @@ from odradek.wire.records import (
     BatchHeader,
     iter_batches,
     read_batch_header,
-    records_section,
-    scan_records,
     verify_crc,
 )
 from odradek.wire.work import Work
@@ -65,21 +72,14 @@ from odradek.wire.work import Work
 if TYPE_CHECKING:
     from odradek.storage.cleaner import Plan
 
-T = TypeVar("T")
-
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
 _HEADER = HEADER.unpack_from
 _PREFIX_PACK = PREFIX.pack
 ZERO_UUID = bytes(16)
-CODEC_MASK = 0b111
-QUICK_BATCH_BYTES_MAX = 16_384
-"""Up to here it costs less to look through a batch than to have another thread do it."""
 SEGMENTS_PER_STEP = 8
 """A millisecond of renaming."""
-PRODUCER_EXPIRY_INTERVAL_MS = 600_000
-"""`producer.id.expiration.check.interval.ms`"""
 
 
 def _not_told(partition: "Partition", error: OSError) -> None:
@@ -175,8 +175,15 @@ class Partition(PartitionStaging):
 
     @property
     def last_stable_offset(self) -> int:
-        """Where READ_COMMITTED ends: the high watermark, as long as there are no transactions."""
-        return self.high_watermark
+        """Where READ_COMMITTED ends: where the earliest open transaction begins, else the high watermark.
+
+        Retention and DeleteRecords may take the first records of a transaction that is open: then it is where
+        the log begins, as in Kafka.
+        """
+        first_offset = self.log.producers.first_unstable_offset
+        if first_offset is None:
+            return self.high_watermark
+        return min(max(first_offset, self.log_start_offset), self.high_watermark)
 
     @property
     def size_bytes(self) -> int:
@@ -224,26 +231,35 @@ class Partition(PartitionStaging):
     # Appending
 
     def append(
-        self, records: Buffer, *, now_ms: int, origin: Origin = Origin.CLIENT, magic_limit: int = 2
+        self,
+        records: Buffer,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        magic_limit: int = 2,
+        transactions: Verified | None = None,
     ) -> Appended:
         """Judge `records` and stage them. Nothing is staged when this raises `KafkaError`.
 
         `magic_limit` is the record format of the request: 0 in Produce 0 and 1, 1 in Produce 2, else 2. Below
         2 message sets of the old formats are converted; at 2 exactly one batch v2 is expected of a client.
+
+        The first batch of a transaction is refused with INVALID_TXN_STATE unless `transactions` brings a
+        verification that still holds; that of a coordinator may come without any.
         """
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         if type(records) is not memoryview:
             records = memoryview(records)
         if origin is not Origin.CLIENT or magic_limit < 2:
-            return self._append_many(records, now_ms, origin, magic_limit)
+            return self._append_many(records, now_ms, origin, magic_limit, transactions)
         appended = self.append_ordinary(records, 0, len(records), now_ms)
         if appended is not None:
             return appended
         records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
         size_bytes = len(records)
         (
-            _, length, _, _, _, _, last_offset_delta, _, max_timestamp, producer_id, producer_epoch,
+            _, length, _, _, _, attributes, last_offset_delta, _, max_timestamp, producer_id, producer_epoch,
             base_sequence, _,
         ) = _HEADER(records)  # fmt: skip
         if self._log_append_time:
@@ -255,7 +271,10 @@ class Partition(PartitionStaging):
             last_sequence = base_sequence + last_offset_delta
             if last_sequence > SEQUENCE_MAX:
                 last_sequence -= SEQUENCE_MAX + 1
-            known = log.producers.check(producer_id, producer_epoch, base_sequence, last_sequence)
+            is_transactional = bool(attributes & TRANSACTIONAL)
+            known = log.producers.check(
+                producer_id, producer_epoch, base_sequence, last_sequence, is_transactional, transactions
+            )
             if known is not None:
                 return self._duplicate(known)
         leader_epoch = self.leader_epoch
@@ -271,6 +290,7 @@ class Partition(PartitionStaging):
                 first_offset,
                 last_offset,
                 max_timestamp,
+                is_transactional,
             )
         return Appended(
             first_offset,
@@ -294,7 +314,68 @@ class Partition(PartitionStaging):
             and log.next_offset - log.durable_offset >= self._flush_messages,
         )
 
-    def _append_many(self, records: memoryview, now_ms: int, origin: Origin, magic_limit: int) -> Appended:
+    def append_marker(self, marker: EndMarker, *, now_ms: int) -> Appended:
+        """Stage the end of a producer's transaction; no error when it has none here. Commit and flush as with
+        `append`.
+
+        Refuses with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and, as Kafka does, with
+        MESSAGE_TOO_LARGE where not even a marker fits into `max.message.bytes`.
+        """
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        log = self.log
+        offset = log.next_offset
+        batch = marker_batch(marker, offset, self.leader_epoch, now_ms)
+        if self._log_append_time:
+            batch = with_append_time(batch, now_ms)
+        check_size(len(batch), self.config, self.name)
+        log.producers.check_marker(marker)
+        log.stage((batch,), len(batch), offset, offset, now_ms, self.leader_epoch, now_ms)
+        log.stage_marker(marker, offset, now_ms)
+        return Appended(
+            offset,
+            offset,
+            now_ms if self._log_append_time else -1,
+            self.log_start_offset,
+            False,
+            log.next_offset - log.durable_offset >= self._flush_messages,
+        )
+
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, version: int
+    ) -> Verification | None:
+        """Before a producer's transactional batch: what to hand to `append` once the coordinator has said that
+        the partition is in its transaction (from version 2 on: has put it there).
+
+        None: the transaction is open here already, nothing has to be asked. Refuses with
+        INVALID_PRODUCER_EPOCH.
+        """
+        self._check_online()
+        return self.log.producers.begin_verification(producer_id, producer_epoch, base_sequence, version)
+
+    def producers(self) -> list[ProducerInfo]:
+        """The producers that the log knows; of an expired one it knows nothing."""
+        self._check_online()
+        return [
+            ProducerInfo(
+                producer_id,
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                entry.current_txn_first_offset,
+            )
+            for producer_id, entry in self.log.producers.producers.items()
+        ]
+
+    def _append_many(
+        self,
+        records: memoryview,
+        now_ms: int,
+        origin: Origin,
+        magic_limit: int,
+        transactions: Verified | None,
+    ) -> Appended:
         """Old formats, and what coordinators and leaders append: any number of batches, all or none."""
         config = self.config
         if magic_limit < 2 and len(records) == 0:
@@ -310,14 +391,21 @@ class Partition(PartitionStaging):
                 raise KafkaError(
                     ErrorCode.INVALID_RECORD, f"More than one record batch came for {self.name}."
                 )
-            batches = [self._checked(batch, header, origin, now_ms) for batch, header in batches]
+            batches = [
+                self._checked(batch, header, origin, now_ms, transactions) for batch, header in batches
+            ]
         size_bytes = sum(len(batch) for batch, _ in batches)
         if size_bytes > config.segment_bytes:
             raise segment_too_small(size_bytes, config, self.name)
         if origin is Origin.CLIENT and len(batches) == 1 and batches[0][1].producer_id >= 0:
             header = batches[0][1]
             known = self.log.producers.check(
-                header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.last_sequence,
+                header.is_transactional,
+                transactions,
             )
             if known is not None:
                 return self._duplicate(known)
@@ -338,7 +426,12 @@ class Partition(PartitionStaging):
         return [(batch, read_batch_header(batch)) for batch in batches]
 
     def _checked(
-        self, batch: memoryview, header: BatchHeader, origin: Origin, now_ms: int
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        origin: Origin,
+        now_ms: int,
+        transactions: Verified | None,
     ) -> tuple[memoryview, BatchHeader]:
         if origin is Origin.REPLICATION:
             verify_crc(batch, 0, header)
@@ -347,10 +440,12 @@ class Partition(PartitionStaging):
         verify_crc(batch, 0, header)
         if origin is Origin.CLIENT:
             batch = check_content(batch, header, self._rules, now_ms)
+        elif header.is_control:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"A control batch for {self.name} came as records.")
         elif header.producer_id >= 0:
-            self.log.producers.check_epoch(header.producer_id, header.producer_epoch)
-        if header.is_control:
-            return batch, header
+            self.log.producers.check_coordinators(
+                header.producer_id, header.producer_epoch, header.is_transactional, transactions
+            )
         stored = in_stored_codec(batch, header, self.config, self.name)
         return stored, header if stored is batch else read_batch_header(stored)
 
@@ -379,16 +474,23 @@ class Partition(PartitionStaging):
                 leader_epoch,
                 now_ms,
             )
-            if header.producer_id >= 0 and not header.is_control:
-                log.producers.stage(
-                    header.producer_id,
-                    header.producer_epoch,
-                    header.base_sequence,
-                    header.last_sequence,
-                    first_offset,
-                    last_offset,
-                    max_timestamp,
-                )
+            if header.producer_id < 0:
+                continue
+            if header.is_control:
+                marker = read_marker(batch, header)
+                if marker is not None:
+                    log.stage_marker(marker, first_offset, max_timestamp)
+                continue
+            log.producers.stage(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.last_sequence,
+                first_offset,
+                last_offset,
+                max_timestamp,
+                header.is_transactional and header.record_count > 0,
+            )
         return Appended(
             base_offset,
             log.next_offset - 1,
@@ -488,11 +590,17 @@ class Partition(PartitionStaging):
 
     # Life of the log
 
-    def maintaining(self, now_ms: int, producer_expiration_ms: int = EXPIRATION_MS) -> Work[list[Segment]]:
+    def maintaining(
+        self,
+        now_ms: int,
+        producer_expiration_ms: int = EXPIRATION_MS,
+        producer_expiry_interval_ms: int = EXPIRY_INTERVAL_MS,
+    ) -> Work[list[Segment]]:
         """Apply retention, a few segments at a step, and forget old producers. Returns segments to remove
         from the disk in a while; who closes the work before its end has to find them in the next start.
         """
-        if now_ms - self._last_expiry_ms >= PRODUCER_EXPIRY_INTERVAL_MS:
+        is_due = now_ms - self._last_expiry_ms >= producer_expiry_interval_ms
+        if is_due and not self.log.has_staged:
             self._last_expiry_ms = now_ms
             self.log.producers.expire(now_ms, producer_expiration_ms)
         dropped: list[Segment] = []
@@ -664,7 +772,8 @@ class Partition(PartitionStaging):
                 f"Offset {offset} is not in the range of {self.topic}-{self.index}: "
                 f"[{self.log_start_offset}, {log.log_end_offset}].",
             )
-        end_offset = self.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
+        last_stable_offset = self.last_stable_offset
+        end_offset = self.high_watermark if isolation == READ_UNCOMMITTED else last_stable_offset
         if offset >= end_offset:
             records = EMPTY
         elif max_bytes < 0:
@@ -680,10 +789,18 @@ class Partition(PartitionStaging):
         return ReadResult(
             records,
             self.high_watermark,
-            self.last_stable_offset,
+            last_stable_offset,
             self.log_start_offset,
-            None if isolation == READ_UNCOMMITTED or records is FIRST_TOO_LARGE else [],
+            None if isolation == READ_UNCOMMITTED else self._aborted_in(offset, records),
         )
+
+    def _aborted_in(self, offset: int, records: Slice) -> list[tuple[int, int]] | None:
+        if records is FIRST_TOO_LARGE:
+            return None
+        if records is EMPTY:
+            return []
+        with self._reading():
+            return self.log.aborted_in(offset, records)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch not after `epoch`; (-1, -1) when it is unknown
@@ -691,97 +808,33 @@ class Partition(PartitionStaging):
         """
         return self.log.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def finding_timestamp(self, timestamp_ms: int) -> Work[tuple[int, int, int] | None]:
+    def finding_timestamp(self, timestamp_ms: int) -> Work[Found | None]:
         """(timestamp, offset, leader epoch) of the first record with `timestamp_ms` or later; None when there
         is none.
 
         Only what READ_UNCOMMITTED sees is looked at. Refuses with KAFKA_STORAGE_ERROR when the disk does
         not answer.
         """
-        return self._searching(partial(self._find_timestamp, timestamp_ms))
+        return self._searching(lambda: finding_first(self.log, timestamp_ms, self.log_start_offset))
 
-    def _find_timestamp(self, timestamp_ms: int) -> Work[tuple[int, int, int] | None]:
-        start_offset = self.log_start_offset
-        while True:
-            found = yield from self.log.finding_timestamp(timestamp_ms, start_offset)
-            if found is None:
-                return None
-            segment, batch = found
-            first = yield from self._looking_into(segment, batch, timestamp_ms, start_offset)
-            if first is not None:
-                return None if first[1] >= self.high_watermark else first
-            # The header promised more than its records hold: look on behind it.
-            start_offset = batch.last_offset + 1
-
-    def finding_max_timestamp(self) -> Work[tuple[int, int, int] | None]:
+    def finding_max_timestamp(self) -> Work[Found | None]:
         """(timestamp, offset, leader epoch) of the first record with the latest timestamp of all; None
         when empty.
         """
-        return self._searching(self._find_max_timestamp)
+        return self._searching(lambda: finding_latest(self.log, self.log_start_offset))
 
-    def _find_max_timestamp(self) -> Work[tuple[int, int, int] | None]:
-        start_offset = self.log_start_offset
-        bounds = []
-        for segment in list(self.log.segments):
-            bounds.append((-segment.latest_timestamp()[0], segment.base_offset, segment))
-            yield None
-        latest: tuple[int, int, int] | None = None
-        # In the order of what the segments say of themselves, which is too much where the latest records
-        # stand before the start, or have been compacted away.
-        for bound, _, segment in sorted(bounds, key=lambda one: one[:2]):
-            if bound > 0 or (latest is not None and -bound < latest[0]):
-                break
-            found = yield from self._finding_latest_in(segment, start_offset)
-            if found is not None and (latest is None or (-found[0], found[1]) < (-latest[0], latest[1])):
-                latest = found
-        return None if latest is None or latest[1] >= self.high_watermark else latest
-
-    def _searching(self, search: Callable[[], Work[T]]) -> Work[T]:
+    def _searching(self, search: Callable[[], Work[Found | None]]) -> Work[Found | None]:
         """A search that begins anew when a segment that it wants to look into has been removed meanwhile."""
         with self._reading():
             while True:
                 segments = list(self.log.segments)
                 try:
-                    return (yield from search())
+                    found = yield from search()
                 except FileNotFoundError:
                     if segments == self.log.segments:
                         raise
-
-    def _finding_latest_in(self, segment: Segment, start_offset: int) -> Work[tuple[int, int, int] | None]:
-        """The same of one segment, from `start_offset` on."""
-        timestamp_ms, last_offset = segment.latest_timestamp()
-        position = segment.offset_index.lookup(last_offset)
-        for batch in segment.batches(position):
-            if batch.max_timestamp == timestamp_ms and batch.last_offset >= start_offset:
-                found = yield from self._looking_into(segment, batch, timestamp_ms, start_offset)
-                if found is not None:
-                    return found
-                break
-            if batch.base_offset > last_offset:
-                break
-            yield None
-        # The record that the segment thinks of is gone: look at them all.
-        latest: tuple[int, int, int] | None = None
-        for batch in segment.batches(segment.offset_index.lookup(start_offset)):
-            yield None
-            if batch.last_offset < start_offset or (latest and batch.max_timestamp <= latest[0]):
-                continue
-            table = yield partial(_timestamps_of, segment, batch)
-            for offset, timestamp in table:
-                if offset >= start_offset and timestamp > (latest[0] if latest else -1):
-                    latest = timestamp, offset, batch.leader_epoch
-        return latest
-
-    def _looking_into(
-        self, segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int
-    ) -> Work[tuple[int, int, int] | None]:
-        """(timestamp, offset, leader epoch) of the first record of a batch that is neither older nor before
-        `start_offset`.
-        """
-        look = partial(_first_record_at, segment, batch, timestamp_ms, start_offset)
-        is_quick = batch.size_bytes <= QUICK_BATCH_BYTES_MAX and not batch.attributes & CODEC_MASK
-        first = look() if is_quick else (yield look)
-        return None if first is None else (*first, batch.leader_epoch)
+                    continue
+                return None if found is None or found[1] >= self.high_watermark else found
 
     def segments_written(self) -> list[tuple[int, int]]:
         """(base offset, when its file was last written in ms) of every segment.
@@ -817,30 +870,3 @@ class Partition(PartitionStaging):
     def _wake(self) -> None:
         for wake in tuple(self._watchers):
             wake()
-
-
-def _first_record_at(
-    segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int
-) -> tuple[int, int] | None:
-    """(timestamp, offset) of the first record in a batch that is neither older nor before `start_offset`. May
-    run in a worker thread; of a large batch nothing in it keeps the others from running.
-    """
-    for offset, timestamp in _timestamps_of(segment, batch):
-        if timestamp >= timestamp_ms and offset >= start_offset:
-            return timestamp, offset
-    return None
-
-
-def _timestamps_of(segment: Segment, batch: StoredBatch) -> list[tuple[int, int]]:
-    """(offset, timestamp) of each record of a batch. May run in a worker thread."""
-    with segment.pinned() as file:
-        data = memoryview(file.read(batch.position, batch.size_bytes))
-    header = read_batch_header(data)
-    if header.record_count == 0:
-        return []  # compaction leaves such batches
-    section = records_section(data, header)
-    table = scan_records(section, header.record_count, header.base_offset, header.base_timestamp)
-    timestamps = table.timestamps
-    if header.uses_log_append_time:
-        timestamps = [header.max_timestamp] * len(table.offsets)
-    return list(zip(table.offsets, timestamps, strict=True))

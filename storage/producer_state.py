@@ -1,22 +1,31 @@
-"""What a partition remembers of idempotent producers: epoch, the last five batches, and which are duplicates.
+"""What a partition remembers of producers: epoch, the last five batches and so which are duplicates, the
+transaction that is open.
 
 Rules as in `ProducerAppendInfo.java` and `ProducerStateEntry.java`; snapshots in the format of
 `ProducerStateManager.java` (version int16, CRC-32C uint32 over the rest, array of entries).
 
 Appends are recorded when they are staged. `commit` makes them permanent, `rollback` takes all of them back.
-Transactions are not built yet: the fields for them are read, kept and written.
+Until a marker is committed its transaction counts for `first_unstable_offset`.
 """
 
 import struct
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from odradek.storage.batches import SEQUENCE_MAX, StoredBatch, last_sequence
 from odradek.storage.staging import BatchMemory, ProducerEntry, ProducerTable
+from odradek.storage.transaction_index import AbortedTransaction
+from odradek.storage.transactions import EndMarker, Verification, Verified, stored_marker
 from odradek.wire.checksums import crc32c
 from odradek.wire.errors import ErrorCode, KafkaError
 
 EXPIRATION_MS = 86_400_000
+EXPIRY_INTERVAL_MS = 600_000
+"""Default of `producer.id.expiration.check.interval.ms`."""
 NO_EPOCH = -1
+VERIFICATIONS_MAX = 10_000
+"""Of one partition; whoever makes up producer ids makes the oldest void."""
+_STALE_MAX = 64
 
 _SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
@@ -27,27 +36,70 @@ _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 class ProducerState(ProducerTable):
     """All producers of a partition."""
 
-    __slots__ = ()
+    __slots__ = ("_open", "_order", "_verifications")
+
+    def __init__(self, producers: dict[int, ProducerEntry] | None = None) -> None:
+        super().__init__()
+        # First offset -> producer id of the open transactions, without those whose end is staged.
+        self._open: dict[int, int] = {}
+        # The same offsets in their order, and among them some that are not open any more.
+        self._order: deque[int] = deque()
+        self._verifications: dict[int, Verification] = {}
+        if producers is not None:
+            self.producers = producers
+            for producer_id, entry in producers.items():
+                if entry.current_txn_first_offset >= 0:
+                    self._open[entry.current_txn_first_offset] = producer_id
+            self._order.extend(sorted(self._open))
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the earliest transaction begins whose end is not committed here."""
+        if not self._order and not self._ended:
+            return None
+        first_offset = self._first_open()
+        if not self._ended:
+            return first_offset
+        ended = min(self._ended)
+        return ended if first_offset is None else min(first_offset, ended)
+
+    def _first_open(self) -> int | None:
+        """The earliest one without a marker, be it only staged."""
+        order = self._order
+        while order and order[0] not in self._open:
+            order.popleft()
+        return order[0] if order else None
+
+    # What may be appended
 
     def check(
-        self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        is_transactional: bool = False,
+        verified: Verified | None = None,
     ) -> BatchMemory | None:
         """Judge a batch that a client sent: None to append it, or the memory of the same batch appended
         before.
 
-        Refuses with INVALID_PRODUCER_EPOCH and OUT_OF_ORDER_SEQUENCE_NUMBER.
+        Refuses with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER and INVALID_TXN_STATE.
         """
         entry = self.producers.get(producer_id)
+        if entry is not None and producer_epoch == entry.producer_epoch:
+            for batch in entry.batches:
+                if batch[0] == first_sequence and batch[1] == last_sequence:
+                    return batch
+        if is_transactional:
+            self._check_verified(producer_id, producer_epoch, verified)
+            self._check_first_sequence(producer_id, first_sequence)
         if entry is None:
             # Nothing is known, perhaps since the producer expired: any sequence will do.
             return None
         current_epoch = entry.producer_epoch
         if producer_epoch == current_epoch:
-            current = -1
-            for batch in entry.batches:
-                current = batch[1]
-                if batch[0] == first_sequence and current == last_sequence:
-                    return batch
+            current = entry.last_sequence
             if first_sequence != current + 1 and not (first_sequence == 0 and current == SEQUENCE_MAX):
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -61,7 +113,22 @@ class ProducerState(ProducerTable):
                     f"Producer {producer_id} begins its epoch {producer_epoch} with sequence number "
                     f"{first_sequence} instead of 0.",
                 )
+        if not is_transactional:
+            self._check_not_open(producer_id, entry)
         return None
+
+    def check_coordinators(
+        self, producer_id: int, producer_epoch: int, is_transactional: bool, verified: Verified | None
+    ) -> None:
+        """Judge a batch of a coordinator, which numbers none: that of a transaction is believed to be in it
+        unless `verified` says otherwise. Refuses with INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE.
+        """
+        if is_transactional and verified is not None:
+            self._check_verified(producer_id, producer_epoch, verified)
+        self.check_epoch(producer_id, producer_epoch)
+        entry = self.producers.get(producer_id)
+        if entry is not None and not is_transactional:
+            self._check_not_open(producer_id, entry)
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
         """Refuse with INVALID_PRODUCER_EPOCH what comes from before the producer's current epoch."""
@@ -73,6 +140,93 @@ class ProducerState(ProducerTable):
                 "last one seen.",
             )
 
+    def check_marker(self, marker: EndMarker) -> None:
+        """Refuse with INVALID_PRODUCER_EPOCH a marker of an epoch that is over, with
+        TRANSACTION_COORDINATOR_FENCED one of a coordinator that is none any more.
+
+        From version 2 on every transaction ends with an epoch of its own: a marker with the current one is
+        late, unless nothing is open; then it has been sent again and is appended again, as in Kafka.
+        """
+        entry = self.producers.get(marker.producer_id)
+        if entry is None:
+            return
+        epoch, current = marker.producer_epoch, entry.producer_epoch
+        is_late = marker.transaction_version >= 2 and epoch == current and entry.current_txn_first_offset >= 0
+        if epoch < current or is_late:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"A marker of version {marker.transaction_version} for producer {marker.producer_id} has the "
+                f"epoch {epoch}; the last one seen is {current}.",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"A marker for producer {marker.producer_id} has the coordinator epoch "
+                f"{marker.coordinator_epoch}; the last one seen is {entry.coordinator_epoch}.",
+            )
+
+    def _check_not_open(self, producer_id: int, entry: ProducerEntry) -> None:
+        if entry.current_txn_first_offset >= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Producer {producer_id} has a transaction open here and sent a batch that is not in one.",
+            )
+
+    def _check_verified(self, producer_id: int, producer_epoch: int, verified: Verified | None) -> None:
+        """A batch goes on in its producer's transaction, or begins the one that was asked about."""
+        if self._has_open(producer_id, producer_epoch):
+            return
+        self.check_epoch(producer_id, producer_epoch)
+        verification = None if verified is None else verified.verification
+        if verification is None or self._verifications.get(producer_id) is not verification:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Nobody vouches for a transaction of producer {producer_id} that this batch could be in"
+                + ("." if verified is None else f" (transaction version {verified.version})."),
+            )
+
+    def _check_first_sequence(self, producer_id: int, first_sequence: int) -> None:
+        """Of the batches that were asked about together; none were where the transaction is open already."""
+        verification = self._verifications.get(producer_id)
+        if verification is None:
+            return
+        entry = self.producers.get(producer_id)
+        is_unknown = entry is None or not entry.batches
+        lowest = 0 if is_unknown and verification.version >= 2 else verification.lowest_sequence
+        if first_sequence > lowest:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Producer {producer_id} begins its transaction with sequence number {first_sequence}, where "
+                f"{lowest} has to come first.",
+            )
+
+    def _has_open(self, producer_id: int, producer_epoch: int) -> bool:
+        entry = self.producers.get(producer_id)
+        return (
+            entry is not None
+            and entry.current_txn_first_offset >= 0
+            and entry.producer_epoch == producer_epoch
+        )
+
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, version: int
+    ) -> Verification | None:
+        """See `Partition.begin_verification`."""
+        self.check_epoch(producer_id, producer_epoch)
+        if self._has_open(producer_id, producer_epoch):
+            return None
+        verification = self._verifications.get(producer_id)
+        if verification is not None:
+            verification.take_in(producer_epoch, base_sequence)
+            return verification
+        if len(self._verifications) >= VERIFICATIONS_MAX:
+            del self._verifications[next(iter(self._verifications))]
+        verification = Verification(producer_epoch, base_sequence, version)
+        self._verifications[producer_id] = verification
+        return verification
+
+    # What is appended
+
     def stage(
         self,
         producer_id: int,
@@ -82,48 +236,113 @@ class ProducerState(ProducerTable):
         first_offset: int,
         last_offset: int,
         timestamp: int,
+        is_transactional: bool = False,
     ) -> None:
         """Remember a batch, until further notice."""
         batch = (first_sequence, last_sequence, first_offset, last_offset, timestamp)
         entry = self.producers.get(producer_id)
         if entry is None:
-            self.producers[producer_id] = ProducerEntry(producer_epoch, timestamp, (batch,))
+            entry = self.producers[producer_id] = ProducerEntry(producer_epoch, timestamp, (batch,))
             self._undo.append((producer_id, None, None))
-            return
-        self._undo.append((producer_id, entry, entry.memory()))
-        entry.remember(producer_epoch, batch)
+        else:
+            self._undo.append((producer_id, entry, entry.memory()))
+            entry.remember(producer_epoch, batch)
+        if is_transactional:
+            self._verifications.pop(producer_id, None)
+            if entry.current_txn_first_offset < 0:
+                entry.current_txn_first_offset = first_offset
+                self._open[first_offset] = producer_id
+                self._order.append(first_offset)
+
+    def stage_marker(self, marker: EndMarker, offset: int, timestamp: int) -> AbortedTransaction | None:
+        """A marker stands at `offset`, until further notice. Returns the transaction that it aborts, if there
+        was one here.
+        """
+        producer_id = marker.producer_id
+        self._verifications.pop(producer_id, None)
+        entry = self.producers.get(producer_id)
+        first_offset = -1
+        if entry is None:
+            self._undo.append((producer_id, None, None))
+            self.producers[producer_id] = ProducerEntry(
+                marker.producer_epoch, timestamp, (), marker.coordinator_epoch
+            )
+        else:
+            first_offset = entry.current_txn_first_offset
+            # The batches of another epoch are forgotten.
+            is_same = entry.producer_epoch == marker.producer_epoch
+            self._undo.append((producer_id, entry, None))
+            self.producers[producer_id] = ProducerEntry(
+                marker.producer_epoch,
+                timestamp,
+                entry.batches if is_same else (),
+                marker.coordinator_epoch,
+            )
+        if first_offset < 0:
+            return None
+        self._ended.append(first_offset)
+        self._open.pop(first_offset, None)
+        following = self._first_open()
+        if len(self._order) > _STALE_MAX + 2 * len(self._open):
+            self._order = deque(first for first in self._order if first in self._open)
+        if marker.commit:
+            return None
+        last_stable_offset = offset + 1 if following is None else following
+        return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
 
     def commit(self) -> None:
         """What was staged is in the log."""
         if self._undo:
             self._undo.clear()
+        if self._ended:
+            self._ended.clear()
 
     def rollback(self) -> None:
         """What was staged never happened."""
         while self._undo:
             producer_id, entry, memory = self._undo.pop()
+            self._open.pop(self.producers[producer_id].current_txn_first_offset, None)
             if entry is None:
                 del self.producers[producer_id]
+                continue
+            if memory is None:
+                self.producers[producer_id] = entry
             else:
                 entry.restore(memory)
+            if entry.current_txn_first_offset >= 0:
+                self._open[entry.current_txn_first_offset] = producer_id
+        self._ended.clear()
+        self._order = deque(sorted(self._open))
 
-    def replay(self, batch: StoredBatch) -> None:
-        """Take in a batch that is in the log: no questions asked."""
-        if batch.producer_id < 0 or batch.is_control:
-            return
-        self.stage(
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_sequence,
-            last_sequence(batch.base_sequence, batch.last_offset_delta),
-            batch.base_offset,
-            batch.last_offset,
-            batch.max_timestamp,
-        )
-        self._undo.clear()
+    def replay(self, batch: StoredBatch, read: Callable[[int, int], bytes]) -> AbortedTransaction | None:
+        """Take in a batch that is in the log: no questions asked. `read(position, size)` gives bytes of its
+        file. Returns the transaction that it aborts, if that has data here.
+        """
+        producer_id = batch.producer_id
+        if producer_id < 0:
+            return None
+        aborted = None
+        if not batch.is_control:
+            self.stage(
+                producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+                last_sequence(batch.base_sequence, batch.last_offset_delta),
+                batch.base_offset,
+                batch.last_offset,
+                batch.max_timestamp,
+                # Compaction leaves such a batch of a transaction that is long decided.
+                batch.is_transactional and batch.record_count > 0,
+            )
+        elif (marker := stored_marker(batch, read)) is not None:
+            aborted = self.stage_marker(marker, batch.base_offset, batch.max_timestamp)
+        self.commit()
+        return aborted
 
     def expire(self, now_ms: int, expiration_ms: int = EXPIRATION_MS) -> None:
-        """Forget producers that have not written for so long, unless a transaction is open."""
+        """Forget producers that have not written for so long, unless a transaction is open, and what has been
+        asked about transactions and was not appended. Nothing may be staged.
+        """
         gone = [
             producer_id
             for producer_id, entry in self.producers.items()
@@ -131,6 +350,11 @@ class ProducerState(ProducerTable):
         ]
         for producer_id in gone:
             del self.producers[producer_id]
+        for producer_id, verification in list(self._verifications.items()):
+            if verification.seen_ms is None:
+                verification.seen_ms = now_ms
+            elif now_ms - verification.seen_ms >= expiration_ms:
+                del self._verifications[producer_id]
 
     def last_offsets(self) -> dict[int, int]:
         """Of every producer the offset of its last record: compaction keeps these batches."""

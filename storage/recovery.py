@@ -3,7 +3,8 @@
 After a clean stop the last segment's end is enough. After any other the log is read from the recovery
 point (what a flush vouched for) and cut at the first batch that is not sound; segments after a cut go,
 indexes are rebuilt. Indexes, snapshots and checkpoints are caches: whatever of them is missing or damaged
-is made anew.
+is made anew. So are transaction indexes, from the markers and the snapshot before them; that one is missing
+shows only where the log is read for another reason.
 
 What a flush or a clean stop vouched for is not cut when the medium has damaged it since: it stays for those
 who read it, who are told (`Segment.check`), and the log goes on at the offset at which it had ended.
@@ -13,11 +14,11 @@ from dataclasses import dataclass
 
 from odradek.storage.batches import HEADER_BYTES, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_leader_epochs
-from odradek.storage.config import LogConfig
+from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Disk, read_file, replace_file, sync_file, write_all
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.log import Log
-from odradek.storage.producer_state import ProducerState, decode_snapshot
+from odradek.storage.producer_state import EXPIRATION_MS, ProducerState, decode_snapshot
 from odradek.storage.segment import (
     CLEANED,
     DELETED,
@@ -30,8 +31,11 @@ from odradek.storage.segment import (
     TRANSACTION_INDEX,
     FilePool,
     Segment,
+    file_name,
     segment_holding,
 )
+from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex, encode_aborted
+from odradek.wire.errors import KafkaError
 
 _INDEX_KINDS = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
 _KINDS = (LOG, *_INDEX_KINDS)
@@ -61,6 +65,7 @@ def open_log(
     log_start_offset: int,
     now_ms: int,
     gaps_until: int = 0,
+    producer_expiration_ms: int = EXPIRATION_MS,
 ) -> Recovered:
     """Open (or begin) the log in `directory`. `recovery_point` and `log_start_offset` are the
     checkpoints', or 0. Where it is not known any more what a flush has vouched for, `gaps_until` says up to
@@ -75,6 +80,8 @@ def open_log(
     known_epochs = read_leader_epochs(disk, f"{directory}/{LEADER_EPOCHS}")
     epochs = LeaderEpochs(known_epochs)
     cut_bytes = 0
+    # From there on transaction indexes are not believed.
+    unsure_from = LONG_MAX
     told_end = _newest_snapshot(names) if clean else None
     if clean and _drop_left_behind(segments, told_end):
         names = disk.list(directory)
@@ -83,6 +90,7 @@ def open_log(
         segments = [Segment.create(pool, directory, start, now_ms)]
         recovery_point = min(recovery_point, start)
     if not clean:
+        unsure_from = _segment_to_recover(segments, recovery_point).base_offset
         cut_bytes, told_end = _recover(segments, config, epochs, recovery_point, gaps_until)
         if SYNC_FAILED in names:
             _write_again(segments, recovery_point)
@@ -95,6 +103,7 @@ def open_log(
         segments.append(Segment.create(pool, directory, told_end, now_ms))
     if end_offset is None:
         # Its index, or the stop that claimed to be clean, was not what it seemed.
+        unsure_from = min(unsure_from, segments[-1].base_offset)
         cut_bytes += _recover(segments, config, epochs, segments[-1].base_offset, gaps_until)[0]
         end_offset = _read_end(segments[-1])
         assert end_offset is not None
@@ -117,7 +126,14 @@ def open_log(
     epochs.truncate_start(log_start_offset)
     if not clean:
         names = disk.list(directory)
-    producers = _load_producers(disk, directory, names, segments, end_offset, now_ms)
+    present = set(names)
+    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
+    for segment, segment_end in zip(segments, ends, strict=True):
+        segment.has_aborted = file_name(segment.base_offset, TRANSACTION_INDEX) in present
+        if segment.has_aborted and not _has_sound_aborted(segment, segment_end):
+            unsure_from = min(unsure_from, segment.base_offset)
+    producers = _load_producers(disk, directory, names, segments, end_offset, unsure_from)
+    producers.expire(now_ms, producer_expiration_ms)
     log = Log(
         pool,
         directory,
@@ -259,6 +275,11 @@ def _epochs_of(segments: list[Segment]) -> LeaderEpochs:
     return epochs
 
 
+def _segment_to_recover(segments: list[Segment], recovery_point: int) -> Segment:
+    """The first one that a start after a crash reads."""
+    return segments[max(segment_holding([segment.base_offset for segment in segments], recovery_point), 0)]
+
+
 def _recover(
     segments: list[Segment], config: LogConfig, epochs: LeaderEpochs, recovery_point: int, gaps_until: int
 ) -> tuple[int, int | None]:
@@ -267,7 +288,7 @@ def _recover(
     Returns how many bytes that costs, and where the log ends when its last batches are damaged and do not say
     that.
     """
-    first = max(segment_holding([segment.base_offset for segment in segments], recovery_point), 0)
+    first = segments.index(_segment_to_recover(segments, recovery_point))
     expected = segments[first].base_offset
     told_end: int | None = None
     for place in range(first, len(segments)):
@@ -384,8 +405,7 @@ def _write_again(segments: list[Segment], recovery_point: int) -> None:
     read, whatever the disk has, and a later sync would say that all is well.
     """
     disk, directory = segments[0].pool.disk, segments[0].directory
-    first = max(segment_holding([segment.base_offset for segment in segments], recovery_point), 0)
-    for segment in segments[first:]:
+    for segment in segments[segments.index(_segment_to_recover(segments, recovery_point)) :]:
         file = segment.file()
         for position in range(0, segment.size_bytes, _COPIED_BYTES):
             content = file.read(position, min(_COPIED_BYTES, segment.size_bytes - position))
@@ -436,9 +456,11 @@ def _read_end(segment: Segment) -> int | None:
 
 
 def _load_producers(
-    disk: Disk, directory: str, names: list[str], segments: list[Segment], end_offset: int, now_ms: int
+    disk: Disk, directory: str, names: list[str], segments: list[Segment], end_offset: int, unsure_from: int
 ) -> ProducerState:
-    """The newest sound snapshot, and every batch after it."""
+    """The newest sound snapshot that is not behind `unsure_from`, and every batch after it. Transaction
+    indexes from there on, and others that are missing where batches are read, are made anew.
+    """
     state = ProducerState()
     replay_from = segments[0].base_offset
     snapshots = sorted(
@@ -448,10 +470,12 @@ def _load_producers(
     found = False
     for offset in snapshots:
         path = f"{directory}/{offset:020d}{SNAPSHOT}"
-        usable = not found and replay_from <= offset <= end_offset
+        if unsure_from < offset <= end_offset and offset in bases:
+            continue
+        usable = not found and replay_from <= offset <= min(end_offset, unsure_from)
         producers = decode_snapshot(read_file(disk, path)) if usable else None
         if producers is not None:
-            state.producers = producers
+            state = ProducerState(producers)
             replay_from = offset
             found = True
         elif not found or offset not in bases:
@@ -461,8 +485,36 @@ def _load_producers(
     if replay_from < end_offset:
         place = max(segment_holding([segment.base_offset for segment in segments], replay_from), 0)
         for segment in segments[place:]:
-            for batch in segment.batches():
-                if batch.base_offset >= replay_from:
-                    state.replay(batch)
-    state.expire(now_ms)
+            aborted = [
+                one
+                for batch in segment.batches()
+                if batch.base_offset >= replay_from
+                if (one := state.replay(batch, segment.read)) is not None
+            ]
+            is_unsure = segment.base_offset >= unsure_from
+            if is_unsure or (aborted and not segment.has_aborted and segment.base_offset >= replay_from):
+                _replace_aborted(segment, aborted)
     return state
+
+
+def _has_sound_aborted(segment: Segment, end_offset: int) -> bool:
+    """Whether its transaction index can be what was written. Kafka looks at each start, too."""
+    try:
+        index = TransactionIndex.load(segment.pool.disk, segment.path(TRANSACTION_INDEX))
+    except KafkaError:
+        return False
+    return index.is_within(segment.base_offset, end_offset)
+
+
+def _replace_aborted(segment: Segment, aborted: list[AbortedTransaction]) -> None:
+    """Let the transaction index of a segment say what its batches do."""
+    disk, path = segment.pool.disk, segment.path(TRANSACTION_INDEX)
+    if aborted:
+        content = encode_aborted(aborted)
+        if not segment.has_aborted or not _says(disk, path, content):
+            replace_file(disk, path, content)
+    elif segment.has_aborted:
+        disk.remove(path)
+        # It must not come back beside other records.
+        disk.sync_directory(segment.directory)
+    segment.has_aborted = bool(aborted)

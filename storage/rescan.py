@@ -43,6 +43,7 @@ def rescan(
     topic_id: bytes,
     log_start_offset: int,
     now_ms: int,
+    producer_expiration_ms: int,
 ) -> Recovered:
     """The log anew, from files that the disk has for sure. `OSError`: it has not, and nothing is lost by
     trying again.
@@ -76,6 +77,7 @@ def rescan(
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         now_ms=now_ms,
+        producer_expiration_ms=producer_expiration_ms,
     )
     recovered.cut_bytes += cut_bytes
     return recovered

@@ -1,19 +1,24 @@
 """One segment: a `.log` file of whole batches, its indexes, and what is known of it without reading it.
 
+The transaction index is there where a transaction was aborted, and is not a cache like the others: it is
+written with the batches.
+
 A segment is opened when it is needed and may be closed at any time by the `FilePool`, which bounds how
 many files are open. Slices that were handed out go on working: they hold the segment, which opens its
 file again, or a view of its mapping. `size_bytes` counts what is committed; a file may be longer for a
 moment while a commit is under way.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterator
+import errno
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from odradek.storage.batches import EXTENT, LOG_OVERHEAD_BYTES, StoredBatch, Stretch, scan
 from odradek.storage.disk import Buffer, Disk, File, read_file, sync_file
 from odradek.storage.indexes import TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from odradek.storage.staging import SegmentExtent
+from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.errors import ErrorCode, KafkaError
 
 LOG = ".log"
@@ -77,6 +82,7 @@ class Segment(SegmentExtent):
     """See the module. `created_ms` and `first_timestamp_ms` are for rolling by time."""
 
     __slots__ = (
+        "_aborted",
         "_file",
         "_limit_offset",
         "_mapped",
@@ -86,6 +92,7 @@ class Segment(SegmentExtent):
         "created_ms",
         "deleted",
         "directory",
+        "has_aborted",
         "inherited_bytes",
         "is_reserved",
         "pins",
@@ -126,6 +133,9 @@ class Segment(SegmentExtent):
         self._mapped = memoryview(b"")
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
+        self._aborted: TransactionIndex | None = None
+        # Whether there is a transaction index; None where nobody has looked.
+        self.has_aborted: bool | None = None
 
     @classmethod
     def create(
@@ -143,6 +153,7 @@ class Segment(SegmentExtent):
         segment._offset_index = OffsetIndex(base_offset)
         segment._time_index = TimeIndex(base_offset)
         segment.max_timestamp_ms = -1
+        segment.has_aborted = False
         disk = pool.disk
         if not directory_is_empty:
             for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX):
@@ -220,6 +231,8 @@ class Segment(SegmentExtent):
         self._mapped = memoryview(b"")
         if self._indexes_are_saved():
             self._offset_index = self._time_index = None
+        if self._aborted is not None and not self._aborted.is_torn:
+            self._aborted = None
         return True
 
     def _indexes_are_saved(self) -> bool:
@@ -375,20 +388,77 @@ class Segment(SegmentExtent):
             offsets.save(self.pool.disk, self.path(INDEX), sync=sync)
         if times is not None:
             times.save(self.pool.disk, self.path(TIME_INDEX), sync=sync)
+        if sync and self.knows_aborted():
+            self._sync(TRANSACTION_INDEX)
 
     def sync_indexes(self) -> None:
         """Make the index files of a sealed segment survive a loss of power. May run in a worker thread."""
         # What is not in memory any more has been saved before the pool dropped it.
         self.save_indexes()
-        disk = self.pool.disk
-        for kind in (INDEX, TIME_INDEX):
-            # One that is missing is made anew when it is needed.
-            if disk.exists(path := self.path(kind)):
-                file = disk.open(path)
-                try:
-                    sync_file(file, path)
-                finally:
-                    file.close()
+        for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            # One that is missing is made anew when it is needed, or there is nothing to be in it.
+            if self.pool.disk.exists(self.path(kind)):
+                self._sync(kind)
+
+    def sync_snapshot(self) -> None:
+        """Make the snapshot of the producers before this segment survive a loss of power. May run in a worker
+        thread.
+        """
+        if self.pool.disk.exists(self.path(SNAPSHOT)):
+            self._sync(SNAPSHOT)
+
+    def _sync(self, kind: str) -> None:
+        path = self.path(kind)
+        file = self.pool.disk.open(path)
+        try:
+            sync_file(file, path)
+        finally:
+            file.close()
+
+    def knows_aborted(self) -> bool:
+        """Whether a transaction was aborted in this segment."""
+        if self.has_aborted is None:
+            self.has_aborted = self.pool.disk.exists(self.path(TRANSACTION_INDEX))
+        return self.has_aborted
+
+    @property
+    def aborted(self) -> TransactionIndex:
+        """Refuses with KAFKA_STORAGE_ERROR where the file is damaged; raises `OSError`."""
+        if self._aborted is None:
+            if self.knows_aborted():
+                self._aborted = TransactionIndex.load(self.pool.disk, self.path(TRANSACTION_INDEX))
+            else:
+                self._aborted = TransactionIndex()
+        return self._aborted
+
+    def write_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """Put them into the transaction index: its file, until `take_aborted`. Raises `OSError`."""
+        try:
+            index = self.aborted
+        except KafkaError as error:
+            raise OSError(errno.EIO, error.message) from error
+        index.write(self.pool.disk, self.path(TRANSACTION_INDEX), transactions)
+
+    def take_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """They are committed."""
+        assert self._aborted is not None
+        self._aborted.take(transactions)
+        self.has_aborted = True
+
+    def cut_aborted(self) -> None:
+        """Take back from the file what was not committed. Raises `OSError`."""
+        if self._aborted is not None and self._aborted.is_torn:
+            self._aborted.cut(self.pool.disk, self.path(TRANSACTION_INDEX))
+
+    def offset_bound(self, position: int) -> int | None:
+        """An offset that no batch before `position` has, by the next entry of the offset index; None without
+        one. As `LogSegment.fetchUpperBoundOffset`.
+        """
+        index = self.offset_index
+        for place in range(bisect_left(index.positions, position), len(index)):
+            if index.positions[place] >= self.inherited_bytes or self._agrees(index, place):
+                return index.offsets[place] + self.base_offset
+        return None
 
     def latest_timestamp(self) -> tuple[int, int]:
         """The latest timestamp and the last offset of the first batch that has it; (-1, ...) when none

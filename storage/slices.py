@@ -42,6 +42,15 @@ class Slice:
     def __len__(self) -> int:
         return self._size
 
+    @property
+    def source(self) -> Source:
+        return self._source
+
+    @property
+    def end_position(self) -> int:
+        """Where in its source it ends."""
+        return self._position + self._size
+
     def buffers(self) -> list[memoryview]:
         """The bytes, `len(self)` of them; the same objects at each call. Raises `OSError` when the disk
         does not answer.

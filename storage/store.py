@@ -26,7 +26,7 @@ from odradek.storage.data_directory import DataDirectory, Key, is_failure
 from odradek.storage.disk import Disk
 from odradek.storage.group_log import GroupLog, remove_files, replay
 from odradek.storage.partition import ZERO_UUID, Partition
-from odradek.storage.producer_state import EXPIRATION_MS
+from odradek.storage.producer_state import EXPIRATION_MS, EXPIRY_INTERVAL_MS
 from odradek.storage.recovery import Recovered, base_offset_of, begin_log, needs_recovery, open_log
 from odradek.storage.segment import LOG, FilePool, Segment
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -155,6 +155,7 @@ class LogStore:
         new_id: Callable[[], str] = _new_id,
         checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
         producer_expiration_ms: int = EXPIRATION_MS,
+        producer_expiry_interval_ms: int = EXPIRY_INTERVAL_MS,
         retention_interval_ms: int = 0,
         new_lock: Callable[[], AbstractContextManager] = nullcontext,
     ) -> None:
@@ -170,6 +171,7 @@ class LogStore:
         self._new_id = new_id
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self.producer_expiration_ms = producer_expiration_ms
+        self.producer_expiry_interval_ms = producer_expiry_interval_ms
         self._retention_interval_ms = retention_interval_ms
         self._homes = {path: DataDirectory(disk, path, new_lock()) for path in self.directories}
         self._places: dict[Key, _Place] = {}
@@ -350,6 +352,7 @@ class LogStore:
             log_start_offset=place.home.offset(LOG_STARTS, key),
             now_ms=self._now_ms,
             gaps_until=gaps_until,
+            producer_expiration_ms=self.producer_expiration_ms,
         )
 
     def _take_in(self, key: Key, place: _Place, recovered: Recovered) -> None:
@@ -976,6 +979,7 @@ class LogStore:
                 topic_id=partition.topic_id,
                 log_start_offset=partition.log_start_offset,
                 now_ms=self._now_ms,
+                producer_expiration_ms=self.producer_expiration_ms,
             )
         try:
             recovered: Recovered = yield look
@@ -1055,7 +1059,10 @@ class LogStore:
             if partition is None or not partition.is_available:
                 return
             delay_ms = partition.config.file_delete_delay_ms
-            for segment in (yield from partition.maintaining(now_ms, self.producer_expiration_ms)):
+            dropped = yield from partition.maintaining(
+                now_ms, self.producer_expiration_ms, self.producer_expiry_interval_ms
+            )
+            for segment in dropped:
                 self._doomed_segments.append((now_ms + delay_ms, segment))
         except OSError as error:
             # Maintenance tries again the next time.

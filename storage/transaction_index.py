@@ -6,9 +6,12 @@ markers. The file is only there when it has an entry.
 """
 
 import struct
-from collections.abc import Iterable
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from odradek.storage.disk import Disk, read_file, write_all
 from odradek.wire.errors import ErrorCode, KafkaError
 
 ENTRY = struct.Struct(">hqqqq")
@@ -42,3 +45,83 @@ def decode_aborted(data: bytes) -> list[AbortedTransaction]:
             )
         entries.append(entry)
     return entries
+
+
+class TransactionIndex:
+    """What the file of a segment says, in columns. Markers come in order, and so do the last stable offsets
+    after them.
+    """
+
+    __slots__ = ("_first_offsets", "_last_offsets", "_last_stable_offsets", "_producer_ids", "is_torn")
+
+    def __init__(self, transactions: Iterable[AbortedTransaction] = ()) -> None:
+        self._producer_ids = array("q")
+        self._first_offsets = array("q")
+        self._last_offsets = array("q")
+        self._last_stable_offsets = array("q")
+        self.is_torn = False
+        """Whether the file may have more than is known of here, of a commit that has not come to its end."""
+        self.take(transactions)
+
+    def __len__(self) -> int:
+        return len(self._last_offsets)
+
+    @classmethod
+    def load(cls, disk: Disk, path: str) -> "TransactionIndex":
+        """Refuses with KAFKA_STORAGE_ERROR what is none; raises `OSError`."""
+        index = cls(decode_aborted(read_file(disk, path)))
+        if not _ascends(index._last_offsets):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is not in the order of its markers.")
+        return index
+
+    def is_within(self, base_offset: int, end_offset: int) -> bool:
+        """Whether all markers stand between two offsets, as those of a segment do."""
+        last_offsets = self._last_offsets
+        return not last_offsets or (base_offset <= last_offsets[0] and last_offsets[-1] < end_offset)
+
+    def write(self, disk: Disk, path: str, transactions: Sequence[AbortedTransaction]) -> None:
+        """Put some more at the file's end; `take` them when they count. Raises `OSError`."""
+        self.is_torn = True
+        content = encode_aborted(transactions)
+        file = disk.open(path, create=True)
+        try:
+            write_all(file, len(self) * ENTRY.size, [content], len(content))
+        finally:
+            file.close()
+
+    def take(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """They have been written."""
+        for producer_id, first_offset, last_offset, last_stable_offset in transactions:
+            self._producer_ids.append(producer_id)
+            self._first_offsets.append(first_offset)
+            self._last_offsets.append(last_offset)
+            self._last_stable_offsets.append(last_stable_offset)
+        self.is_torn = False
+
+    def cut(self, disk: Disk, path: str) -> None:
+        """Let the file have what is known of here and no more. Raises `OSError`."""
+        if not len(self):
+            disk.remove(path)
+        elif disk.exists(path):
+            file = disk.open(path)
+            try:
+                file.truncate(len(self) * ENTRY.size)
+            finally:
+                file.close()
+        self.is_torn = False
+
+    def find(self, offset: int, end_offset: int) -> tuple[list[tuple[int, int]], bool]:
+        """(producer id, first offset) of those that reach into the offsets up to `end_offset`, and whether
+        there can be no more of them in later segments. As `TransactionIndex.collectAbortedTxns`.
+        """
+        found: list[tuple[int, int]] = []
+        for place in range(bisect_left(self._last_offsets, offset), len(self)):
+            if self._first_offsets[place] < end_offset:
+                found.append((self._producer_ids[place], self._first_offsets[place]))
+            if self._last_stable_offsets[place] >= end_offset:
+                return found, True
+        return found, False
+
+
+def _ascends(values: array) -> bool:
+    return all(map(int.__lt__, values[:-1], values[1:]))

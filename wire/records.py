@@ -356,6 +356,12 @@ def set_max_timestamp(
 
 _CONTROL_KEY = Struct(">hh")
 _END_TXN_VALUE = Struct(">hi")
+_END_TXN_RECORD = Struct(">BBBBBhhBhiB")
+"""Length, attributes, deltas of timestamp and offset, length of the key; key; length of the value; value; number
+of headers. The lengths and deltas are variable integers of one byte."""
+_END_TXN_HEAD = (2 * (_END_TXN_RECORD.size - 1), 0, 0, 0, 2 * _CONTROL_KEY.size)
+_END_TXN_VALUE_LENGTH = 2 * _END_TXN_VALUE.size
+_END_TXN_BATCH_BYTES = HEADER_SIZE_BYTES + _END_TXN_RECORD.size
 
 
 class EndTransactionMarker(NamedTuple):
@@ -376,16 +382,31 @@ def end_txn_marker(
     leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
     """The batch of one control record that commits or aborts the producer's transaction in a partition."""
-    key = _CONTROL_KEY.pack(0, CONTROL_COMMIT if committed else CONTROL_ABORT)
-    value = _END_TXN_VALUE.pack(0, coordinator_epoch)
-    return build_batch(
-        [Record(base_offset, timestamp, key, value)],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-        leader_epoch=leader_epoch,
+    # Packed at once and not by `build_batch`: every transaction needs one for each of its partitions.
+    batch = bytearray(_END_TXN_BATCH_BYTES)
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        _END_TXN_BATCH_BYTES - LOG_OVERHEAD_BYTES,
+        leader_epoch,
+        MAGIC_V2,
+        0,
+        TRANSACTIONAL | CONTROL,
+        0,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
     )
+    kind = CONTROL_COMMIT if committed else CONTROL_ABORT
+    _END_TXN_RECORD.pack_into(
+        batch, HEADER_SIZE_BYTES, *_END_TXN_HEAD, 0, kind, _END_TXN_VALUE_LENGTH, 0, coordinator_epoch, 0
+    )
+    _seal(batch, 0, _END_TXN_BATCH_BYTES)
+    return batch
 
 
 def read_end_txn_marker(record: Record) -> EndTransactionMarker | None:

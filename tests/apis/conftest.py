@@ -9,7 +9,11 @@ import os
 import pytest
 
 from odradek.apis.api import RequestContext, Waiting
+from odradek.apis.leadership import Leadership
+from odradek.apis.node import ApiSettings, NodeParts
 from odradek.apis.table import build_apis
+from odradek.apis.topic_creation import TRANSACTIONS_TOPIC_CONFIGS
+from odradek.apis.transaction_markers import MarkerWriter
 from odradek.coordinator.cluster import (
     Broker,
     ClusterMachine,
@@ -19,7 +23,12 @@ from odradek.coordinator.cluster import (
     TopicDefaults,
 )
 from odradek.coordinator.driver import GroupCoordinator
+from odradek.coordinator.producer_ids import ProducerIds
 from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.coordinator.transaction_coordinator import TransactionCoordinator
+from odradek.coordinator.transaction_settings import TransactionSettings
+from odradek.server.coordinator_log import PartitionLog
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk, OsFile
 from odradek.storage.slices import Slice
@@ -100,6 +109,9 @@ class FakeLoop:
     def call_later(self, delay_s, callback, *arguments):
         return self.after(delay_s * 1000, lambda: callback(*arguments))
 
+    def call_soon(self, callback, *arguments):
+        return self.call_later(0, callback, *arguments)
+
     def run(self, work, done, failed):
         """Work that takes no time; a bug in it is the test's."""
         done(finish(work))
@@ -165,22 +177,16 @@ class MemoryMetadata:
         self.saved += rows
 
 
-class MemoryLog:
-    """A CoordinatorLog in a list; its appends are done in the next turn, or fail with `failure`."""
+class FailingLog(PartitionLog):
+    """The log under a coordinator, on a real partition; its appends fail with `failure` while there is one."""
 
-    def __init__(self, loop):
-        self.records = []
-        self.failure = None
-        self._loop = loop
+    failure = None
 
-    def append(self, records, then):
-        failure = self.failure
-        if failure is None:
-            self.records += records
-        self._loop.after(0, lambda: then(failure))
-
-    def read_all(self):
-        return iter(list(self.records))
+    def _stage(self, stage, then):
+        if self.failure is None:
+            super()._stage(stage, then)
+        else:
+            self._loop.call_soon(then, self.failure)
 
 
 class Answer:
@@ -197,6 +203,8 @@ class Answer:
             self._take(result)
 
     def _take(self, response):
+        if response is None:
+            return  # nothing is sent
         self.was_sent = True
         parts = []
         encoder(self._api.response, self._version)(response, parts)
@@ -235,40 +243,77 @@ class Node:
         self.machine.register_broker(
             Broker(NODE_ID, {"PLAINTEXT": Endpoint("registered.example", 9092)}), is_controller=True
         )
+        self.leadership = Leadership(lambda: self.machine.view, self.store, NODE_ID)
         self.group_logs = {}
+        self.transaction_logs = {}
         self.group_settings = GroupSettings(
             group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=5
         )
+        self.transaction_settings = TransactionSettings(transaction_topic_num_partitions=3)
+        self.new_producer_id = ProducerIds(self.machine.allocate_producer_ids).next
+        self.groups = self._new_groups()
+        self.transactions = self._new_transactions()
+        for coordinator in (self.groups, self.transactions):
+            self.machine.subscribe(lambda view, change, told=coordinator: told.view_changed(view))
+            coordinator.view_changed(self.machine.view)
+        self.apis = build_apis(
+            NodeParts(
+                node_id=NODE_ID,
+                machine=self.machine,
+                store=self.store,
+                leadership=self.leadership,
+                groups=self.groups,
+                transactions=self.transactions,
+                new_producer_id=self.new_producer_id,
+                now_ms=self._now_ms,
+                turn=self.loop,
+                timers=self.loop,
+                changes=self.loop,
+                searches=self.loop,
+                reads=self.loop,
+                saves=self.loop,
+            ),
+            ApiSettings(
+                start_configs=self.start_configs,
+                internal_topics=(
+                    NewTopic(OFFSETS_TOPIC, 5, 1, configs={"cleanup.policy": "compact"}),
+                    NewTopic(TRANSACTIONS_TOPIC, 3, 1, configs=TRANSACTIONS_TOPIC_CONFIGS),
+                ),
+                **options,
+            ),
+        )
+
+    def _new_groups(self):
         suffixes = itertools.count(1)
-        self.groups = GroupCoordinator(
+        return GroupCoordinator(
             node_id=NODE_ID,
             settings=self.group_settings,
-            open_log=self._open_group_log,
-            clock_ms=lambda: self.loop.now_ms,
+            open_log=lambda index: self._open_log(OFFSETS_TOPIC, self.group_logs, index),
+            clock_ms=self._now_ms,
             call_later=self.loop.call_later,
             new_member_suffix=lambda: f"{next(suffixes):04d}",
         )
-        self.machine.subscribe(lambda view, change: self.groups.view_changed(view))
-        self.groups.view_changed(self.machine.view)
-        self.apis = build_apis(
+
+    def _new_transactions(self):
+        markers = MarkerWriter(self.leadership, self.groups, self.loop, self.loop, self._now_ms)
+        return TransactionCoordinator(
             node_id=NODE_ID,
-            machine=self.machine,
-            store=self.store,
-            groups=self.groups,
-            turn=self.loop,
-            timers=self.loop,
-            work=self.loop,
-            searches=self.loop,
-            reads=self.loop,
-            start_configs=self.start_configs,
-            offsets_topic=NewTopic("__consumer_offsets", 5, 1, configs={"cleanup.policy": "compact"}),
-            **options,
+            settings=self.transaction_settings,
+            open_log=lambda index: self._open_log(TRANSACTIONS_TOPIC, self.transaction_logs, index),
+            new_producer_id=self.new_producer_id,
+            write_markers=lambda effect, then: markers.write(effect.marker, effect.partitions, then),
+            clock_ms=self._now_ms,
+            call_later=self.loop.call_later,
         )
 
-    def _open_group_log(self, index):
-        if "__consumer_offsets" not in self.machine.view.topics:
+    def _now_ms(self):
+        return self.loop.now_ms
+
+    def _open_log(self, topic, logs, index):
+        partition = self.store.get(topic, index)
+        if partition is None:
             return None
-        return self.group_logs.setdefault(index, MemoryLog(self.loop))
+        return logs.setdefault(index, FailingLog(partition, self.loop, self._now_ms, self.loop))
 
     def _view_changed(self, view, change):
         for topic, partition in change.created:

@@ -5,6 +5,10 @@ from dataclasses import replace
 import pytest
 
 from odradek.wire.messages import alter_configs, find, incremental_alter_configs
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from odradek.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirTopic
 from odradek.wire.messages.create_partitions import CreatePartitionsTopic
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -12,6 +16,7 @@ from odradek.wire.messages.delete_records import DeleteRecordsPartition, DeleteR
 from odradek.wire.messages.delete_topics import DeleteTopicState
 from odradek.wire.messages.describe_configs import DescribeConfigsResource
 from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic
+from odradek.wire.messages.describe_producers import TopicRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchTopic
 from odradek.wire.messages.join_group import JoinGroupRequestProtocol
 from odradek.wire.messages.leave_group import MemberIdentity
@@ -26,14 +31,34 @@ from odradek.wire.messages.offset_fetch import (
 )
 from odradek.wire.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
 from odradek.wire.messages.produce import PartitionProduceData, TopicProduceData
+from odradek.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from odradek.wire.messages.update_features import FeatureUpdateKey
+from odradek.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from odradek.wire.schema import ZERO_UUID
 
 SERVED = {
     0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 18: 4,
-    19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 32: 4, 33: 2, 34: 2, 35: 5, 37: 3, 42: 2, 44: 1, 47: 0, 60: 2,
-    75: 0,
+    19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 24: 5, 25: 4, 26: 5, 27: 2, 28: 5, 32: 4, 33: 2, 34: 2, 35: 5,
+    37: 3, 42: 2, 44: 1, 47: 0, 57: 2, 60: 2, 61: 0, 65: 0, 66: 2, 75: 0,
 }  # fmt: skip
 GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+TRANSACTION = {"transactional_id": "me", "producer_id": 5, "producer_epoch": 0}
+
+
+def partitions_to_add(version):
+    topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
+    if version < 4:
+        fields = {f"v3_and_below_{name}": value for name, value in TRANSACTION.items()}
+        return {**fields, "v3_and_below_topics": topics}
+    asked = AddPartitionsToTxnTransaction(**TRANSACTION, verify_only=False, topics=topics)
+    return {"transactions": [asked]}
+
+
+def upgrade_type(version):
+    return {"allow_downgrade": False} if version == 0 else {"upgrade_type": 1}
 
 
 def offsets_to_fetch(version, topic_id):
@@ -142,6 +167,34 @@ def fields(node, key, version, topic):
                 )
             ]
         },
+        24: lambda: partitions_to_add(version),
+        25: lambda: {**TRANSACTION, "group_id": "g"},
+        26: lambda: {**TRANSACTION, "committed": True},
+        27: lambda: {
+            "markers": [
+                WritableTxnMarker(
+                    producer_id=5,
+                    producer_epoch=0,
+                    transaction_result=True,
+                    topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+                    coordinator_epoch=0,
+                )
+            ]
+        },
+        28: lambda: {
+            **TRANSACTION,
+            "group_id": "g",
+            "topics": [
+                TxnOffsetCommitRequestTopic(
+                    name="t",
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=0, committed_offset=1, committed_metadata=None
+                        )
+                    ],
+                )
+            ],
+        },
         32: lambda: {
             "resources": [
                 DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
@@ -195,7 +248,15 @@ def fields(node, key, version, topic):
                 )
             ],
         },
+        57: lambda: {
+            "feature_updates": [
+                FeatureUpdateKey(feature="transaction.version", max_version_level=1, **upgrade_type(version))
+            ]
+        },
         60: dict,
+        61: lambda: {"topics": [TopicRequest(name="t", partition_indexes=[0])]},
+        65: lambda: {"transactional_ids": ["me"]},
+        66: lambda: {"state_filters": ["Ongoing"], "producer_id_filters": []},
         75: lambda: {"topics": []},
     }
     return by_key[key]()

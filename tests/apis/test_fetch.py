@@ -12,6 +12,7 @@ from odradek.wire.legacy_records import iter_messages
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from odradek.wire.records import iter_records, iter_whole_batches
 from odradek.wire.work import finish
+from tests.apis.transactional import end, write
 
 PLENTY = 1 << 20
 
@@ -514,6 +515,21 @@ def test_a_fetch_that_waited_for_records_waits_for_the_disk_too(node, cold, work
     works.pop()()
     assert values(only(answer.response)) == [b"a"]
     assert node.loop.pending_timers == 0
+
+
+def test_what_the_disk_gives_comes_with_its_aborted_transactions(node, cold, works):
+    node.create("t")
+    write(node, 7, b"aborted")
+    end(node, 7, commit=False)
+    write(node, 8, b"open")
+    answer = node.start(fetch(("t", 0, 0), isolation_level=1), 12)
+    assert not answer.was_sent
+    works.pop()()
+    told = only(answer.response)
+    assert (told.high_watermark, told.last_stable_offset) == (3, 2)
+    assert [(one.producer_id, one.first_offset) for one in told.aborted_transactions] == [(7, 0)]
+    ends = [header.last_offset for _, header in iter_whole_batches(memoryview(told.records))]
+    assert ends == [0, 1]
 
 
 def test_a_client_that_goes_while_the_disk_is_asked_is_forgotten(node, cold, works):

@@ -122,14 +122,18 @@ def test_asking_for_all_topics_or_an_illegal_name_creates_nothing(node):
     assert not node.machine.view.topics
 
 
-def test_the_offsets_topic_is_created_as_it_has_to_be_and_other_internal_ones_not(node):
-    response = node.ask(named("__consumer_offsets", "__transaction_state"), 12)
+def test_the_topics_of_coordinators_are_created_as_they_have_to_be_and_other_internal_ones_not(node):
+    response = node.ask(named("__consumer_offsets", "__transaction_state", "__share_group_state"), 12)
     assert codes(response) == {
         "__consumer_offsets": ErrorCode.NONE,
-        "__transaction_state": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "__transaction_state": ErrorCode.NONE,
+        "__share_group_state": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     created = node.machine.view.topics["__consumer_offsets"]
     assert (len(created.partitions), dict(created.configs)) == (5, {"cleanup.policy": "compact"})
+    created = node.machine.view.topics["__transaction_state"]
+    assert len(created.partitions) == 3
+    assert created.configs["compression.type"] == "uncompressed"
 
 
 def test_a_store_that_fails_creates_nothing_and_says_so(node):

@@ -11,8 +11,9 @@ from odradek.apis import _offsets_questions_python
 from odradek.apis.api import RequestContext
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.frames import request_frame, response_parts
+from odradek.wire.frames import read_response, request_frame, response_parts
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.apis.transactional import end, write
 
 try:
     _offsets_questions = importlib.import_module("odradek.apis._offsets_questions")
@@ -102,6 +103,34 @@ def test_an_answer_is_as_new_as_the_log(filled):
     filled.partition("t").log_start_offset = 2
     earliest = request_frame(question(-2), 5, 1, "me")
     assert ask(filled, earliest)[0] == ordinary(filled, question(-2), 5, 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_open_transactions_end_the_log_for_committed_readers_as_in_the_ordinary_way(filled, version):
+    frames = {
+        (timestamp, isolation): request_frame(question(timestamp, isolation=isolation), version, 1, "me")
+        for timestamp in (-1, -2)
+        for isolation in (0, 1, 2)
+    }
+
+    def check(last_stable_offset):
+        for (timestamp, isolation), frame in frames.items():
+            request = question(timestamp, isolation=isolation)
+            told = ask(filled, frame)
+            if isolation == 2:
+                assert told is None
+                continue
+            assert told[0] == ordinary(filled, request, version, 1)
+            if (timestamp, isolation) == (-1, 1):
+                answer = read_response(told[0][4:], ListOffsetsRequest, version)[1]
+                assert answer.topics[0].partitions[0].offset == last_stable_offset
+
+    check(4)
+    write(filled, 7, b"open")
+    filled.fill("t", [b"plain"])
+    check(4)
+    end(filled, 7, commit=False)
+    check(7)
 
 
 def test_what_was_learnt_is_forgotten_when_the_cluster_changes(filled):

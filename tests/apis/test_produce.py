@@ -267,10 +267,8 @@ def test_zstd_needs_version_7(node, version):
     assert only(node.ask(produce("t", batch), version)).error_code == expected
 
 
-def test_transactions_are_refused_for_good(node):
+def test_a_transactional_batch_needs_a_transactional_id(node):
     node.create("t")
-    request = produce("t", node.batch(b"a"), transactional_id="mine")
-    assert only(node.ask(request, 9)).error_code == ErrorCode.INVALID_REQUEST
     batch = node.batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     without_id = only(node.ask(produce("t", batch), 9))
     assert without_id.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

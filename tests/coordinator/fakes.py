@@ -4,7 +4,8 @@ import heapq
 import itertools
 
 from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
-from odradek.coordinator.driver import OFFSETS_TOPIC
+from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
+from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError
 
 
@@ -47,16 +48,33 @@ class FakeHandle:
 
 
 class FakeLog:
-    """Keeps records in a list; with `is_prompt` off, appends wait for `complete` or `fail`."""
+    """Keeps records in a list, as they are read back; with `is_prompt` off, appends wait for `complete` or `fail`."""
 
     def __init__(self) -> None:
         self.records: list = []
         self.waiting: list = []
         self.is_prompt = True
         self.read_error: KafkaError | None = None
+        self.refusal: KafkaError | None = None
+        """What `check_producer` and `check_marker` say."""
         self.clock: FakeClock | None = None
 
-    def append(self, records, then) -> None:
+    def append(self, records, then, producer=None) -> None:
+        if producer is not None:
+            records = [TransactionalRecord(*record, producer[0]) for record in records]
+        self.wait(records, then)
+
+    def check_producer(self, producer, verified) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+    def check_marker(self, marker) -> None:
+        self.check_producer(None, None)
+
+    def append_marker(self, marker, then) -> None:
+        self.wait([MarkerRecord(marker.producer_id, marker.commit)], then)
+
+    def wait(self, records, then) -> None:
         self.waiting.append((records, then))
         if self.is_prompt:
             self.clock.call_later(0, self.complete)
@@ -79,10 +97,18 @@ class FakeLog:
 def view_with_offsets_topic(
     leaders: list[int], leader_epoch: int = 0, topics: tuple[str, ...] = ("t", "u")
 ) -> ClusterView:
-    partitions = tuple(
-        PartitionView(index, leader, leader_epoch, (leader,), (leader,))
-        for index, leader in enumerate(leaders)
-    )
-    topic = TopicView(OFFSETS_TOPIC, bytes(16), partitions, is_internal=True)
-    others = {name: TopicView(name, bytes(16), ()) for name in topics}
-    return ClusterView(topics={OFFSETS_TOPIC: topic, **others})
+    return view_of(OFFSETS_TOPIC, leaders, leader_epoch, dict.fromkeys(topics, 0))
+
+
+def view_of(topic: str, leaders: list[int], leader_epoch: int, others: dict[str, int]) -> ClusterView:
+    """A view with an internal topic that has these leaders, and other topics with so many partitions."""
+
+    def partitions(leader_of_each, epoch):
+        return tuple(
+            PartitionView(index, leader, epoch, (leader,), (leader,))
+            for index, leader in enumerate(leader_of_each)
+        )
+
+    views = {name: TopicView(name, bytes(16), partitions([1] * count, 0)) for name, count in others.items()}
+    views[topic] = TopicView(topic, bytes(16), partitions(leaders, leader_epoch), is_internal=True)
+    return ClusterView(topics=views)

@@ -8,6 +8,7 @@ from odradek.coordinator import membership
 from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.commands import (
     CommitOffsets,
+    CommitTransactionalOffsets,
     DescribeGroup,
     FetchOffsets,
     Heartbeat,
@@ -16,15 +17,18 @@ from odradek.coordinator.commands import (
     OffsetToCommit,
     Sync,
 )
-from odradek.coordinator.driver import RECORDS_PER_TURN, GroupCoordinator, coordinator_error
+from odradek.coordinator.driver import GroupCoordinator, coordinator_error
+from odradek.coordinator.effects import EndMarker, MarkerRecord
 from odradek.coordinator.group_log import CommittedOffset, encode_group_key, encode_offset, encode_offset_key
 from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.runtime import RECORDS_PER_TURN
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.fakes import FakeClock, FakeLog, view_with_offsets_topic
 from tests.coordinator.transcript import subscription
 
 NONE = ErrorCode.NONE
+COMMIT = EndMarker(9, 2, 0, True)
 PROTOCOLS = [OfferedProtocol("range", subscription("t"))]
 
 
@@ -64,6 +68,13 @@ class Node:
 
     def commit(self, offset: int, group_id: str = "g") -> list:
         return self.submit(CommitOffsets, -1, "", [OffsetToCommit("t", 0, offset)], group_id=group_id)
+
+    def commit_in_transaction(self, offset: int) -> list:
+        answers: list = []
+        offsets = [OffsetToCommit("t", 0, offset)]
+        command = CommitTransactionalOffsets(answers.append, "g", 9, 2, "", -1, None, offsets)
+        self.coordinator.commit_in_transaction(command)
+        return answers
 
     def fetch(self, group_id: str = "g") -> list:
         return self.submit(FetchOffsets, [("t", 0)], group_id=group_id)
@@ -125,6 +136,49 @@ def test_an_answer_may_come_with_the_next_command_which_stays_behind_in_the_log(
     node.clock.run(1)
     assert second[0]
     assert offset_of(node.fetch()) == 6
+
+
+# Offsets in transactions
+
+
+def test_offsets_in_a_transaction_are_appended_with_its_producer_and_count_after_its_marker(node):
+    committed, ended = node.commit_in_transaction(5), []
+    node.clock.run(1)
+    assert committed[0].errors == [NONE]
+    assert node.log.records[-1].producer_id == 9
+    assert offset_of(node.fetch()) == -1
+    node.coordinator.end_offsets(0, COMMIT, ended.append)
+    assert not ended
+    node.clock.run(1)
+    assert ended == [NONE]
+    assert node.log.records[-1] == MarkerRecord(9, True)
+    assert offset_of(node.fetch()) == 5
+    node.lead(1, leader_epoch=1)
+    assert offset_of(node.fetch()) == 5
+
+
+def test_what_the_log_would_refuse_of_a_producer_is_refused_before_the_machine_hears_of_it(node):
+    machine = node.coordinator._partitions[0].machine
+    ended = []
+    node.log.refusal = KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert node.commit_in_transaction(5)[0].errors == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    node.log.refusal = KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+    node.coordinator.end_offsets(0, COMMIT, ended.append)
+    node.log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    node.coordinator.end_offsets(0, COMMIT, ended.append)
+    assert ended == [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.NOT_COORDINATOR]
+    assert not node.log.records
+    assert node.coordinator._partitions[0].machine is machine
+
+
+def test_without_a_machine_offsets_and_markers_have_to_come_again(node):
+    ended = []
+    node.log.read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    node.lead(1, leader_epoch=1)
+    node.coordinator.end_offsets(0, COMMIT, ended.append)
+    node.coordinator.end_offsets(7, COMMIT, ended.append)
+    assert ended == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR]
+    assert node.commit_in_transaction(5)[0].errors == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
 # Failure

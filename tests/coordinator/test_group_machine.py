@@ -3,7 +3,13 @@
 import pytest
 
 from odradek.coordinator.classic_group import RULES, GroupState
-from odradek.coordinator.commands import CommitOffsets, Join, OfferedProtocol, OffsetToCommit
+from odradek.coordinator.commands import (
+    CommitOffsets,
+    CommitTransactionalOffsets,
+    Join,
+    OfferedProtocol,
+    OffsetToCommit,
+)
 from odradek.coordinator.effects import Append, Reply
 from odradek.coordinator.group_machine import RECORDS_PER_APPEND, GroupMachine
 from odradek.coordinator.settings import GroupSettings
@@ -38,6 +44,7 @@ def join(**changes) -> Join:
         join(protocol_type=TOO_LONG),
         join(protocols=[OfferedProtocol(TOO_LONG, b"")]),
         CommitOffsets("a", TOO_LONG, -1, "", [OffsetToCommit("t", 0, 1)]),
+        CommitTransactionalOffsets("a", TOO_LONG, 7, 0, "", -1, None, [OffsetToCommit("t", 0, 1)]),
     ],
 )
 def test_a_text_that_no_record_can_hold_is_refused_and_changes_nothing(machine, command):

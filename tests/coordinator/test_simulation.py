@@ -1,8 +1,10 @@
 """Dozens of members on an unreliable network against one machine that is restarted at any moment.
 
 Every member is a small consumer: it joins, leads if it has to (a range assignor), syncs, sends heartbeats,
-commits and joins again when told to. Requests and answers are late or lost, members die, leave and come back,
-requests are sent twice, the machine is replaced by a replay of its log. All by one seed; no real time passes.
+commits, plainly or in transactions, and joins again when told to. Requests and answers are late or lost,
+members die, leave and come back, requests are sent twice, markers come long after their transaction, the
+machine is replaced by a replay of its log. All by one seed; no real time passes. What is committed in the end,
+and what may not be told meanwhile, is worked out once more from the log.
 """
 
 import heapq
@@ -11,9 +13,13 @@ import random
 
 import pytest
 
+from odradek.coordinator import group_log
 from odradek.coordinator.classic_group import GroupState
 from odradek.coordinator.commands import (
     CommitOffsets,
+    CommitTransactionalOffsets,
+    EndOffsets,
+    FetchOffsets,
     Heartbeat,
     Join,
     Leave,
@@ -22,17 +28,28 @@ from odradek.coordinator.commands import (
     OffsetToCommit,
     Sync,
 )
-from odradek.coordinator.effects import Append, CancelTimer, Reply, SetTimer
+from odradek.coordinator.effects import (
+    Append,
+    AppendMarker,
+    CancelTimer,
+    EndMarker,
+    LoggedRecord,
+    MarkerRecord,
+    Reply,
+    SetTimer,
+    TransactionalRecord,
+)
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
-from tests.coordinator.transcript import durable_state, subscription
+from tests.coordinator.transcript import durable_state, logged, replay_all, subscription
 
 GROUP = "g"
 PARTITIONS = 16
 SESSION_MS = 6_000
 REBALANCE_MS = 8_000
 HEARTBEAT_MS = 1_500
+LATEST_MARKER_MS = 40_000
 PROTOCOLS = [OfferedProtocol("range", subscription("t"))]
 
 
@@ -44,11 +61,10 @@ class World:
         self.events: list = []
         self.now_ms = 0
         self.chaos = True
-        self.log: list = []
+        self.log: list[LoggedRecord] = []
         self.timers: dict = {}
         self.assigned: dict[int, dict[int, str]] = {}
         """By generation: who was given a partition."""
-        self.committed: dict[int, int] = {}
         self.restarts = 0
         self.longest_calm_ms = self.random.choice((1_500, 6_000, 15_000))
         self.machine = self.new_machine()
@@ -80,17 +96,12 @@ class World:
         return self.random.randrange(1, 4_000 if is_slow else 40)
 
     def receive(self, command) -> None:
-        before = len(self.log)
-        effects = self.machine.handle(command, self.now_ms)
-        self.carry_out(effects)
-        if isinstance(command, CommitOffsets) and len(self.log) > before:
-            for commit in command.offsets:
-                self.committed[commit.partition] = commit.offset
+        self.carry_out(self.machine.handle(command, self.now_ms))
 
     def carry_out(self, effects) -> None:
         for effect in effects:
-            if isinstance(effect, Append):
-                self.log += effect.records
+            if isinstance(effect, Append | AppendMarker):
+                self.log += logged(effect)
             elif isinstance(effect, SetTimer):
                 self.timers[effect.key] = number = next(self.numbers)
                 self.at(max(effect.at_ms - self.now_ms, 0), self.ring, effect.key, number)
@@ -111,14 +122,28 @@ class World:
         self.carry_out(self.machine.refuse_waiting(ErrorCode.NOT_COORDINATOR))
         before = durable_state(self.machine)
         self.machine = self.new_machine()
-        for key, value, _ in self.log:
-            self.machine.replay(key, value)
+        replay_all(self.machine, self.log)
         after = durable_state(self.machine)
         for group_id, state in before[0].items():
             assert state is None or state == after[0][group_id]
-        assert after[1] == before[1]
+        assert after[1:] == before[1:]
         self.timers = {}
         self.carry_out(self.machine.start(self.now_ms))
+        self.check_offsets()
+
+    def check_offsets(self) -> None:
+        """The machine tells what the log says, and nothing of what is not decided yet."""
+        committed, pending = offsets_in(self.log)
+        asked = [("t", partition) for partition in range(PARTITIONS)]
+        for require_stable in (False, True):
+            command = FetchOffsets(None, GROUP, asked, require_stable=require_stable)
+            (reply,) = self.machine.handle(command, self.now_ms)
+            for found in reply.value.offsets:
+                if require_stable and found.partition in pending:
+                    assert (found.error_code, found.offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+                else:
+                    assert found.error_code is ErrorCode.NONE
+                    assert found.offset == committed.get(found.partition, -1)
 
     def trouble(self) -> None:
         if not self.chaos:
@@ -141,11 +166,33 @@ class World:
         assert owner == who, f"t-{partition} belongs to {owner} and {who} in generation {generation}"
 
 
+def offsets_in(log: list[LoggedRecord]) -> tuple[dict[int, int], set[int]]:
+    """What a log says of the partitions of `t`: the committed offsets, and which are about to be replaced."""
+    committed: dict[int, tuple[int, int]] = {}
+    opened: dict[int, dict[int, tuple[int, int]]] = {}
+    for place, record in enumerate(log):
+        if isinstance(record, MarkerRecord):
+            for partition, written in opened.pop(record.producer_id, {}).items():
+                if record.commit and written > committed.get(partition, (-1, -1)):
+                    committed[partition] = written
+            continue
+        kind, subject = group_log.decode_key(record[0])
+        if kind is group_log.Kind.OFFSET:
+            partition, written = subject[2], (place, group_log.decode_offset(record[1]).offset)
+            if isinstance(record, TransactionalRecord):
+                opened.setdefault(record.producer_id, {})[partition] = written
+            else:
+                committed[partition] = written
+    told = {partition: offset for partition, (_, offset) in committed.items()}
+    return told, {partition for places in opened.values() for partition in places}
+
+
 class Consumer:
     """One third of them are static members."""
 
     def __init__(self, world: World, index: int) -> None:
         self.world = world
+        self.producer_id = index
         self.instance_id = f"i{index}" if index % 3 == 0 else None
         self.version = 9 if index % 2 else 3
         self.life = 0
@@ -253,8 +300,13 @@ class Consumer:
 
     def work(self) -> None:
         world = self.world
-        if self.owned and world.random.random() < 0.5:
-            offsets = [OffsetToCommit("t", partition, world.now_ms) for partition in self.owned]
+        offsets = [OffsetToCommit("t", partition, world.now_ms) for partition in self.owned]
+        what = world.random.random() if self.owned else 1.0
+        if what < 0.3:
+            # Beside the heartbeat, as from a producer: it keeps no session.
+            self.end_later()
+            world.send(self.in_transaction(offsets))
+        if 0.3 <= what < 0.6:
             self.attempt(
                 lambda ticket: CommitOffsets(
                     ticket, GROUP, self.generation, self.member_id, offsets, self.instance_id
@@ -270,6 +322,26 @@ class Consumer:
                 HEARTBEAT_MS,
                 self.work,
             )
+
+    def in_transaction(self, offsets: list[OffsetToCommit]) -> CommitTransactionalOffsets:
+        return CommitTransactionalOffsets(
+            lambda answer: None,
+            GROUP,
+            self.producer_id,
+            0,
+            self.member_id,
+            self.generation,
+            self.instance_id,
+            offsets,
+        )
+
+    def end_later(self) -> None:
+        """The marker comes from elsewhere, whatever becomes of the member; perhaps before the commit."""
+        world = self.world
+        marker = EndMarker(self.producer_id, 0, 0, world.random.random() < 0.7)
+        is_late = world.chaos and world.random.random() < 0.2
+        delay_ms = world.random.randrange(1, LATEST_MARKER_MS if is_late else 200)
+        world.at(delay_ms, world.receive, EndOffsets(lambda answer: None, 0, marker))
 
     def heartbeat_answered(self, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
@@ -325,7 +397,10 @@ def test_a_group_converges_after_any_trouble_and_never_owns_a_partition_twice(se
     assert all(member.has_assignment and member.generation == group.generation for member in alive)
     assert sorted(partition for member in alive for partition in member.owned) == list(range(PARTITIONS))
     assert group.static_members.keys() == {member.instance_id for member in alive if member.instance_id}
-    stored = world.machine.offsets.of_topic(GROUP, "t")
-    assert {partition: offset.offset for partition, offset in stored.items()} == world.committed
+    for member in world.members:
+        world.receive(EndOffsets(lambda answer: None, 0, EndMarker(member.producer_id, 0, 0, True)))
+    world.check_offsets()
+    assert not world.machine.pending.by_group
+    assert len(world.machine.offsets.of_topic(GROUP, "t")) == PARTITIONS
     assert world.restarts > 1
     assert len(world.assigned) > 3

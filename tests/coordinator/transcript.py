@@ -10,7 +10,9 @@
 A block is one step: `seconds command ticket key=value ...`, a line of dashes, the effects in order, an empty
 line. The group is `g` and the client id `c` unless said otherwise; member ids are numbered. `timer KEY` rings
 a timer that is set and due; no step may come later than a timer that is due. `reload` replays the log into a
-new machine, which must hold the same durable state. `state` shows a group.
+new machine, which must hold the same durable state. `state` shows a group. `write` is a commit of offsets in
+the transaction of `producer=ID` (its epoch is 0 unless said otherwise), `end` its marker, which commits unless
+it says `abort`.
 
 With ODRADEK_WRITE_TRANSCRIPTS=1 pytest writes the effects that follow today into the files, for a person to
 read and judge.
@@ -24,10 +26,12 @@ from odradek.coordinator.classic_group import GroupState
 from odradek.coordinator.commands import (
     CommitOffsets,
     CommitOffsetsReply,
+    CommitTransactionalOffsets,
     DeleteGroup,
     DeleteOffsets,
     DeleteOffsetsReply,
     DescribeGroup,
+    EndOffsets,
     FetchOffsets,
     FetchOffsetsReply,
     GroupDescription,
@@ -45,7 +49,16 @@ from odradek.coordinator.commands import (
     Sync,
     SyncReply,
 )
-from odradek.coordinator.effects import Append, CancelTimer, SetTimer
+from odradek.coordinator.effects import (
+    Append,
+    AppendMarker,
+    CancelTimer,
+    EndMarker,
+    LoggedRecord,
+    MarkerRecord,
+    SetTimer,
+    TransactionalRecord,
+)
 from odradek.coordinator.group_log import Kind
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.settings import GroupSettings
@@ -74,7 +87,7 @@ class Stage:
         self.member_count = 0
         self.machine = GroupMachine(self.settings, self.new_suffix)
         self.timers: dict[tuple, int] = {}
-        self.log: list = []
+        self.log: list[LoggedRecord] = []
         self.now_ms = 0
         self.carry_out(self.machine.start(0))
 
@@ -118,9 +131,9 @@ class Stage:
             elif isinstance(effect, CancelTimer):
                 self.timers.pop(effect.key, None)
                 lines.append(f"cancel {'/'.join(effect.key)}")
-            elif isinstance(effect, Append):
-                self.log += effect.records
-                lines += [f"append {record_text(key, value)}" for key, value, _ in effect.records]
+            elif isinstance(effect, Append | AppendMarker):
+                self.log += logged(effect)
+                lines += appended_text(effect)
             else:
                 lines.append(f"reply {effect.ticket} {answer_text(effect.value)}")
         return lines
@@ -128,12 +141,11 @@ class Stage:
     def reload(self) -> list[str]:
         before = durable_state(self.machine)
         self.machine = GroupMachine(self.settings, self.new_suffix)
-        for key, value, _ in self.log:
-            self.machine.replay(key, value)
+        replay_all(self.machine, self.log)
         after = durable_state(self.machine)
         settled = {group_id for group_id, state in before[0].items() if state is not None}
         assert {name: after[0].get(name) for name in settled} == {name: before[0][name] for name in settled}
-        assert after[1] == before[1]
+        assert after[1:] == before[1:]
         self.timers.clear()
         return self.carry_out(self.machine.start(self.now_ms))
 
@@ -155,14 +167,39 @@ class Stage:
         return COMMANDS[verb](ticket, options.pop("group", "g").replace("-", ""), options, rest)
 
 
+def logged(effect: Append | AppendMarker) -> list[LoggedRecord]:
+    """What an append adds to the log, as it will be read back."""
+    if isinstance(effect, AppendMarker):
+        return [MarkerRecord(effect.marker.producer_id, effect.marker.commit)]
+    if effect.producer is None:
+        return list(effect.records)
+    return [TransactionalRecord(*record, effect.producer[0]) for record in effect.records]
+
+
+def replay_all(machine: GroupMachine, log: list[LoggedRecord]) -> None:
+    for record in log:
+        match record:
+            case MarkerRecord():
+                machine.replay_marker(record.producer_id, record.commit)
+            case TransactionalRecord():
+                machine.replay_pending(record.key, record.value, record.producer_id)
+            case key, value, _:
+                machine.replay(key, value)
+
+
 def durable_state(machine: GroupMachine):
-    """What a log must bring back: settled groups (None for those in a rebalance) and all offsets."""
+    """What a log must bring back: settled groups (None for those in a rebalance), all offsets, and those that
+    are pending, in the order in which they were written."""
     groups = {}
     for group_id, group in machine.groups.items():
         is_settled = group.state in (GroupState.EMPTY, GroupState.STABLE)
         groups[group_id] = (group.state, group.record(group.state_timestamp_ms or -1)) if is_settled else None
     offsets = {group_id: machine.offsets.of_group(group_id) for group_id in groups}
-    return groups, {group_id: topics for group_id, topics in offsets.items() if topics}
+    pending = {
+        group_id: {place: list(written.items()) for place, written in places.items()}
+        for group_id, places in machine.pending.by_group.items()
+    }
+    return groups, {group_id: topics for group_id, topics in offsets.items() if topics}, pending
 
 
 # Commands
@@ -224,25 +261,44 @@ def leave(ticket, group_id, options, rest):
     return Leave(ticket, group_id, members)
 
 
+def offset_of(word: str) -> OffsetToCommit:
+    name, _, value = word.partition("=")
+    offset, *more = value.split(":")
+    epoch, metadata, timestamp = [*more, "", "", ""][:3]
+    return OffsetToCommit(
+        *partition_of(name), int(offset), int(epoch or -1), metadata, int(timestamp or -1)
+    )
+
+
 def commit(ticket, group_id, options, rest):
-    offsets = []
-    for word in rest:
-        name, _, value = word.partition("=")
-        offset, *more = value.split(":")
-        epoch, metadata, timestamp = [*more, "", "", ""][:3]
-        offsets.append(
-            OffsetToCommit(*partition_of(name), int(offset), int(epoch or -1), metadata, int(timestamp or -1))
-        )
     return CommitOffsets(
         ticket,
         group_id,
         int(options.get("generation", -1)),
         options.get("member", ""),
-        offsets,
+        [offset_of(word) for word in rest],
         options.get("instance"),
         round(float(options["retention"]) * 1000) if "retention" in options else -1,
         int(options.get("version", 9)),
     )
+
+
+def write(ticket, group_id, options, rest):
+    return CommitTransactionalOffsets(
+        ticket,
+        group_id,
+        int(options["producer"]),
+        int(options.get("epoch", 0)),
+        options.get("member", ""),
+        int(options.get("generation", -1)),
+        options.get("instance"),
+        [offset_of(word) for word in rest],
+    )
+
+
+def end(ticket, group_id, options, rest):
+    marker = EndMarker(int(options["producer"]), int(options.get("epoch", 0)), 0, rest != ["abort"])
+    return EndOffsets(ticket, 0, marker)
 
 
 COMMANDS = {
@@ -251,8 +307,13 @@ COMMANDS = {
     "heartbeat": heartbeat,
     "leave": leave,
     "commit": commit,
+    "write": write,
+    "end": end,
     "fetch": lambda ticket, group_id, options, rest: FetchOffsets(
-        ticket, group_id, [partition_of(word) for word in rest] or None
+        ticket,
+        group_id,
+        [partition_of(word) for word in rest] or None,
+        require_stable="stable" in options,
     ),
     "describe": lambda ticket, group_id, options, rest: DescribeGroup(ticket, group_id),
     "delete": lambda ticket, group_id, options, rest: DeleteGroup(ticket, group_id),
@@ -269,6 +330,15 @@ COMMANDS = {
 
 
 # Effects as text
+
+
+def appended_text(effect: Append | AppendMarker) -> list[str]:
+    if isinstance(effect, AppendMarker):
+        marker = effect.marker
+        kind = "commit" if marker.commit else "abort"
+        return [f"append {kind} of {marker.producer_id}/{marker.producer_epoch}"]
+    verb = "append" if effect.producer is None else "append in {}/{}".format(*effect.producer)
+    return [f"{verb} {record_text(key, value)}" for key, value, _ in effect.records]
 
 
 def record_text(key: bytes, value: bytes | None) -> str:
@@ -320,7 +390,11 @@ def answer_text(answer) -> str:
         case DeleteOffsetsReply(code, errors):
             return " ".join([code.name, *(each.name for each in errors)])
         case FetchOffsetsReply(code, offsets):
-            found = [f"{o.topic}-{o.partition}={o.offset}:{o.leader_epoch}:{o.metadata}" for o in offsets]
+            found = [
+                f"{o.topic}-{o.partition}="
+                + (o.error_code.name if o.error_code else f"{o.offset}:{o.leader_epoch}:{o.metadata}")
+                for o in offsets
+            ]
             return " ".join([code.name, *found])
         case GroupDescription(code):
             members = " ".join(f"{m.member_id}:{bytes(m.assignment).decode()}" for m in answer.members)
@@ -340,9 +414,9 @@ def answer_text(answer) -> str:
 # Files
 
 
-def rewrite(path: pathlib.Path) -> str:
-    """The transcript with the effects that follow today."""
-    stage = Stage()
+def rewrite(path: pathlib.Path, stage=None) -> str:
+    """The transcript with the effects that follow today, on this stage or that of a group machine."""
+    stage = stage or Stage()
     written: list[str] = []
     expecting = False
     for number, line in enumerate(path.read_text().splitlines(), 1):

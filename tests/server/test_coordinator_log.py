@@ -4,11 +4,15 @@ import asyncio
 
 import pytest
 
+from odradek.coordinator.effects import EndMarker, MarkerRecord, TransactionalRecord
 from odradek.server.coordinator_log import PartitionLog
 from odradek.server.turn import LoopTurn
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
+from odradek.storage.partition import READ_COMMITTED
 from odradek.storage.store import LogStore
+from odradek.storage.transactions import Verified
+from odradek.wire.errors import ErrorCode, KafkaError
 
 NOW_MS = 1_700_000_000_000
 
@@ -21,7 +25,9 @@ def partition(tmp_path):
     store.close(NOW_MS)
 
 
-def play(partition, story):
+def play(partition, story, read=None):
+    """What was told, and the values read back; the whole of what was read goes to `read`."""
+
     async def act():
         loop = asyncio.get_running_loop()
         log = PartitionLog(partition, LoopTurn(loop), lambda: NOW_MS, loop)
@@ -34,7 +40,10 @@ def play(partition, story):
         async with asyncio.timeout(10):
             while log._pending:
                 await asyncio.sleep(0)
-        return told, [value for _, value, _ in log.read_all()]
+        found = list(log.read_all())
+        if read is not None:
+            read += found
+        return told, [record[1] for record in found]
 
     return asyncio.run(act())
 
@@ -80,3 +89,105 @@ def test_everything_is_read_back_however_long_it_is(partition):
     told, values = play(partition, story)
     assert told == list(range(500))
     assert [int(value[5_000:]) for value in values] == list(range(500))
+
+
+# Transactions
+
+
+def marker(producer_id, commit, *, epoch=0, coordinator_epoch=0):
+    return EndMarker(producer_id, epoch, coordinator_epoch, commit)
+
+
+@pytest.mark.parametrize("read_bytes", [1, 100, 10_000])
+def test_records_of_transactions_and_their_ends_are_read_back_as_such(partition, monkeypatch, read_bytes):
+    monkeypatch.setattr("odradek.server.coordinator_log.READ_BYTES", read_bytes)
+    read = []
+
+    def story(log, tell):
+        log.append([(b"a", b"1", NOW_MS), (b"b", None, NOW_MS)], tell("plain"))
+        log.append([(b"a", b"2", NOW_MS), (b"c", b"3", NOW_MS)], tell("in 7"), (7, 0))
+        log.append([(b"a", b"4", NOW_MS)], tell("in 8"), (8, 5))
+        log.append_marker(marker(7, True), tell("end of 7"))
+        log.append([(b"d", None, NOW_MS)], tell("deleted in 8"), (8, 5))
+        log.append_marker(marker(8, False, epoch=5), tell("end of 8"))
+        log.append_marker(marker(9, True), tell("end of 9"))
+
+    told, _ = play(partition, story, read)
+    assert told == ["plain", "in 7", "in 8", "end of 7", "deleted in 8", "end of 8", "end of 9"]
+    assert read == [
+        (b"a", b"1", NOW_MS),
+        (b"b", None, NOW_MS),
+        TransactionalRecord(b"a", b"2", NOW_MS, 7),
+        TransactionalRecord(b"c", b"3", NOW_MS, 7),
+        TransactionalRecord(b"a", b"4", NOW_MS, 8),
+        MarkerRecord(7, True),
+        TransactionalRecord(b"d", None, NOW_MS, 8),
+        MarkerRecord(8, False),
+        MarkerRecord(9, True),
+    ]
+    assert [type(record) for record in read[:2]] == [tuple, tuple]
+    assert partition.last_stable_offset == partition.high_watermark == 9
+    result = partition.read(0, max_bytes=10_000, isolation=READ_COMMITTED)
+    assert result.aborted == [(8, 4)]
+
+
+def test_an_open_transaction_holds_back_the_last_stable_offset(partition):
+    def story(log, tell):
+        log.append([(b"a", b"1", NOW_MS)], tell("plain"))
+        log.append([(b"a", b"2", NOW_MS)], tell("in 7"), (7, 0))
+        log.append([(b"a", b"3", NOW_MS)], tell("plain"))
+
+    play(partition, story)
+    assert (partition.last_stable_offset, partition.high_watermark) == (1, 3)
+
+
+def test_what_would_be_refused_can_be_known_before(partition):
+    codes = []
+
+    def refusal(check, *arguments):
+        try:
+            check(*arguments)
+        except KafkaError as error:
+            codes.append(error.code)
+        else:
+            codes.append(None)
+
+    def story(log, tell):
+        log.append([(b"a", b"1", NOW_MS)], tell("in 7"), (7, 3))
+        refusal(log.check_producer, (7, 3), None)
+        refusal(log.check_producer, (7, 2), None)
+        refusal(log.check_producer, (7, 3), Verified(None, 2))
+        refusal(log.check_producer, (8, 0), Verified(None, 2))
+        verification = partition.begin_verification(8, 0, -1, version=2)
+        refusal(log.check_producer, (8, 0), Verified(verification, 2))
+        log.append_marker(marker(8, False), tell("end of 8"))
+        refusal(log.check_producer, (8, 0), Verified(verification, 2))
+        refusal(log.check_marker, marker(7, True, epoch=3))
+        refusal(log.check_marker, marker(7, True, epoch=2))
+        log.append_marker(marker(7, True, epoch=3, coordinator_epoch=1), tell("end of 7"))
+        refusal(log.check_marker, marker(7, True, epoch=3))
+
+    told, _ = play(partition, story)
+    assert told == ["in 7", "end of 8", "end of 7"]
+    assert codes == [
+        None,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        None,
+        ErrorCode.INVALID_TXN_STATE,
+        None,
+        ErrorCode.INVALID_TXN_STATE,
+        None,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    ]
+
+
+def test_refused_records_and_markers_are_told_in_their_turn(partition):
+    def story(log, tell):
+        log.append([(b"a", b"1", NOW_MS)], tell("in 7"), (7, 3))
+        log.append([(b"a", b"2", NOW_MS)], tell("late"), (7, 2))
+        log.append_marker(marker(7, True, epoch=2), tell("late marker"))
+        log.append_marker(marker(7, True, epoch=3), tell("marker"))
+
+    told, _ = play(partition, story)
+    assert told == ["in 7", "late INVALID_PRODUCER_EPOCH", "late marker INVALID_PRODUCER_EPOCH", "marker"]

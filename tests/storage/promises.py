@@ -6,6 +6,8 @@ committed, up to where a flush has vouched, where each log begins. `check` compa
 
 Three topics: one whose records stay until they are deleted, one with `retention.bytes`, one that is
 compacted. Like the broker, a start makes the topics that it knows and finishes a deletion that it had begun.
+Two producers of each have transactions. Whether these are what the log says is asked of `transacting.py`;
+that a marker is there which was promised is a matter of records like any other.
 """
 
 import random
@@ -13,6 +15,7 @@ from itertools import count
 from typing import NamedTuple
 
 from memory_disk import MemoryDisk, PowerLost
+from transacting import check_transactions
 
 from odradek.storage.config import LogConfig
 from odradek.storage.group_log import PAGE_BYTES, GroupLog
@@ -21,11 +24,13 @@ from odradek.storage.partition import Partition
 from odradek.storage.producer_state import ProducerState
 from odradek.storage.segment import Segment
 from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.storage.transactions import EndMarker, Verified, marker_batch
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish
 
 START_MS = 1_700_000_000_000
+TRANSACTIONAL_IDS = (10, 11)
 GROUP_LOG_BYTES = 4 * PAGE_BYTES
 _SMALL = {
     "segment_bytes": 1500,
@@ -59,7 +64,12 @@ class Book:
         self.flushed_end = 0
         self.safe_start = 0
         """Where the log began when a checkpoint last said so: it never begins before that again."""
-        self.sequences = dict.fromkeys(range(3), 0)
+        self.sequences = dict.fromkeys((*range(3), *TRANSACTIONAL_IDS), 0)
+        self.epochs = dict.fromkeys(TRANSACTIONAL_IDS, 0)
+        self.owners: dict[int, int] = {}
+        """The producer of each record of a transaction."""
+        self.may_be_cleaned: set[int] = set()
+        """Offsets of markers, and of records that were aborted: compaction takes them."""
         self.is_being_deleted = False
 
 
@@ -96,7 +106,7 @@ class World:
 
     def run(self, operation: str, number: int) -> None:
         chance = random.Random(number)
-        if operation not in ("stage", "commit"):
+        if operation not in ("stage", "commit", "transact", "end_transaction"):
             self.commit(chance)
         self.now_ms += 1000
         getattr(self, operation)(chance)
@@ -186,6 +196,51 @@ class World:
         value = None if is_compacted and chance.random() < 0.1 else b"%d." % number * chance.randrange(1, 20)
         return Sent(self.now_ms + chance.randrange(-500, 500), key, value)
 
+    def transact(self, chance: random.Random) -> None:
+        """A batch of a transaction, the first or another one."""
+        book = self._some_book(chance)
+        if book is None:
+            return
+        partition = self._partition(book)
+        producer_id = chance.choice(TRANSACTIONAL_IDS)
+        epoch, sequence = book.epochs[producer_id], book.sequences[producer_id]
+        records = [self._record(book, chance) for _ in range(chance.randrange(1, 4))]
+        batch = build_batch(
+            [Record(place, *record) for place, record in enumerate(records)],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        verification = partition.begin_verification(producer_id, epoch, sequence, version=2)
+        appended = partition.append(batch, now_ms=self.now_ms, transactions=Verified(verification, 2))
+        for offset, record in enumerate(records, appended.base_offset):
+            book.sent.setdefault(offset, set()).add(record)
+            book.staged[offset] = record
+            book.owners[offset] = producer_id
+        book.sequences[producer_id] += len(records)
+
+    def end_transaction(self, chance: random.Random) -> None:
+        """A marker, which may be for a producer that has nothing open, or of either version."""
+        book = self._some_book(chance)
+        if book is None:
+            return
+        partition = self._partition(book)
+        producer_id, version = chance.choice(TRANSACTIONAL_IDS), chance.choice((1, 2))
+        if version == 2:
+            book.epochs[producer_id] += 1
+            book.sequences[producer_id] = 0
+        marker = EndMarker(producer_id, book.epochs[producer_id], 0, chance.random() < 0.5, version)
+        (record,) = iter_records(marker_batch(marker, 0, 0, self.now_ms))
+        begun = {one.producer_id: one.current_txn_start_offset for one in partition.producers()}
+        offset = partition.append_marker(marker, now_ms=self.now_ms).base_offset
+        sent = book.staged[offset] = Sent(record.timestamp, record.key, record.value)
+        book.sent.setdefault(offset, set()).add(sent)
+        book.may_be_cleaned.add(offset)
+        if not marker.commit and begun.get(producer_id, -1) >= 0:
+            owned = (one for one, owner in book.owners.items() if owner == producer_id)
+            book.may_be_cleaned.update(one for one in owned if one >= begun[producer_id])
+
     def commit(self, chance: random.Random) -> None:
         refused: KafkaError | None = None
         for book in self._live_books():
@@ -205,7 +260,10 @@ class World:
         partition = self.store.get(book.topic, 0)
         producers = {} if partition is None else partition.log.producers.producers
         book.sequences = {
-            one: producers[one].last_sequence + 1 if one in producers else 0 for one in range(3)
+            one: producers[one].last_sequence + 1 if one in producers else 0 for one in book.sequences
+        }
+        book.epochs = {
+            one: producers[one].producer_epoch if one in producers else 0 for one in TRANSACTIONAL_IDS
         }
 
     def append(self, chance: random.Random) -> None:
@@ -365,6 +423,7 @@ class World:
             check_records(partition, book, found, end_offset=_end_of(book) if is_kill else book.flushed_end)
             if not book.staged:
                 check_producers(partition)
+                check_transactions(partition)
             check_leader_epochs(partition)
             check_indexes(partition)
             check_look_ups(partition, found)
@@ -409,6 +468,8 @@ def check_records(partition: Partition, book: Book, found: dict[int, Sent], *, e
         if not partition.log_start_offset <= offset < end_offset or found.get(offset) == record:
             continue
         assert book.config.is_compacted, f"{offset} of {partition} is lost or changed"
+        if offset in book.may_be_cleaned:
+            continue
         assert latest.get(record.key, -1) > offset, f"the last {record.key!r} of {partition} is lost"
     if not book.config.is_compacted:
         assert sorted(found) == list(range(partition.log_start_offset, partition.log_end_offset))
@@ -422,11 +483,15 @@ def check_producers(partition: Partition) -> None:
     scanned = ProducerState()
     for segment in partition.log.segments:
         for batch in segment.batches():
-            scanned.replay(batch)
+            scanned.replay(batch, segment.read)
     known = {producer_id: latest(entry) for producer_id, entry in partition.log.producers.producers.items()}
-    for producer_id, entry in scanned.producers.items():
-        assert known.pop(producer_id)[:compared] == latest(entry)[:compared]
     first_offset = partition.log.segments[0].base_offset
+    for producer_id, entry in scanned.producers.items():
+        one = known.pop(producer_id)
+        if not entry.batches and one[2] < first_offset:
+            assert one[0] == entry.producer_epoch  # of its records only a marker is left
+        else:
+            assert one[:compared] == latest(entry)[:compared]
     assert all(last_offset < first_offset for _, _, last_offset, _ in known.values())
 
 
@@ -488,6 +553,8 @@ def check_look_ups(partition: Partition, found: dict[int, Sent]) -> None:
 
 WEIGHTS = {
     "append": 12,
+    "transact": 5,
+    "end_transaction": 4,
     "stage": 2,
     "commit": 1,
     "flush": 4,

@@ -1,7 +1,8 @@
 """Random histories of a store, with a crash anywhere: what was promised holds afterwards.
 
 Promised is (`promises.py`): what was acknowledged and flushed is there, at the same offsets; nothing is there
-that was never sent; the watermarks are ordered; producers, leader epochs and indexes are what a rescan finds;
+that was never sent; the watermarks are ordered; producers, transactions, leader epochs and indexes are what a
+rescan finds, and readers of what is committed get that;
 deleted records stay deleted; a crash during the recovery from a crash changes none of it. A process that is
 killed loses nothing that it has committed.
 
@@ -54,6 +55,10 @@ class HistoryMachine(RuleBasedStateMachine):
 
     @rule(operation=st.sampled_from(("append", "append", "stage", "commit")), number=NUMBERS)
     def write(self, operation, number):
+        self.run_one(operation, number)
+
+    @rule(operation=st.sampled_from(("transact", "transact", "end_transaction")), number=NUMBERS)
+    def transact(self, operation, number):
         self.run_one(operation, number)
 
     @rule(operation=st.sampled_from(("flush", "group_flush")), number=NUMBERS)

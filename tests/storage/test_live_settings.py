@@ -6,13 +6,13 @@ from memory_disk import MemoryDisk
 from odradek.storage.config import LogConfig
 from odradek.storage.partition import Origin, Partition
 from odradek.storage.store import LogStore
+from odradek.storage.transactions import EndMarker
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import (
     Record,
     build_batch,
-    end_txn_marker,
     iter_batches,
     iter_records,
     verify_crc,
@@ -106,10 +106,7 @@ def test_log_append_time_and_a_codec_go_together():
 def test_coordinators_records_are_packed_anew_and_control_records_are_not():
     partition = partition_with(compression_type="gzip")
     partition.append(build_batch(RECORDS), now_ms=NOW_MS, origin=Origin.COORDINATOR)
-    marker = end_txn_marker(
-        committed=True, producer_id=5, producer_epoch=0, coordinator_epoch=1, timestamp=NOW_MS
-    )
-    partition.append(marker, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    partition.append_marker(EndMarker(5, 0, 1, commit=True, transaction_version=1), now_ms=NOW_MS)
     assert [header.compression for header, _ in stored(partition)] == [Compression.GZIP, Compression.NONE]
 
 

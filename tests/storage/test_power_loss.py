@@ -135,7 +135,7 @@ def check_producers(partition: Partition) -> None:
     scanned = ProducerState()
     for segment in partition.log.segments:
         for batch in segment.batches():
-            scanned.replay(batch)
+            scanned.replay(batch, segment.read)
     known = {producer_id: latest(entry) for producer_id, entry in partition.log.producers.producers.items()}
     for producer_id, entry in scanned.producers.items():
         assert known.pop(producer_id) == latest(entry)

@@ -169,7 +169,7 @@ def test_an_empty_message_set_of_an_old_request_is_nothing():
 
 def test_a_coordinator_may_append_many_batches_at_once():
     partition = partition_with()
-    appended = partition.append(batch_of() + batch_of(control=True), now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    appended = partition.append(batch_of() + batch_of(), now_ms=NOW_MS, origin=Origin.COORDINATOR)
     assert (appended.base_offset, appended.last_offset) == (0, 1)
 
 

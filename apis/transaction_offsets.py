@@ -1,0 +1,187 @@
+"""Offsets committed with a transaction: TxnOffsetCommit (key 28, versions 0 to 5).
+
+The offsets belong to the transaction like any record: the partition of `__consumer_offsets` that looks after
+the group has to be part of it. From version 5 on the commit itself adds it (transaction.version 2); before,
+AddOffsetsToTxn has done so, and the transaction's coordinator is asked whether it has, unless
+`transaction.partition.verification.enable` is off. Neither is needed while the log has an open transaction of
+this producer. Who may commit for the group is for the group's coordinator to judge, afterwards.
+
+Source: KafkaApis.handleTxnOffsetCommitRequest, GroupCoordinatorService.commitTransactionalOffsets,
+ReplicaManager.maybeSendPartitionToTransactionCoordinator and AddPartitionsToTxnManager of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import Waiting
+from odradek.apis.transaction_verification import Support, ask_coordinator, support_of_offset_commit
+from odradek.coordinator import commands
+from odradek.coordinator.driver import coordinator_error
+from odradek.coordinator.topics import OFFSETS_TOPIC
+from odradek.storage.transactions import Verified
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.groups import Groups
+    from odradek.apis.leadership import Leadership
+    from odradek.apis.transactions import Transactions
+    from odradek.coordinator.cluster import ClusterView
+
+FIRST_VERSION_THAT_KNOWS_LOADING = 2
+NO_SEQUENCE = -1
+NONE = ErrorCode.NONE
+
+
+class TxnOffsetCommit:
+    """The handler. A request that names only partitions that do not exist is not put to anybody."""
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        groups: Groups,
+        transactions: Transactions,
+        is_verifying: Callable[[], bool],
+    ) -> None:
+        self._leadership = leadership
+        self._groups = groups
+        self._transactions = transactions
+        self._is_verifying = is_verifying
+
+    def __call__(
+        self, request: TxnOffsetCommitRequest, context: RequestContext
+    ) -> TxnOffsetCommitResponse | Waiting:
+        version = context.api_version
+        answer = _Answer(request.topics, self._leadership.view, version)
+        if not answer.offsets:
+            return answer.response
+        if not request.group_id:
+            return answer.refused(ErrorCode.INVALID_GROUP_ID)
+        if request.producer_id < 0:
+            return answer.refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if request.producer_epoch < 0:
+            return answer.refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+        waiting = Waiting()
+        command = commands.CommitTransactionalOffsets(
+            ticket=lambda reply: waiting.complete(answer.filled(reply.errors)),
+            group_id=request.group_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            member_id=request.member_id,
+            generation=request.generation_id,
+            group_instance_id=request.group_instance_id,
+            offsets=answer.offsets,
+        )
+        try:
+            self._commit(request.transactional_id, command, support_of_offset_commit(version))
+        except KafkaError as error:
+            return answer.refused(coordinator_error(error.code))
+        return waiting
+
+    def _commit(
+        self, transactional_id: str, command: commands.CommitTransactionalOffsets, support: Support
+    ) -> None:
+        """Sees to it that the group's partition is in the transaction, then puts the command to the group."""
+        if support is not Support.ADDED and not self._is_verifying():
+            self._groups.commit_in_transaction(command)
+            return
+        producer = command.producer_id, command.producer_epoch
+        place = OFFSETS_TOPIC, self._groups.partition_of(command.group_id)
+        version = support.transaction_version
+        log = self._leadership.lead(*place).log
+        verification = log.begin_verification(*producer, NO_SEQUENCE, version=version)
+        if verification is None:
+            # Its transaction is open here already.
+            self._groups.commit_in_transaction(command)
+            return
+
+        def told(errors: Mapping[tuple[str, int], ErrorCode]) -> None:
+            if errors:
+                command.ticket(command.refused(_told(errors[place])))
+            else:
+                self._groups.commit_in_transaction(command, Verified(verification, version))
+
+        ask_coordinator(self._transactions, transactional_id, producer, [place], support, told)
+
+
+def _told(code: ErrorCode) -> ErrorCode:
+    """What the client hears when the transaction's coordinator answers `code`: words of a group's."""
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        # Retried without looking for another coordinator first.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return coordinator_error(code)
+
+
+class _Answer:
+    """The response to be, and what of the request is left to commit.
+
+    As in Kafka, what does not exist is named before all the rest.
+    """
+
+    __slots__ = ("_open", "_version", "offsets", "response")
+
+    def __init__(self, topics: Iterable[TxnOffsetCommitRequestTopic], view: ClusterView, version: int) -> None:
+        self.response = TxnOffsetCommitResponse(topics=[])
+        self.offsets: list[commands.OffsetToCommit] = []
+        self._open: list[TxnOffsetCommitResponsePartition] = []
+        self._version = version
+        by_name: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
+
+        def add(name: str, asked: TxnOffsetCommitRequestPartition, code: ErrorCode):
+            partitions = by_name.get(name)
+            if partitions is None:
+                partitions = by_name[name] = []
+                self.response.topics.append(
+                    TxnOffsetCommitResponseTopic(name=name, partitions=partitions)
+                )
+            answer = TxnOffsetCommitResponsePartition(
+                partition_index=asked.partition_index, error_code=code
+            )
+            partitions.append(answer)
+            return answer
+
+        known = []
+        for topic in topics:
+            for asked in topic.partitions:
+                if view.partition(topic.name, asked.partition_index) is None:
+                    add(topic.name, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                else:
+                    known.append((topic.name, asked))
+        for name, asked in known:
+            self._open.append(add(name, asked, NONE))
+            self.offsets.append(_to_commit(name, asked))
+
+    def refused(self, code: ErrorCode) -> TxnOffsetCommitResponse:
+        return self.filled([code] * len(self.offsets))
+
+    def filled(self, errors: list[ErrorCode]) -> TxnOffsetCommitResponse:
+        """With one error for each of `offsets`."""
+        for answer, code in zip(self._open, errors, strict=True):
+            if (
+                code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                and self._version < FIRST_VERSION_THAT_KNOWS_LOADING
+            ):
+                # Producers before 2.0 crash over it (KAFKA-7296).
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            answer.error_code = code
+        return self.response
+
+
+def _to_commit(name: str, asked: TxnOffsetCommitRequestPartition) -> commands.OffsetToCommit:
+    return commands.OffsetToCommit(
+        topic=name,
+        partition=asked.partition_index,
+        offset=asked.committed_offset,
+        leader_epoch=asked.committed_leader_epoch,
+        metadata=asked.committed_metadata or "",
+    )

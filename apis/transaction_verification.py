@@ -1,0 +1,345 @@
+"""What a write in a transaction has to know of its coordinator before it is appended (KIP-890).
+
+Records of a transaction must never get into a partition of which the coordinator does not know, or no marker
+would ever come for them. So of each partition in which the producer's transaction is not open yet the
+coordinator is asked: up to Produce 11 whether the producer has added it (AddPartitionsToTxn), from 12 on
+(transaction.version 2) to add it now. What the coordinator refuses is refused for that partition, in words
+that the version of the request knows; the others are appended.
+
+Most of the time nothing has to be asked, or the answer comes at once. When it does not, the connection serves
+its later requests after this one, so that batches keep their order, and the request keeps a copy of its
+records, since the receive buffer goes on. A coordinator that still ends the producer's last transaction
+(CONCURRENT_TRANSACTIONS) is asked again: first after a millisecond, for that is mostly all it needs, then
+after pauses twice as long each, up to `add.partitions.to.txn.retry.backoff.ms`, as long as
+`add.partitions.to.txn.retry.backoff.max.ms` allows.
+
+Source: AddPartitionsToTxnManager.java, ReplicaManager.handleProduceAppend and
+maybeSendPartitionsToTransactionCoordinator of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from enum import Enum
+from struct import Struct as Layout
+from typing import TYPE_CHECKING, Any
+
+from odradek.apis.api import Waiting
+from odradek.apis.produce import Unverified
+from odradek.coordinator import transaction_commands as commands
+from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.storage.transactions import Verified
+from odradek.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.leadership import Leadership
+    from odradek.apis.transactions import Transactions
+    from odradek.apis.turn import Timers
+    from odradek.wire.messages.produce import ProduceRequest
+
+logger = logging.getLogger("odradek.apis")
+
+FIRST_VERSION_WITH_IDS = 13
+FIRST_PAUSE_MS = 1
+
+Partition = tuple[str, int]
+"""Topic and index."""
+
+# From the magic on: magic, attributes, producer id, epoch, base sequence.
+_PRODUCER = Layout(">b4xh20xqhi")
+_PRODUCER_OFFSET = 16
+_BATCH_BYTES_MIN = 61
+_TRANSACTIONAL = 0b10000
+
+
+class Support(Enum):
+    """What the version of a request says of the transactions that its sender knows."""
+
+    VERIFIED = "default"
+    """Partitions have to be in the transaction, and there are no words of their own for that."""
+    ABORTABLE = "generic"
+    """As before; TRANSACTION_ABORTABLE is known."""
+    ADDED = "add"
+    """Partitions join with the first write: transaction.version 2."""
+
+    @property
+    def transaction_version(self) -> int:
+        return 2 if self is Support.ADDED else 0
+
+
+def support_of_produce(version: int) -> Support:
+    """What a Produce request of this version stands for."""
+    return Support.ADDED if version > 11 else Support.ABORTABLE if version > 10 else Support.VERIFIED
+
+
+def support_of_offset_commit(version: int) -> Support:
+    """What a TxnOffsetCommit request of this version stands for."""
+    return Support.ADDED if version > 4 else Support.ABORTABLE if version > 3 else Support.VERIFIED
+
+
+Errors = Mapping[Partition, ErrorCode]
+"""What was refused."""
+
+
+def ask_coordinator(
+    transactions: Transactions,
+    transactional_id: str,
+    producer: tuple[int, int],
+    partitions: Collection[Partition],
+    support: Support,
+    then: Callable[[Errors], None],
+) -> None:
+    """Has the partitions added to the transaction of `producer` (id and epoch), or looks whether they are in.
+
+    `then` hears once what was refused, perhaps before this returns, in codes that the writers of records
+    expect (those of AddPartitionsToTxnManager).
+    """
+    wanted = list(partitions)
+
+    def added(reply: commands.AddPartitionsReply) -> None:
+        code = reply.error_code
+        then({} if code is ErrorCode.NONE else dict.fromkeys(wanted, _told(code, support)))
+
+    def verified(reply: commands.VerifyPartitionsReply) -> None:
+        pairs = zip(wanted, reply.errors, strict=True)
+        then({partition: _told(code, support) for partition, code in pairs if code is not ErrorCode.NONE})
+
+    fields = (transactional_id, *producer, wanted, support.transaction_version)
+    if support is Support.ADDED:
+        transactions.submit(transactional_id, commands.AddPartitions(added, *fields))
+    else:
+        transactions.submit(transactional_id, commands.VerifyPartitions(verified, *fields))
+
+
+def _told(code: ErrorCode, support: Support) -> ErrorCode:
+    if code is ErrorCode.PRODUCER_FENCED:
+        # What a producer expects of a partition.
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and support is Support.VERIFIED:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
+_ASK_AGAIN = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+def _unverified(code: ErrorCode, support: Support) -> Unverified:
+    """A refusal in words for producers. What an old one would not retry is NOT_ENOUGH_REPLICAS: it retries
+    that, and asks for no metadata first."""
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return Unverified(code, "The partition is not in the transaction.")
+    if code in _ASK_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and support is not Support.ADDED):
+        why = f"It is not known yet whether the partition is in the transaction: {code.name}."
+        return Unverified(ErrorCode.NOT_ENOUGH_REPLICAS, why)
+    return Unverified(code)
+
+
+class Verdicts:
+    """What Produce may do with the partitions of one request in a transaction."""
+
+    __slots__ = ("_found", "_refusal")
+
+    def __init__(
+        self, found: Mapping[Partition, Verified | KafkaError], refusal: KafkaError | None = None
+    ) -> None:
+        self._found = found
+        self._refusal = refusal
+
+    def of(self, topic: str, index: int) -> Verified | None:
+        """What goes with the partition's batch to its log; KafkaError if it is not to be appended."""
+        if self._refusal is not None:
+            raise self._refusal
+        found = self._found.get((topic, index))
+        if isinstance(found, KafkaError):
+            raise found
+        return found
+
+
+Produce = Callable[["ProduceRequest", "RequestContext", Verdicts], Any]
+"""Appends what the verdicts allow: `response | Waiting | None`."""
+
+
+class TransactionVerification:
+    """Takes Produce requests that have a transactional id, and hands them back with what has been found."""
+
+    __slots__ = ("is_enabled", "leadership", "patience_ms", "pause_ms_max", "timers", "transactions")
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        transactions: Transactions,
+        timers: Timers,
+        *,
+        is_enabled: Callable[[], bool],
+        pause_ms_max: int,
+        patience_ms: int,
+    ) -> None:
+        """Kafka's names of the last three: `transaction.partition.verification.enable` (asked each time: it
+        may change), `add.partitions.to.txn.retry.backoff.ms` and `add.partitions.to.txn.retry.backoff.max.ms`.
+        """
+        self.leadership = leadership
+        self.transactions = transactions
+        self.timers = timers
+        self.is_enabled = is_enabled
+        self.pause_ms_max = pause_ms_max
+        self.patience_ms = patience_ms
+
+    def __call__(self, request: ProduceRequest, context: RequestContext, produce: Produce) -> Any:
+        """The answer of `produce(request, context, verdicts)`, now or later."""
+        batches = self._transactional_batches(request, context.api_version)
+        producers = {producer for producer, _ in batches.values()}
+        if len(producers) > 1:
+            refusal = KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return produce(request, context, Verdicts({}, refusal))
+        if not producers:
+            return produce(request, context, Verdicts({}))
+        sequences = {partition: sequence for partition, (_, sequence) in batches.items()}
+        question = _Question(self, request, context, produce, producers.pop(), sequences)
+        return question.start()
+
+    def _transactional_batches(
+        self, request: ProduceRequest, version: int
+    ) -> dict[Partition, tuple[tuple[int, int], int]]:
+        """Producer (id and epoch) and base sequence of each partition's batch, if it is transactional."""
+        found = {}
+        names = self.leadership.view.topic_names
+        for topic in request.topic_data:
+            name = topic.name if version < FIRST_VERSION_WITH_IDS else names.get(topic.topic_id)
+            if name is None or name in INTERNAL_TOPICS:
+                continue  # refused when it is to be appended
+            for data in topic.partition_data:
+                records = data.records
+                if records is None or len(records) < _BATCH_BYTES_MIN:
+                    continue
+                magic, attributes, producer_id, epoch, sequence = _PRODUCER.unpack_from(
+                    records, _PRODUCER_OFFSET
+                )
+                if magic == 2 and attributes & _TRANSACTIONAL and producer_id >= 0:
+                    found[name, data.index] = (producer_id, epoch), sequence
+        return found
+
+
+class _Question:
+    """One request that may have to wait for its coordinator."""
+
+    __slots__ = (
+        "_answer",
+        "_context",
+        "_found",
+        "_is_done",
+        "_patience_ms",
+        "_pause_ms",
+        "_produce",
+        "_producer",
+        "_request",
+        "_sequences",
+        "_support",
+        "_verification",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        verification: TransactionVerification,
+        request: ProduceRequest,
+        context: RequestContext,
+        produce: Produce,
+        producer: tuple[int, int],
+        sequences: Mapping[Partition, int],
+    ) -> None:
+        self._verification = verification
+        self._request = request
+        self._context = context
+        self._produce = produce
+        self._producer = producer
+        self._sequences = sequences
+        self._support = support_of_produce(context.api_version)
+        self._pause_ms = FIRST_PAUSE_MS
+        self._patience_ms = verification.patience_ms
+        self._found: dict[Partition, Verified | KafkaError] = {}
+        self._is_done = False
+        self._answer: Any = None
+        self._waiting: HeldBack | None = None
+
+    def start(self) -> Any:
+        """The answer to the request, or who will have it."""
+        self._ask()
+        if self._is_done:
+            return self._answer
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = memoryview(bytearray(data.records))
+        self._waiting = HeldBack()
+        return self._waiting
+
+    def _ask(self) -> None:
+        """Looks at every partition, and puts those to the coordinator whose transaction is not open."""
+        verification, support = self._verification, self._support
+        version = support.transaction_version
+        found = self._found = {}
+        unknown = []
+        for partition, sequence in self._sequences.items():
+            try:
+                log = verification.leadership.lead(*partition).log
+                begun = log.begin_verification(*self._producer, sequence, version=version)
+            except KafkaError as error:
+                found[partition] = _unverified(error.code, support)
+                continue
+            found[partition] = Verified(begun, version)
+            if begun is not None:
+                unknown.append(partition)
+        if not unknown or not (support is Support.ADDED or verification.is_enabled()):
+            self._append({})
+            return
+        transactional_id = self._request.transactional_id
+        assert transactional_id is not None
+        ask_coordinator(
+            verification.transactions, transactional_id, self._producer, unknown, support, self._hear
+        )
+
+    def _hear(self, errors: Errors) -> None:
+        if ErrorCode.CONCURRENT_TRANSACTIONS in errors.values() and self._patience_ms > 0:
+            pause_ms = min(self._pause_ms, self._patience_ms)
+            self._patience_ms -= pause_ms
+            self._pause_ms = min(2 * pause_ms, self._verification.pause_ms_max)
+            self._verification.timers.after(pause_ms, self._ask)
+            return
+        self._append(errors)
+
+    def _append(self, errors: Errors) -> None:
+        """Goes on with the request. When its client has gone meanwhile, too: it was sent."""
+        for partition, code in errors.items():
+            self._found[partition] = _unverified(code, self._support)
+        waiting = self._waiting
+        if waiting is None:
+            self._answer = self._produce(self._request, self._context, Verdicts(self._found))
+            self._is_done = True
+            return
+        try:
+            answer = self._produce(self._request, self._context, Verdicts(self._found))
+        except Exception:
+            logger.exception("a produce request that had waited for its coordinator failed")
+            self._context.connection.close("internal error")
+            answer = None
+        if isinstance(answer, Waiting):
+            answer.on_complete(waiting.complete)
+        else:
+            waiting.complete(answer)
+
+
+class HeldBack(Waiting):
+    """The answer of a request that waits for its coordinator: what comes after it must not overtake it."""
+
+    __slots__ = ()
+
+    holds_back = True

@@ -1,0 +1,547 @@
+"""Runs the state machines of this node over an internal topic: one for each partition that it leads.
+
+A machine is loaded by replaying its log, a slice per turn of the event loop; until then whoever asks it is
+answered COORDINATOR_LOAD_IN_PROGRESS. An append that fails undoes nothing by hand: whoever waited for it, or
+for anything after it, is refused, and the machine is loaded again. So is one that tripped over a command. All
+timers of all machines share one heap.
+
+`driver.GroupCoordinator` and `transaction_coordinator.TransactionCoordinator` are made of this. Nothing here is
+thread-safe, and nothing blocks longer than one slice of loading.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
+
+from odradek.coordinator.cluster import ClusterView
+from odradek.coordinator.effects import (
+    Append,
+    AppendMarker,
+    Effect,
+    LoggedRecord,
+    MarkerRecord,
+    Reply,
+    SetTimer,
+    TransactionalRecord,
+    WriteMarkers,
+)
+from odradek.coordinator.log import CoordinatorLog
+from odradek.coordinator.partitioner import partition_for
+from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
+
+__all__ = ["CallLater", "Machine", "Runtime", "RunningPartition", "TimerHandle", "TimerKey", "coordinator_error"]
+
+RECORDS_PER_TURN = 2_000
+"""How much of a log is loaded before others have their turn: about 10 ms."""
+RETRY_LOAD_AFTER_SECONDS = 5.0
+RING_FOR_MS = 10
+"""How long timers that are due together may hold up the event loop."""
+STALE_TIMERS_KEPT = 1_000
+LONGEST_CACHED_KEY = 255
+"""Characters: the partitions of thousands of keys are remembered, and a key may have 32 KB."""
+
+logger = logging.getLogger(__name__)
+_remembered_partition_for = lru_cache(maxsize=8_192)(partition_for)
+
+TimerKey = tuple[str, ...]
+"""What a timer is for, then whom."""
+
+
+class TimerHandle(Protocol):
+    def cancel(self) -> None: ...
+
+
+CallLater = Callable[[float, Callable[[], None]], TimerHandle]
+"""asyncio's `loop.call_later`: seconds, function."""
+
+
+class Machine(Protocol):
+    """What can be run; see `coordinator/effects.py`.
+
+    A machine whose log has records of transactions has `replay_pending` and `replay_marker`, too.
+    """
+
+    def handle(self, command: Any, now_ms: int) -> list[Effect]:
+        """Carry out a command."""
+
+    def expire(self, timer_key: TimerKey, now_ms: int) -> list[Effect]:
+        """A timer that was set has rung, at its time or later."""
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Take in one record of the log; a value of None deletes. Raises MalformedMessage."""
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """The log has been replayed: go to work."""
+
+    def refuse_waiting(self, code: ErrorCode) -> Sequence[Effect]:
+        """Answers to all that is parked, for a machine that is given up."""
+
+
+class Command(Protocol):
+    """A question to a machine."""
+
+    ticket: Any
+
+    def refused(self, code: ErrorCode) -> Any:
+        """The answer that says only `code`."""
+
+
+M = TypeVar("M", bound=Machine)
+_HELD = (Reply, WriteMarkers)
+"""What waits for the appends before it."""
+
+_MAPPED_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def coordinator_error(code: ErrorCode) -> ErrorCode:
+    """What a caller is told when the log answers with `code`.
+
+    GroupCoordinatorService.java and TransactionStateManager.appendTransactionToLog agree.
+    """
+    return _MAPPED_ERRORS.get(code, code)
+
+
+class RunningPartition(Generic[M]):
+    """One partition of the topic that this node leads: its log, its machine, who waits for it."""
+
+    __slots__ = ("failed", "held", "index", "leader_epoch", "loading", "log", "machine", "records", "timers")
+
+    def __init__(self, index: int, leader_epoch: int) -> None:
+        self.index = index
+        self.leader_epoch = leader_epoch
+        self.log: CoordinatorLog | None = None
+        self.machine: M | None = None
+        """None while it is being loaded."""
+        self.loading: M | None = None
+        """The machine that is being loaded."""
+        self.records: Iterator[LoggedRecord] | None = None
+        """What is left to load."""
+        self.held: deque[list[Reply | WriteMarkers]] = deque()
+        """One list for each append under way: what came after it and has to wait for it."""
+        self.failed = False
+        """An append failed: load again when the last one under way is through."""
+        self.timers: dict[TimerKey, int] = {}
+        """Which entry of the heap counts, by timer key."""
+
+
+class Runtime(Generic[M]):
+    """Every method is called on the event loop.
+
+    `topic` is the internal topic; `partition_count` counts until it exists. `open_log(partition)` gives the
+    log of one of its partitions, None while it has none. `clock_ms` is the time since the epoch; it should
+    not jump, since time-outs are measured with it. `after_loading` is called after each slice of loading:
+    what there is now is there to stay.
+
+    Whoever builds on it says how a machine is made (`_new_machine`) and may look at one that has been loaded
+    (`_machine_loaded`).
+    """
+
+    partition_class: type[RunningPartition[M]] = RunningPartition
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        topic: str,
+        partition_count: int,
+        open_log: Callable[[int], CoordinatorLog | None],
+        clock_ms: Callable[[], int],
+        call_later: CallLater,
+        after_loading: Callable[[], object] | None = None,
+    ) -> None:
+        self._node_id = node_id
+        self._topic = topic
+        self._partition_count = partition_count
+        self._open_log = open_log
+        self._clock_ms = clock_ms
+        self._call_later = call_later
+        self._after_loading = after_loading
+        self._partitions: dict[int, RunningPartition[M]] = {}
+        self._loading: deque[RunningPartition[M]] = deque()
+        self._load_timer: TimerHandle | None = None
+        self._timers = TimerHeap(clock_ms, call_later, self._ring)
+
+    # For whoever builds on it
+
+    @abstractmethod
+    def _new_machine(self, partition: RunningPartition[M]) -> M:
+        """A machine that has seen nothing of its log yet."""
+        raise NotImplementedError
+
+    def _machine_loaded(self, partition: RunningPartition[M]) -> None:
+        """`partition.machine` has just been loaded and started."""
+
+    def _write_markers(self, partition: RunningPartition[M], effect: WriteMarkers) -> None:
+        """Carry out a WriteMarkers; all that came before it is in the log."""
+        raise NotImplementedError
+
+    # For the server
+
+    def view_changed(self, view: ClusterView) -> None:
+        """Take up the partitions that this node leads now, give up the others. Call with each new view."""
+        topic = view.topic(self._topic)
+        led = {}
+        if topic is not None:
+            self._partition_count = len(topic.partitions)
+            led = {
+                partition.index: partition.leader_epoch
+                for partition in topic.partitions
+                if partition.leader == self._node_id and self._node_id not in partition.offline
+            }
+        for partition in list(self._partitions.values()):
+            if led.get(partition.index) != partition.leader_epoch:
+                self._give_up(partition)
+        for index in sorted(led.keys() - self._partitions.keys()):
+            partition = self._partitions[index] = self.partition_class(index, led[index])
+            self._loading.append(partition)
+        if self._load_timer is not None:
+            self._load_timer.cancel()
+        self._load()
+
+    def close(self) -> None:
+        """Give up every partition: what waits is answered with NOT_COORDINATOR."""
+        for partition in list(self._partitions.values()):
+            self._give_up(partition)
+        if self._load_timer is not None:
+            self._load_timer.cancel()
+            self._load_timer = None
+        self._timers.close()
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether any partition is not ready yet."""
+        return any(partition.machine is None for partition in self._partitions.values())
+
+    # For the handlers
+
+    def partition_of(self, key: str) -> int:
+        """The partition of the topic that looks after a group or a transactional id."""
+        if len(key) > LONGEST_CACHED_KEY:
+            return partition_for(key, self._partition_count)
+        return _remembered_partition_for(key, self._partition_count)
+
+    def submit(self, key: str, command: Command) -> None:
+        """Carry out a command about `key`. `command.ticket(answer)` is called once: perhaps before this
+        returns."""
+        self._submit_to(self._partitions.get(self.partition_of(key)), command)
+
+    def _submit_to(self, partition: RunningPartition[M] | None, command: Command) -> None:
+        if partition is None:
+            command.ticket(command.refused(ErrorCode.NOT_COORDINATOR))
+            return
+        if partition.machine is None:
+            command.ticket(command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        try:
+            effects = partition.machine.handle(command, self._clock_ms())
+        except Exception:
+            logger.exception("%s-%d: a command failed", self._topic, partition.index)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            if command.ticket not in self._fail(partition, code):
+                command.ticket(command.refused(code))
+        else:
+            self._run(partition, effects)
+
+    def _submit_checked(
+        self,
+        partition: RunningPartition[M] | None,
+        command: Command,
+        check: Callable[[CoordinatorLog], None],
+    ) -> None:
+        """Carry out a command if the log would take its records now: `check` raises KafkaError if not. A
+        refusal comes to nobody but who gave the command; later it would have the machine loaded again."""
+        if partition is not None and partition.machine is not None:
+            assert partition.log is not None
+            try:
+                check(partition.log)
+            except KafkaError as error:
+                command.ticket(command.refused(coordinator_error(error.code)))
+                return
+        self._submit_to(partition, command)
+
+    def _ask_all(self, command: Command) -> list[Any] | None:
+        """The answer of every machine to a command that changes nothing; None while one is not ready."""
+        now_ms = self._clock_ms()
+        answers = []
+        for partition in self._partitions.values():
+            if partition.machine is None:
+                return None
+            for effect in partition.machine.handle(command, now_ms):
+                assert isinstance(effect, Reply)
+                answers.append(effect.value)
+        return answers
+
+    # Effects
+
+    def _run(self, partition: RunningPartition[M], effects: Iterable[Effect]) -> None:
+        """Carry out what a machine decided. Answers go last: who gets one may come with a command at once,
+        which must not overtake this one on its way to the log."""
+        held = partition.held
+        due: list[Reply | WriteMarkers] = []
+        for effect in effects:
+            if isinstance(effect, _HELD):
+                (held[-1] if held else due).append(effect)
+            elif isinstance(effect, SetTimer):
+                self._timers.set(partition, effect.key, effect.at_ms)
+            elif isinstance(effect, Append):
+                assert partition.log is not None
+                held.append([])
+                if effect.producer is None:
+                    partition.log.append(effect.records, self._appended(partition))
+                else:
+                    partition.log.append(effect.records, self._appended(partition), effect.producer)
+            elif isinstance(effect, AppendMarker):
+                assert partition.log is not None
+                held.append([])
+                partition.log.append_marker(effect.marker, self._appended(partition))
+            else:
+                partition.timers.pop(effect.key, None)
+        self._deliver(partition, due)
+
+    def _deliver(self, partition: RunningPartition[M], due: Iterable[Reply | WriteMarkers]) -> None:
+        for effect in due:
+            if isinstance(effect, Reply):
+                effect.ticket(effect.value)
+            else:
+                self._write_markers(partition, effect)
+
+    def _appended(self, partition: RunningPartition[M]) -> Callable[[KafkaError | None], None]:
+        def appended(error: KafkaError | None) -> None:
+            held = partition.held
+            if self._partitions.get(partition.index) is not partition:
+                held.popleft()
+            elif partition.failed:
+                held.popleft()
+                if not held:
+                    partition.failed = False
+                    self._load_again(partition)
+            elif error is None:
+                self._deliver(partition, held.popleft())
+            else:
+                logger.error("%s-%d: an append failed: %s", self._topic, partition.index, error)
+                self._fail(partition, coordinator_error(error.code), held.popleft())
+
+        return appended
+
+    def _ring(self, partition: RunningPartition[M], key: TimerKey) -> None:
+        if partition.machine is None:
+            return
+        try:
+            effects = partition.machine.expire(key, self._clock_ms())
+        except Exception:
+            logger.exception("%s-%d: a timer failed: %s", self._topic, partition.index, key)
+            self._fail(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            self._run(partition, effects)
+
+    # Failure
+
+    def _fail(
+        self, partition: RunningPartition[M], code: ErrorCode, waiting: Iterable[Effect] = ()
+    ) -> list[Any]:
+        """Load the machine again, once nothing is on its way to the log. Returns the refused tickets."""
+        refused = self._drop_machine(partition, code, waiting)
+        if partition.held:
+            partition.failed = True
+        else:
+            self._load_again(partition)
+        return refused
+
+    def _drop_machine(
+        self, partition: RunningPartition[M], code: ErrorCode, waiting: Iterable[Effect] = ()
+    ) -> list[Any]:
+        """Refuse all that waits, for the log or in the machine. Returns their tickets.
+
+        Markers that waited are forgotten: the machine that is loaded next knows what is to be written.
+        """
+        refused = _refuse(waiting, code)
+        for effects in partition.held:
+            refused += _refuse(effects, code)
+            effects.clear()
+        machine, partition.machine = partition.machine, None
+        partition.loading = partition.records = None
+        partition.timers = {}
+        if machine is not None:
+            refused += [effect for effect in machine.refuse_waiting(code) if isinstance(effect, Reply)]
+        self._deliver(partition, refused)
+        return [reply.ticket for reply in refused]
+
+    def _give_up(self, partition: RunningPartition[M]) -> None:
+        del self._partitions[partition.index]
+        if partition in self._loading:
+            self._loading.remove(partition)
+        self._drop_machine(partition, ErrorCode.NOT_COORDINATOR)
+
+    # Loading
+
+    def _load_again(self, partition: RunningPartition[M]) -> None:
+        self._loading.append(partition)
+        if self._load_timer is None:
+            self._load_timer = self._call_later(0, self._load)
+
+    def _load(self) -> None:
+        """Load a slice of what is to be loaded; small logs are through in one call."""
+        self._load_timer = None
+        if not self._loading:
+            return
+        # Loading makes many objects and no garbage: the collector would go through them again and again.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            self._load_some()
+        finally:
+            if collects:
+                gc.enable()
+        if self._after_loading is not None:
+            self._after_loading()
+
+    def _load_some(self) -> None:
+        budget = RECORDS_PER_TURN
+        waiting: list[RunningPartition[M]] = []
+        while self._loading and budget > 0:
+            partition = self._loading.popleft()
+            try:
+                budget = self._load_slice(partition, budget)
+            except Exception as error:
+                # Whatever it is, the other partitions are to be loaded, and this one may heal.
+                logger.error(
+                    "%s-%d cannot be loaded yet: %s",
+                    self._topic,
+                    partition.index,
+                    error,
+                    exc_info=not isinstance(error, KafkaError),
+                )
+                partition.machine = None
+                partition.loading = partition.records = None
+                waiting.append(partition)
+                continue
+            if partition.machine is None:
+                self._loading.appendleft(partition)
+        delay_seconds = 0.0 if self._loading else RETRY_LOAD_AFTER_SECONDS
+        self._loading.extend(waiting)
+        if self._loading and self._load_timer is None:
+            self._load_timer = self._call_later(delay_seconds, self._load)
+
+    def _load_slice(self, partition: RunningPartition[M], budget: int) -> int:
+        """Replay up to `budget` records; if these were the last, the machine is ready.
+
+        Returns what is left of the budget. Raises KafkaError when the log is not there or cannot be read.
+        """
+        machine = partition.loading
+        if machine is None or partition.records is None:
+            machine = partition.loading = self._new_machine(partition)
+            partition.log = self._open_log(partition.index)
+            if partition.log is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "its log is not there")
+            partition.records = partition.log.read_all()
+        for record in islice(partition.records, budget):
+            budget -= 1
+            try:
+                if record.__class__ is tuple:
+                    machine.replay(record[0], record[1])
+                else:
+                    _replay_of_transaction(machine, record)
+            except MalformedMessage as error:
+                # Sound on disk, but nothing that we know: a newer broker's. The rest still counts.
+                logger.warning("%s-%d: a record is passed over: %s", self._topic, partition.index, error)
+        if budget > 0:
+            partition.machine, partition.loading, partition.records = machine, None, None
+            self._run(partition, machine.start(self._clock_ms()))
+            self._machine_loaded(partition)
+        return budget
+
+
+class TimerHeap(Generic[M]):
+    """Timers of many partitions behind one `call_later`.
+
+    An entry is (time, number, partition, key); it counts if `partition.timers[key]` is its number. Entries
+    that were replaced or cancelled stay until they surface, or until they outnumber the others.
+    """
+
+    def __init__(
+        self,
+        clock_ms: Callable[[], int],
+        call_later: CallLater,
+        ring: Callable[[RunningPartition[M], TimerKey], None],
+    ) -> None:
+        self._clock_ms = clock_ms
+        self._call_later = call_later
+        self._ring = ring
+        self._heap: list[tuple[int, int, RunningPartition[M], TimerKey]] = []
+        self._number = 0
+        self._tidy_at = STALE_TIMERS_KEPT
+        self._handle: TimerHandle | None = None
+        self._wakes_at_ms = 0
+
+    def set(self, partition: RunningPartition[M], key: TimerKey, at_ms: int) -> None:
+        self._number += 1
+        partition.timers[key] = self._number
+        heappush(self._heap, (at_ms, self._number, partition, key))
+        if len(self._heap) > self._tidy_at:
+            self._tidy()
+        if self._handle is None or at_ms < self._wakes_at_ms:
+            self._arm()
+
+    def close(self) -> None:
+        self._heap.clear()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _tidy(self) -> None:
+        self._heap = [entry for entry in self._heap if entry[2].timers.get(entry[3]) == entry[1]]
+        heapify(self._heap)
+        self._tidy_at = 2 * len(self._heap) + STALE_TIMERS_KEPT
+
+    def _arm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if self._heap:
+            self._wakes_at_ms = self._heap[0][0]
+            delay_ms = max(self._wakes_at_ms - self._clock_ms(), 0)
+            self._handle = self._call_later(delay_ms / 1000, self._wake)
+
+    def _wake(self) -> None:
+        """Ring what is due now, and let others have their turn when that takes long."""
+        self._handle = None
+        now_ms = self._clock_ms()
+        newest = self._number
+        while self._heap and self._heap[0][0] <= now_ms and self._heap[0][1] <= newest:
+            _, number, partition, key = heappop(self._heap)
+            if partition.timers.get(key) == number:
+                del partition.timers[key]
+                self._ring(partition, key)
+                if self._clock_ms() - now_ms >= RING_FOR_MS:
+                    break
+        self._arm()
+
+
+def _replay_of_transaction(machine: Any, record: LoggedRecord) -> None:
+    if isinstance(record, MarkerRecord):
+        machine.replay_marker(record.producer_id, record.commit)
+    else:
+        assert isinstance(record, TransactionalRecord), record
+        machine.replay_pending(record.key, record.value, record.producer_id)
+
+
+def _refuse(effects: Iterable[Effect], code: ErrorCode) -> list[Reply]:
+    return [Reply(effect.ticket, effect.value.refused(code)) for effect in effects if isinstance(effect, Reply)]

@@ -1,0 +1,259 @@
+"""The coordinators of a broker, of groups and of transactions: each is made when somebody needs it, since most
+tests and many brokers have neither.
+
+After a start the topics that they keep their state in are loaded whether anybody asks or not: open
+transactions have to be timed out, and those that were being ended have to get their markers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.server.timers import steady_clock_ms
+
+if TYPE_CHECKING:
+    from odradek.apis.leadership import Leadership
+    from odradek.coordinator.cluster import ClusterChange, ClusterView
+    from odradek.coordinator.commands import Command, CommitTransactionalOffsets, ListGroupsReply
+    from odradek.coordinator.driver import GroupCoordinator
+    from odradek.coordinator.effects import EndMarker, WriteMarkers
+    from odradek.coordinator.settings import GroupSettings
+    from odradek.coordinator.transaction_commands import ListTransactionsReply, TransactionCommand
+    from odradek.coordinator.transaction_coordinator import TransactionCoordinator
+    from odradek.coordinator.transaction_settings import TransactionSettings
+    from odradek.server.config import BrokerConfig
+    from odradek.server.coordinator_log import PartitionLog
+    from odradek.server.live_config import LiveConfig
+    from odradek.server.timers import Timers
+    from odradek.server.turn import LoopTurn
+    from odradek.storage.store import LogStore
+    from odradek.wire.errors import ErrorCode
+
+TRANSACTION_VERSION = "transaction.version"
+
+C = TypeVar("C")
+
+
+class _WhenNeeded(Generic[C]):
+    """What is made when it is first asked for."""
+
+    def __init__(self, make: Callable[[], C]) -> None:
+        self._make = make
+        self._made: C | None = None
+
+    @property
+    def is_made(self) -> bool:
+        return self._made is not None
+
+    def made(self) -> C:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
+class Groups(_WhenNeeded["GroupCoordinator"]):
+    """The coordinator of groups (`apis.groups.Groups`)."""
+
+    def partition_of(self, group_id: str) -> int:
+        return self.made().partition_of(group_id)
+
+    def submit(self, group_id: str, command: Command) -> None:
+        self.made().submit(group_id, command)
+
+    def commit_in_transaction(self, command: CommitTransactionalOffsets, verified: Any = None) -> None:
+        self.made().commit_in_transaction(command, verified)
+
+    def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None:
+        self.made().end_offsets(index, marker, then)
+
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> ListGroupsReply:
+        return self.made().list_groups(states, types)
+
+
+class Transactions(_WhenNeeded["TransactionCoordinator"]):
+    """The coordinator of transactions (`apis.transactions.Transactions`)."""
+
+    def partition_of(self, transactional_id: str) -> int:
+        return self.made().partition_of(transactional_id)
+
+    def submit(self, transactional_id: str, command: TransactionCommand) -> None:
+        self.made().submit(transactional_id, command)
+
+    def list_transactions(
+        self,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        duration_ms: int = -1,
+        id_pattern: str | None = None,
+    ) -> ListTransactionsReply:
+        return self.made().list_transactions(states, producer_ids, duration_ms, id_pattern)
+
+
+class Coordinators:
+    """Both, and what they share with the handlers. Used on the event loop only."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        live: LiveConfig,
+        leadership: Leadership,
+        store: LogStore,
+        turn: LoopTurn,
+        timers: Timers,
+        now_ms: Callable[[], int],
+        new_producer_id: Callable[[], int],
+        after_loading: Callable[[], object] | None = None,
+    ) -> None:
+        self._config = config
+        self._live = live
+        self.leadership = leadership
+        self._store = store
+        self._turn = turn
+        self._timers = timers
+        self._loop = asyncio.get_running_loop()
+        self._now_ms = now_ms
+        self.new_producer_id = new_producer_id
+        self._after_loading = after_loading
+        self._group_settings: GroupSettings | None = None
+        self._transaction_settings: TransactionSettings | None = None
+        self.groups = Groups(self._new_groups)
+        self.transactions = Transactions(self._new_transactions)
+
+    def load(self) -> None:
+        """Begins to load what there is."""
+        topics = self.leadership.view.topics
+        if OFFSETS_TOPIC in topics:
+            self.groups.made()
+        if TRANSACTIONS_TOPIC in topics:
+            self.transactions.made()
+
+    def follow(self, view: ClusterView, change: ClusterChange) -> None:
+        """Takes up a new view."""
+        groups, transactions = self.groups, self.transactions
+        if groups.is_made or (change.deleted and OFFSETS_TOPIC in view.topics):
+            self.settings_of_groups(view)
+            groups.made().view_changed(view)
+            if change.deleted:
+                groups.made().remove_topics([topic.name for topic in change.deleted])
+        if transactions.is_made:
+            self.settings_of_transactions(view)
+            transactions.made().view_changed(view)
+
+    def close(self) -> None:
+        """What waits is answered with NOT_COORDINATOR."""
+        if self.transactions.is_made:
+            self.transactions.made().close()
+        if self.groups.is_made:
+            self.groups.made().close()
+
+    # Groups
+
+    def _new_groups(self) -> GroupCoordinator:
+        from odradek.coordinator.driver import GroupCoordinator
+
+        view = self.leadership.view
+        coordinator = GroupCoordinator(
+            node_id=self.leadership.node_id,
+            settings=self.settings_of_groups(view),
+            open_log=lambda index: self._open_log(OFFSETS_TOPIC, index),
+            clock_ms=steady_clock_ms(self._now_ms),
+            call_later=self._loop.call_later,
+            new_member_suffix=_new_member_suffix,
+            after_loading=self._after_loading,
+        )
+        coordinator.view_changed(view)
+        return coordinator
+
+    def settings_of_groups(self, view: ClusterView) -> GroupSettings:
+        """What groups write in one batch is bounded by what their topic takes."""
+        settings = self._group_settings
+        if settings is None:
+            settings = self._group_settings = _group_settings(self._config)
+        if OFFSETS_TOPIC in view.topics:
+            settings.append_max_bytes = self._batch_bytes_max(view, OFFSETS_TOPIC)
+        return settings
+
+    # Transactions
+
+    def _new_transactions(self) -> TransactionCoordinator:
+        from odradek.apis.transaction_markers import MarkerWriter
+        from odradek.coordinator.transaction_coordinator import TransactionCoordinator
+
+        view = self.leadership.view
+        markers = MarkerWriter(self.leadership, self.groups, self._turn, self._timers, self._now_ms)
+
+        def write_markers(effect: WriteMarkers, then: Callable[[dict], None]) -> None:
+            markers.write(effect.marker, effect.partitions, then)
+
+        coordinator = TransactionCoordinator(
+            node_id=self.leadership.node_id,
+            settings=self.settings_of_transactions(view),
+            open_log=lambda index: self._open_log(TRANSACTIONS_TOPIC, index),
+            new_producer_id=self.new_producer_id,
+            write_markers=write_markers,
+            clock_ms=steady_clock_ms(self._now_ms),
+            call_later=self._loop.call_later,
+            after_loading=self._after_loading,
+        )
+        coordinator.view_changed(view)
+        return coordinator
+
+    def settings_of_transactions(self, view: ClusterView) -> TransactionSettings:
+        """They change with the topic's, and with the level of `transaction.version`."""
+        settings = self._transaction_settings
+        if settings is None:
+            settings = self._transaction_settings = _transaction_settings(self._config)
+        settings.transaction_version = view.features.get(TRANSACTION_VERSION, 0)
+        if TRANSACTIONS_TOPIC in view.topics:
+            settings.append_max_bytes = self._batch_bytes_max(view, TRANSACTIONS_TOPIC)
+        return settings
+
+    # Both
+
+    def _open_log(self, topic: str, index: int) -> PartitionLog | None:
+        from odradek.server.coordinator_log import PartitionLog
+
+        partition = self._store.get(topic, index)
+        return None if partition is None else PartitionLog(partition, self._turn, self._now_ms, self._loop)
+
+    def _batch_bytes_max(self, view: ClusterView, topic: str) -> int:
+        return self._live.log_config(view.topics[topic].configs).max_message_bytes
+
+
+def _group_settings(config: BrokerConfig) -> GroupSettings:
+    from odradek.coordinator.settings import GroupSettings
+
+    return GroupSettings(
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_max_size=config.group_max_size,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
+    )
+
+
+def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
+    from odradek.coordinator.transaction_settings import TransactionSettings
+
+    value = config.values
+    return TransactionSettings(
+        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
+        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+        abort_timed_out_interval_ms=value["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
+        remove_expired_interval_ms=value["transaction.remove.expired.transaction.cleanup.interval.ms"],
+        transaction_topic_num_partitions=config.transaction_state_log_num_partitions,
+    )
+
+
+def _new_member_suffix() -> str:
+    from uuid import UUID
+
+    return str(UUID(bytes=os.urandom(16), version=4))

@@ -1,0 +1,119 @@
+"""Looking for records by their timestamps: the first that is late enough, the latest of all.
+
+Time indexes and headers say which batch it may be; the records of that one are looked at. Each search is a
+`Work`: others go first between its steps, and large batches are looked through in a worker thread. What it
+finds may be behind the high watermark. Raises `OSError`, `FileNotFoundError` too when a segment has been
+removed meanwhile.
+"""
+
+from functools import partial
+
+from odradek.storage.batches import StoredBatch
+from odradek.storage.log import Log
+from odradek.storage.segment import Segment
+from odradek.wire.records import read_batch_header, records_section, scan_records
+from odradek.wire.work import Work
+
+__all__ = ["Found", "finding_first", "finding_latest"]
+
+CODEC_MASK = 0b111
+QUICK_BATCH_BYTES_MAX = 16_384
+"""Up to here it costs less to look through a batch than to have another thread do it."""
+
+Found = tuple[int, int, int]
+"""Timestamp, offset, leader epoch."""
+
+
+def finding_first(log: Log, timestamp_ms: int, start_offset: int) -> Work[Found | None]:
+    """The first record of `timestamp_ms` or later that is not before `start_offset`."""
+    while True:
+        found = yield from log.finding_timestamp(timestamp_ms, start_offset)
+        if found is None:
+            return None
+        segment, batch = found
+        first = yield from _looking_into(segment, batch, timestamp_ms, start_offset)
+        if first is not None:
+            return first
+        # The header promised more than its records hold: look on behind it.
+        start_offset = batch.last_offset + 1
+
+
+def finding_latest(log: Log, start_offset: int) -> Work[Found | None]:
+    """The first record with the latest timestamp of all that are not before `start_offset`."""
+    bounds = []
+    for segment in list(log.segments):
+        bounds.append((-segment.latest_timestamp()[0], segment.base_offset, segment))
+        yield None
+    latest: Found | None = None
+    # In the order of what the segments say of themselves, which is too much where the latest records
+    # stand before the start, or have been compacted away.
+    for bound, _, segment in sorted(bounds, key=lambda one: one[:2]):
+        if bound > 0 or (latest is not None and -bound < latest[0]):
+            break
+        found = yield from _finding_latest_in(segment, start_offset)
+        if found is not None and (latest is None or (-found[0], found[1]) < (-latest[0], latest[1])):
+            latest = found
+    return latest
+
+
+def _finding_latest_in(segment: Segment, start_offset: int) -> Work[Found | None]:
+    """The same of one segment."""
+    timestamp_ms, last_offset = segment.latest_timestamp()
+    position = segment.offset_index.lookup(last_offset)
+    for batch in segment.batches(position):
+        if batch.max_timestamp == timestamp_ms and batch.last_offset >= start_offset:
+            found = yield from _looking_into(segment, batch, timestamp_ms, start_offset)
+            if found is not None:
+                return found
+            break
+        if batch.base_offset > last_offset:
+            break
+        yield None
+    # The record that the segment thinks of is gone: look at them all.
+    latest: Found | None = None
+    for batch in segment.batches(segment.offset_index.lookup(start_offset)):
+        yield None
+        if batch.last_offset < start_offset or (latest and batch.max_timestamp <= latest[0]):
+            continue
+        table = yield partial(_timestamps_of, segment, batch)
+        for offset, timestamp in table:
+            if offset >= start_offset and timestamp > (latest[0] if latest else -1):
+                latest = timestamp, offset, batch.leader_epoch
+    return latest
+
+
+def _looking_into(
+    segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int
+) -> Work[Found | None]:
+    """The first record of a batch that is neither older nor before `start_offset`."""
+    look = partial(_first_record_at, segment, batch, timestamp_ms, start_offset)
+    is_quick = batch.size_bytes <= QUICK_BATCH_BYTES_MAX and not batch.attributes & CODEC_MASK
+    first = look() if is_quick else (yield look)
+    return None if first is None else (*first, batch.leader_epoch)
+
+
+def _first_record_at(
+    segment: Segment, batch: StoredBatch, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """(timestamp, offset) of the first record in a batch that is neither older nor before `start_offset`. May
+    run in a worker thread; of a large batch nothing in it keeps the others from running.
+    """
+    for offset, timestamp in _timestamps_of(segment, batch):
+        if timestamp >= timestamp_ms and offset >= start_offset:
+            return timestamp, offset
+    return None
+
+
+def _timestamps_of(segment: Segment, batch: StoredBatch) -> list[tuple[int, int]]:
+    """(offset, timestamp) of each record of a batch. May run in a worker thread."""
+    with segment.pinned() as file:
+        data = memoryview(file.read(batch.position, batch.size_bytes))
+    header = read_batch_header(data)
+    if header.record_count == 0:
+        return []  # compaction leaves such batches
+    section = records_section(data, header)
+    table = scan_records(section, header.record_count, header.base_offset, header.base_timestamp)
+    timestamps = table.timestamps
+    if header.uses_log_append_time:
+        timestamps = [header.max_timestamp] * len(table.offsets)
+    return list(zip(table.offsets, timestamps, strict=True))

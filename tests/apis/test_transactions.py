@@ -1,0 +1,524 @@
+"""Transactions by way of their APIs: the real coordinator and real logs of data, a clock that we turn."""
+
+import pytest
+
+from odradek.apis.transaction_markers import MarkerWriter
+from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
+from odradek.wire.messages.end_txn import EndTxnRequest
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest
+from odradek.wire.messages.list_transactions import ListTransactionsRequest
+from odradek.wire.records import iter_batches, iter_records, read_end_txn_marker
+
+NONE = ErrorCode.NONE
+FENCED, BAD_EPOCH = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.fixture
+def txn_node(node):
+    """A node whose `__transaction_state` exists and is loaded, with a topic `t` of three partitions."""
+    find(node, "me")
+    node.loop.turn()
+    node.create("t", 3)
+    return node
+
+
+def find(node, *keys, version=6, key_type=1):
+    if version < 4:
+        return node.ask(FindCoordinatorRequest(key=keys[0], key_type=key_type), version)
+    return node.ask(FindCoordinatorRequest(coordinator_keys=list(keys), key_type=key_type), version)
+
+
+def init(node, transactional_id="me", version=5, timeout_ms=60_000, **fields):
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **fields
+    )
+    return node.ask(request, version)
+
+
+def topics_of(partitions):
+    """Partitions, by topic, as a request has them."""
+    topics = {}
+    for name, index in partitions:
+        topics.setdefault(name, AddPartitionsToTxnTopic(name=name, partitions=[])).partitions.append(index)
+    return list(topics.values())
+
+
+def codes(topic_results):
+    return {
+        (topic.name, one.partition_index): ErrorCode(one.partition_error_code)
+        for topic in topic_results
+        for one in topic.results_by_partition
+    }
+
+
+def add(node, producer, *partitions, transactional_id="me", version=3):
+    """Codes by partition, of a client's request."""
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=topics_of(partitions),
+    )
+    return codes(node.ask(request, version).results_by_topic_v3_and_below)
+
+
+def transaction(producer, *partitions, transactional_id="me", verify_only=False):
+    """A part of a broker's request."""
+    return AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        verify_only=verify_only,
+        topics=topics_of(partitions),
+    )
+
+
+def add_many(node, *transactions, version=5):
+    """Codes by partition for each transaction, of a broker's request."""
+    response = node.ask(AddPartitionsToTxnRequest(transactions=list(transactions)), version)
+    assert response.error_code == NONE
+    return [(one.transactional_id, codes(one.topic_results)) for one in response.results_by_transaction]
+
+
+def end(node, producer, *, commit, transactional_id="me", version=4):
+    request = EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        committed=commit,
+    )
+    return node.ask(request, version)
+
+
+def describe(node, *transactional_ids):
+    request = DescribeTransactionsRequest(transactional_ids=list(transactional_ids))
+    return node.ask(request, 0).transaction_states
+
+
+def list_ids(node, version=2, **fields):
+    fields = {"state_filters": [], "producer_id_filters": [], **fields}
+    response = node.ask(ListTransactionsRequest(**fields), version)
+    assert response.error_code == NONE
+    return [one.transactional_id for one in response.transaction_states], response.unknown_state_filters
+
+
+def settle(node):
+    """Lets the coordinator come to its end with what it does."""
+    node.loop.advance(50)
+
+
+def markers(node, index=0, topic="t"):
+    """The ends of transactions in a partition's log: (producer id, epoch, whether it was committed)."""
+    log = node.partition(topic, index)
+    found = []
+    if log.log_end_offset > log.log_start_offset:
+        data = b"".join(log.read(log.log_start_offset, max_bytes=1 << 20).records.buffers())
+        for position, header in iter_batches(data):
+            if header.is_control:
+                (record,) = iter_records(data[position : position + header.size_bytes])
+                found.append(
+                    (header.producer_id, header.producer_epoch, read_end_txn_marker(record).committed)
+                )
+    return found
+
+
+# FindCoordinator
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_the_first_question_creates_the_topic_of_transactions_and_is_answered(node, version):
+    answer = find(node, "me", version=version)
+    if version >= 4:
+        (answer,) = answer.coordinators
+    assert (answer.error_code, answer.node_id) == (0, 1)
+    assert (answer.host, answer.port) == ("broker.example", 19092)
+    topic = node.machine.view.topics[TRANSACTIONS_TOPIC]
+    assert topic.is_internal
+    assert len(topic.partitions) == 3
+    assert topic.configs["cleanup.policy"] == "compact"
+    assert OFFSETS_TOPIC not in node.machine.view.topics
+
+
+def test_without_the_topic_nobody_coordinates(node):
+    assert init(node).error_code == ErrorCode.NOT_COORDINATOR
+    node.metadata.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    (answer,) = find(node, "me").coordinators
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+# InitProducerId
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_each_start_of_a_producer_has_a_new_epoch_of_the_same_id(txn_node, version):
+    answers = [init(txn_node, version=version) for _ in range(3)]
+    assert [one.error_code for one in answers] == [0, 0, 0]
+    assert {one.producer_id for one in answers} == {answers[0].producer_id}
+    assert [one.producer_epoch for one in answers] == [0, 1, 2]
+    assert init(txn_node, "other", version=version).producer_id != answers[0].producer_id
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"timeout_ms": -1}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"timeout_ms": 900_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"timeout_ms": 365 * 86_400_000 // 20}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
+        ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_producer_that_cannot_be_is_refused(txn_node, fields, code):
+    answer = init(txn_node, **fields)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_a_fenced_producer_is_told_so_in_words_that_it_knows(txn_node, version):
+    first = init(txn_node)
+    init(txn_node)
+    init(txn_node)
+    answer = init(txn_node, version=version, producer_id=first.producer_id, producer_epoch=0)
+    assert answer.error_code == (FENCED if version >= 4 else BAD_EPOCH)
+    assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
+
+
+def test_a_producer_recovers_with_the_next_epoch(txn_node):
+    first = init(txn_node)
+    again = init(txn_node, producer_id=first.producer_id, producer_epoch=0)
+    assert (again.producer_id, again.producer_epoch) == (first.producer_id, 1)
+
+
+def test_an_open_transaction_is_aborted_before_its_id_is_given_again(txn_node):
+    first = init(txn_node)
+    assert add(txn_node, first, ("t", 0)) == {("t", 0): NONE}
+    assert init(txn_node).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    settle(txn_node)
+    assert markers(txn_node) == [(first.producer_id, 1, False)]
+    second = init(txn_node)
+    assert second.error_code == NONE
+    assert second.producer_epoch > 1
+
+
+def test_a_store_that_fails_gives_no_producer_ids(txn_node):
+    txn_node.metadata.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert init(txn_node).error_code != NONE
+    txn_node.metadata.failure = None
+    assert init(txn_node).error_code == NONE
+
+
+# AddPartitionsToTxn
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_a_client_adds_partitions_to_its_transaction(txn_node, version):
+    me = init(txn_node)
+    asked = [("t", 2), ("t", 0)]
+    assert add(txn_node, me, *asked, version=version) == dict.fromkeys(asked, NONE)
+    assert add(txn_node, me, *asked, version=version) == dict.fromkeys(asked, NONE)
+    (state,) = describe(txn_node, "me")
+    assert state.transaction_state == "Ongoing"
+    assert [(topic.topic, topic.partitions) for topic in state.topics] == [("t", [0, 2])]
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_a_fenced_client_adds_nothing(txn_node, version):
+    old = init(txn_node)
+    init(txn_node)
+    code = add(txn_node, old, ("t", 0), version=version)["t", 0]
+    assert code == (FENCED if version >= 2 else BAD_EPOCH)
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_one_partition_that_is_not_there_keeps_all_from_being_added(txn_node, version):
+    me = init(txn_node)
+    answer = add(
+        txn_node, me, ("t", 0), ("t", 7), ("u", 0), (TRANSACTIONS_TOPIC, 0), ("t", 1), version=version
+    )
+    assert answer == {
+        ("t", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ("t", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("t", 1): ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ("u", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        (TRANSACTIONS_TOPIC, 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+    assert describe(txn_node, "me")[0].transaction_state == "Empty"
+
+
+def test_another_producers_transaction_is_not_to_be_added_to(txn_node):
+    me, other = init(txn_node), init(txn_node, "other")
+    refused = {("t", 0): ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    assert add(txn_node, other, ("t", 0)) == refused
+    assert add(txn_node, me, ("t", 0), transactional_id="nobody") == refused
+    assert add(txn_node, me, ("t", 0), transactional_id="") == {("t", 0): ErrorCode.INVALID_REQUEST}
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_broker_asks_for_several_transactions_at_once(txn_node, version):
+    me, other = init(txn_node), init(txn_node, "other")
+    init(txn_node, "fenced")
+    fenced = init(txn_node, "fenced")
+    init(txn_node, "fenced")
+    answers = add_many(
+        txn_node,
+        transaction(me, ("t", 0), ("t", 1)),
+        transaction(other, ("t", 0), ("u", 0), transactional_id="other"),
+        transaction(fenced, ("t", 0), transactional_id="fenced"),
+        version=version,
+    )
+    assert answers == [
+        ("me", {("t", 0): NONE, ("t", 1): NONE}),
+        (
+            "other",
+            {
+                ("t", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
+                ("u", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            },
+        ),
+        ("fenced", {("t", 0): FENCED}),
+    ]
+    assert add_many(txn_node, version=version) == []
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_broker_may_only_want_to_know(txn_node, version):
+    me = init(txn_node)
+    add(txn_node, me, ("t", 0))
+    asked = transaction(me, ("t", 0), ("t", 1), verify_only=True)
+    ((_, answer),) = add_many(txn_node, asked, version=version)
+    assert answer == {("t", 0): NONE, ("t", 1): ErrorCode.TRANSACTION_ABORTABLE}
+    (state,) = describe(txn_node, "me")
+    assert state.topics[0].partitions == [0]
+
+
+def test_a_broker_may_add_the_offsets_of_a_group(txn_node):
+    txn_node.create(OFFSETS_TOPIC, 5)
+    me = init(txn_node)
+    ((_, answer),) = add_many(txn_node, transaction(me, (OFFSETS_TOPIC, 1)))
+    assert answer == {(OFFSETS_TOPIC, 1): NONE}
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_a_client_need_not_pause_between_two_transactions(txn_node, version):
+    """Its question waits for the markers of the transaction before, if that is a matter of milliseconds."""
+    me = init(txn_node)
+    add(txn_node, me, ("t", 0))
+    ended = txn_node.start(
+        EndTxnRequest(
+            transactional_id="me",
+            producer_id=me.producer_id,
+            producer_epoch=me.producer_epoch,
+            committed=True,
+        ),
+        4,
+    )
+    asked = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="me",
+        v3_and_below_producer_id=me.producer_id,
+        v3_and_below_producer_epoch=me.producer_epoch,
+        v3_and_below_topics=topics_of([("t", 1)]),
+    )
+    answer = txn_node.start(asked, version)
+    txn_node.loop.advance(7)
+    assert ended.response.error_code == NONE
+    assert codes(answer.response.results_by_topic_v3_and_below) == {("t", 1): NONE}
+
+
+def test_a_client_is_told_when_the_end_of_its_transaction_takes_longer(txn_node, monkeypatch):
+    me = init(txn_node)
+    add(txn_node, me, ("t", 0))
+    monkeypatch.setattr(MarkerWriter, "write", lambda self, marker, partitions, then: None)
+    assert end(txn_node, me, commit=True).error_code == NONE
+    asked = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="me",
+        v3_and_below_producer_id=me.producer_id,
+        v3_and_below_producer_epoch=me.producer_epoch,
+        v3_and_below_topics=topics_of([("t", 1)]),
+    )
+    answer = txn_node.start(asked, 3)
+    txn_node.loop.advance(6)
+    assert not answer.was_sent
+    txn_node.loop.advance(1)
+    told = codes(answer.response.results_by_topic_v3_and_below)
+    assert told == {("t", 1): ErrorCode.CONCURRENT_TRANSACTIONS}
+    ((_, told),) = add_many(txn_node, transaction(me, ("t", 1)))
+    assert told == {("t", 1): ErrorCode.CONCURRENT_TRANSACTIONS}
+
+
+# AddOffsetsToTxn
+
+
+def add_offsets(node, producer, *, transactional_id="me", version=4):
+    request = AddOffsetsToTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        group_id="g",
+    )
+    return node.ask(request, version).error_code
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_offsets_of_a_group_join_by_their_partition(txn_node, version):
+    me = init(txn_node)
+    assert add_offsets(txn_node, me, version=version) == NONE
+    (state,) = describe(txn_node, "me")
+    index = txn_node.groups.partition_of("g")
+    assert [(topic.topic, topic.partitions) for topic in state.topics] == [(OFFSETS_TOPIC, [index])]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_fenced_client_adds_no_offsets(txn_node, version):
+    old = init(txn_node)
+    init(txn_node)
+    assert add_offsets(txn_node, old, version=version) == (FENCED if version >= 2 else BAD_EPOCH)
+    nobodys = add_offsets(txn_node, old, transactional_id="nobody", version=version)
+    assert nobodys == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+# EndTxn
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("version", range(6))
+def test_the_end_is_written_to_every_partition(txn_node, version, commit):
+    me = init(txn_node)
+    add(txn_node, me, ("t", 0), ("t", 2))
+    answer = end(txn_node, me, commit=commit, version=version)
+    assert answer.error_code == NONE
+    settle(txn_node)
+    epoch = 1 if version >= 5 else 0
+    if version >= 5:
+        assert (answer.producer_id, answer.producer_epoch) == (me.producer_id, 1)
+    for index in (0, 2):
+        assert markers(txn_node, index) == [(me.producer_id, epoch, commit)]
+    assert markers(txn_node, 1) == []
+    (state,) = describe(txn_node, "me")
+    assert state.transaction_state == ("CompleteCommit" if commit else "CompleteAbort")
+    assert state.topics == []
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_fenced_client_ends_nothing(txn_node, version):
+    old = init(txn_node)
+    init(txn_node)
+    answer = end(txn_node, old, commit=True, version=version)
+    assert answer.error_code == (FENCED if version >= 2 else BAD_EPOCH)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_what_has_not_begun_cannot_be_committed(txn_node, version):
+    me = init(txn_node)
+    assert end(txn_node, me, commit=True, version=version).error_code == ErrorCode.INVALID_TXN_STATE
+    nobodys = end(txn_node, me, commit=True, transactional_id="nobody", version=version)
+    assert nobodys.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert end(txn_node, me, commit=True, transactional_id="", version=version).error_code == (
+        ErrorCode.INVALID_REQUEST
+    )
+
+
+def test_old_and_new_clients_share_a_broker(txn_node):
+    """One with transaction.version 1 keeps its epoch over many transactions, one with 2 gets a new one each
+    time."""
+    old, new = init(txn_node, "old"), init(txn_node, "new")
+    epochs = {"old": [old.producer_epoch], "new": [new.producer_epoch]}
+    for _ in range(3):
+        assert add(txn_node, old, ("t", 0), transactional_id="old") == {("t", 0): NONE}
+        ((_, added),) = add_many(txn_node, transaction(new, ("t", 0), transactional_id="new"))
+        assert added == {("t", 0): NONE}
+        assert end(txn_node, old, commit=True, transactional_id="old", version=4).error_code == NONE
+        new = end(txn_node, new, commit=True, transactional_id="new", version=5)
+        assert new.error_code == NONE
+        epochs["new"].append(new.producer_epoch)
+        settle(txn_node)
+    assert epochs == {"old": [0], "new": [0, 1, 2, 3]}
+    of_new = [epoch for producer_id, epoch, _ in markers(txn_node) if producer_id == new.producer_id]
+    assert of_new == [1, 2, 3]
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(txn_node):
+    me = init(txn_node, timeout_ms=1_000)
+    add(txn_node, me, ("t", 0))
+    txn_node.loop.advance(30_000)
+    ((producer_id, epoch, committed),) = markers(txn_node)
+    assert (producer_id, committed) == (me.producer_id, False)
+    assert epoch > me.producer_epoch
+    assert end(txn_node, me, commit=True).error_code == FENCED
+
+
+# DescribeTransactions, ListTransactions
+
+
+def test_a_transaction_is_described(txn_node):
+    me = init(txn_node, timeout_ms=30_000)
+    began_ms = txn_node.loop.now_ms
+    add(txn_node, me, ("t", 1))
+    txn_node.loop.advance(500)
+    mine, nobodys, unnamed = describe(txn_node, "me", "nobody", "")
+    assert (mine.error_code, mine.transactional_id, mine.transaction_state) == (0, "me", "Ongoing")
+    assert (mine.transaction_timeout_ms, mine.transaction_start_time_ms) == (30_000, began_ms)
+    assert (mine.producer_id, mine.producer_epoch) == (me.producer_id, me.producer_epoch)
+    assert nobodys.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert nobodys.transactional_id == "nobody"
+    assert unnamed.error_code == ErrorCode.INVALID_REQUEST
+    assert describe(txn_node) == []
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_transactions_are_listed_by_state_and_producer(txn_node, version):
+    producers = {name: init(txn_node, name) for name in ("a", "b", "c")}
+    add(txn_node, producers["b"], ("t", 0), transactional_id="b")
+    assert sorted(list_ids(txn_node, version)[0]) == ["a", "b", "c"]
+    assert list_ids(txn_node, version, state_filters=["Ongoing", "Nonsense"]) == (["b"], ["Nonsense"])
+    assert list_ids(txn_node, version, state_filters=["Nonsense"]) == ([], ["Nonsense"])
+    of_c = list_ids(txn_node, version, producer_id_filters=[producers["c"].producer_id])
+    assert of_c == (["c"], [])
+
+
+def test_transactions_are_listed_by_duration_and_pattern(txn_node):
+    producers = {name: init(txn_node, name) for name in ("app-1", "app-2", "other")}
+    for name in ("app-1", "app-2"):
+        add(txn_node, producers[name], ("t", 0), transactional_id=name)
+        txn_node.loop.advance(1_000)
+    assert list_ids(txn_node, 1, duration_filter=1_500)[0] == ["app-1"]
+    assert sorted(list_ids(txn_node, 1, duration_filter=500)[0]) == ["app-1", "app-2"]
+    assert sorted(list_ids(txn_node, 2, transactional_id_pattern="app-.*")[0]) == ["app-1", "app-2"]
+    assert len(list_ids(txn_node, 2, transactional_id_pattern="")[0]) == 3
+    request = ListTransactionsRequest(
+        state_filters=[], producer_id_filters=[], transactional_id_pattern="(ab(cd"
+    )
+    assert txn_node.ask(request, 2).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+# When the log fails
+
+
+def test_what_cannot_be_written_did_not_happen(txn_node):
+    me = init(txn_node)
+    log = txn_node.transaction_logs[txn_node.transactions.partition_of("me")]
+    log.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert add(txn_node, me, ("t", 0)) == {("t", 0): ErrorCode.NOT_COORDINATOR}
+    log.failure = None
+    txn_node.loop.advance(10_000)
+    assert describe(txn_node, "me")[0].transaction_state == "Empty"
+    assert add(txn_node, me, ("t", 0)) == {("t", 0): NONE}
+
+
+def test_an_id_as_long_as_a_string_can_be_is_served_or_refused(txn_node):
+    long_id = "x" * 32_767
+    answer = init(txn_node, long_id)
+    if answer.error_code == NONE:
+        assert describe(txn_node, long_id)[0].error_code == NONE
+    else:
+        assert answer.error_code == ErrorCode.INVALID_REQUEST

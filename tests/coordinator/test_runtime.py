@@ -1,0 +1,187 @@
+"""The runtime with a machine that does as it is told: what any machine may rely on, groups or not."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from odradek.coordinator.effects import (
+    Append,
+    AppendMarker,
+    EndMarker,
+    MarkerRecord,
+    Reply,
+    TransactionalRecord,
+    WriteMarkers,
+)
+from odradek.coordinator.runtime import LONGEST_CACHED_KEY, Runtime, _remembered_partition_for
+from odradek.wire.errors import ErrorCode, MalformedMessage
+from tests.coordinator.fakes import FakeClock, FakeLog, view_of
+
+TOPIC = "__obedient"
+COMMIT = EndMarker(9, 2, 5, True)
+
+
+@dataclass
+class Answer:
+    text: str
+
+    def refused(self, code: ErrorCode) -> "Answer":
+        return Answer(code.name)
+
+
+@dataclass
+class Do:
+    """Tell the machine what to decide."""
+
+    ticket: Callable[[Answer], None]
+    effects: list[Any]
+
+    def refused(self, code: ErrorCode) -> Answer:
+        return Answer(code.name)
+
+
+class ObedientMachine:
+    def __init__(self) -> None:
+        self.replayed: list = []
+
+    def handle(self, command: Do, now_ms: int) -> list:
+        return command.effects
+
+    def expire(self, timer_key, now_ms: int) -> list:
+        return []
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        if key == b"bad":
+            raise MalformedMessage("unknown")
+        self.replayed.append((key, value))
+
+    def replay_pending(self, key: bytes, value: bytes | None, producer_id: int) -> None:
+        self.replayed.append((key, value, producer_id))
+
+    def replay_marker(self, producer_id: int, commit: bool) -> None:
+        self.replayed.append((producer_id, commit))
+
+    def start(self, now_ms: int) -> list:
+        return []
+
+    def refuse_waiting(self, code: ErrorCode) -> list:
+        return []
+
+
+class ObedientRuntime(Runtime[ObedientMachine]):
+    def __init__(self, **arguments) -> None:
+        super().__init__(node_id=1, topic=TOPIC, partition_count=1, **arguments)
+        self.written: list[WriteMarkers] = []
+
+    def _new_machine(self, partition) -> ObedientMachine:
+        return ObedientMachine()
+
+    def _write_markers(self, partition, effect: WriteMarkers) -> None:
+        self.written.append(effect)
+
+
+class Node:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.log = FakeLog()
+        self.log.clock = self.clock
+        self.runtime = ObedientRuntime(
+            open_log=lambda index: self.log, clock_ms=self.clock.clock_ms, call_later=self.clock.call_later
+        )
+        self.answers: list[str] = []
+
+    def lead(self, leader_epoch: int = 0) -> None:
+        self.runtime.view_changed(view_of(TOPIC, [1], leader_epoch, {}))
+
+    @property
+    def machine(self) -> ObedientMachine:
+        return self.runtime._partitions[0].machine
+
+    def do(self, *effects) -> None:
+        self.runtime.submit("k", Do(self.hear, list(effects)))
+
+    def hear(self, answer: Answer) -> None:
+        self.answers.append(answer.text)
+
+    def reply(self, text: str) -> Reply:
+        return Reply(self.hear, Answer(text))
+
+
+@pytest.fixture
+def node():
+    node = Node()
+    node.log.is_prompt = False
+    node.lead()
+    return node
+
+
+def markers(name: str) -> WriteMarkers:
+    return WriteMarkers(name, COMMIT, [("t", 0)])
+
+
+def test_markers_are_written_when_what_came_before_them_is_in_the_log(node):
+    node.do(Append([(b"a", b"1", 0)]), node.reply("one"), markers("x"), Append([(b"b", b"2", 0)]), markers("y"))
+    node.do(node.reply("two"))
+    assert (node.answers, node.runtime.written) == ([], [])
+    node.log.complete()
+    assert node.answers == ["one"]
+    assert node.runtime.written == [markers("x")]
+    node.log.complete()
+    assert node.answers == ["one", "two"]
+    assert node.runtime.written == [markers("x"), markers("y")]
+
+
+def test_markers_whose_decision_is_not_in_the_log_are_never_written(node):
+    node.do(Append([(b"a", b"1", 0)]), node.reply("one"), markers("x"))
+    node.do(Append([(b"b", b"2", 0)]), markers("y"))
+    node.log.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    node.log.complete()
+    node.clock.run(1)
+    assert node.answers == ["NOT_COORDINATOR"]
+    assert node.runtime.written == []
+
+
+def test_what_follows_nothing_is_done_at_once(node):
+    node.do(markers("x"), node.reply("one"))
+    assert node.answers == ["one"]
+    assert node.runtime.written == [markers("x")]
+
+
+def test_records_of_transactions_and_their_ends_are_appended_in_order_and_read_back(node):
+    node.do(
+        Append([(b"a", b"1", 0)]),
+        Append([(b"b", b"2", 0), (b"c", None, 0)], (9, 2)),
+        AppendMarker(COMMIT),
+        node.reply("all"),
+    )
+    for _ in range(3):
+        assert node.answers == []
+        node.log.complete()
+    assert node.answers == ["all"]
+    assert node.log.records == [
+        (b"a", b"1", 0),
+        TransactionalRecord(b"b", b"2", 0, 9),
+        TransactionalRecord(b"c", None, 0, 9),
+        MarkerRecord(9, True),
+    ]
+    node.log.records.insert(1, (b"bad", b"", 0))
+    node.lead(leader_epoch=1)
+    assert node.machine.replayed == [(b"a", b"1"), (b"b", b"2", 9), (b"c", None, 9), (9, True)]
+
+
+def test_a_marker_that_cannot_be_appended_fails_as_any_append(node):
+    node.do(AppendMarker(COMMIT), node.reply("one"))
+    node.log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert node.answers == ["COORDINATOR_NOT_AVAILABLE"]
+    assert node.machine is None
+    node.clock.run(1)
+    assert node.machine is not None
+
+
+def test_keys_of_any_length_have_a_partition_and_long_ones_are_not_kept(node):
+    _remembered_partition_for.cache_clear()
+    assert node.runtime.partition_of("k" * LONGEST_CACHED_KEY) == 0
+    assert node.runtime.partition_of("k" * 32_767) == 0
+    assert _remembered_partition_for.cache_info().currsize == 1

@@ -130,7 +130,9 @@ class _Answer:
 
     __slots__ = ("_open", "_version", "offsets", "response")
 
-    def __init__(self, topics: Iterable[TxnOffsetCommitRequestTopic], view: ClusterView, version: int) -> None:
+    def __init__(
+        self, topics: Iterable[TxnOffsetCommitRequestTopic], view: ClusterView, version: int
+    ) -> None:
         self.response = TxnOffsetCommitResponse(topics=[])
         self.offsets: list[commands.OffsetToCommit] = []
         self._open: list[TxnOffsetCommitResponsePartition] = []
@@ -141,12 +143,8 @@ class _Answer:
             partitions = by_name.get(name)
             if partitions is None:
                 partitions = by_name[name] = []
-                self.response.topics.append(
-                    TxnOffsetCommitResponseTopic(name=name, partitions=partitions)
-                )
-            answer = TxnOffsetCommitResponsePartition(
-                partition_index=asked.partition_index, error_code=code
-            )
+                self.response.topics.append(TxnOffsetCommitResponseTopic(name=name, partitions=partitions))
+            answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
             partitions.append(answer)
             return answer
 

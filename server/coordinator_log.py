@@ -79,9 +79,7 @@ class PartitionLog:
         """Refuses as `append_marker` would, now."""
         self._partition.log.producers.check_marker(marker)
 
-    def append(
-        self, records: list[LogRecord], then: Then, producer: tuple[int, int] | None = None
-    ) -> None:
+    def append(self, records: list[LogRecord], then: Then, producer: tuple[int, int] | None = None) -> None:
         """Stages the records; `then` is told how it went, later and in order."""
         self._stage(lambda: self._append(records, producer), then)
 
@@ -92,10 +90,7 @@ class PartitionLog:
     def _append(self, records: list[LogRecord], producer: tuple[int, int] | None) -> Appended:
         producer_id, producer_epoch = producer or (-1, -1)
         batch = build_batch(
-            (
-                Record(offset, timestamp, key, value)
-                for offset, (key, value, timestamp) in enumerate(records)
-            ),
+            (Record(offset, timestamp, key, value) for offset, (key, value, timestamp) in enumerate(records)),
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             transactional=producer is not None,

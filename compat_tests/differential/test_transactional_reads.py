@@ -168,8 +168,9 @@ def said(side: Side, records: bytes) -> list[str]:
             held = [f"{one.offset} {one.timestamp} {one.key!r} {one.value!r}" for one in found]
         producer = side.plain(header.producer_id, 0, "producer_id")
         lines.append(
-            f"{header.base_offset}: {header.size_bytes} bytes, leader epoch {header.leader_epoch}, attributes "
-            f"{header.attributes:#x}, producer {producer}/{header.producer_epoch}/{header.base_sequence}: {held}"
+            f"{header.base_offset}: {header.size_bytes} bytes, leader epoch {header.leader_epoch}, "
+            f"attributes {header.attributes:#x}, "
+            f"producer {producer}/{header.producer_epoch}/{header.base_sequence}: {held}"
         )
     return [*lines, f"{len(records)} bytes"]
 
@@ -323,9 +324,7 @@ def test_sessions_tell_alike_what_a_marker_has_moved(pair: Pair) -> None:
         compare_fetches(pair, lambda side: request(side, 4, (0, 3), (1, 2)), version, "behind the markers")
 
 
-def test_offsets_of_both_isolation_levels_are_listed_alike(
-    pair: Pair, story: tuple[str, list[int]]
-) -> None:
+def test_offsets_of_both_isolation_levels_are_listed_alike(pair: Pair, story: tuple[str, list[int]]) -> None:
     topic, _ = story
     times = [-1, -2, 0, NOW_MS, NOW_MS + 1, NOW_MS + 2, NOW_MS + 50_000, NOW_MS + 80_000]
     for version in pair.versions(ListOffsetsRequest):
@@ -467,7 +466,12 @@ def test_offsets_of_a_transaction_are_seen_alike_before_and_after_its_end(
                 add_group(side, producers[side.name], group)
         pair.ask(
             lambda side: commit_in(
-                producers[side.name], group, (topic, 0, 10), (topic, 1, 11), (topic, 9, 1), ("not-there", 0, 1)
+                producers[side.name],
+                group,
+                (topic, 0, 10),
+                (topic, 1, 11),
+                (topic, 9, 1),
+                ("not-there", 0, 1),
             ),
             version,
             "with what does not exist",
@@ -564,7 +568,9 @@ def test_what_is_deleted_beside_a_transaction_is_gone_alike(pair: Pair) -> None:
     for side in pair.sides:
         commit_plainly(side, group, topic, 0, 1)
         add_group(side, producers[side.name], group)
-        side.ask(commit_in(producers[side.name], group, *[(topic, index, 10 + index) for index in range(3)]), 3)
+        side.ask(
+            commit_in(producers[side.name], group, *[(topic, index, 10 + index) for index in range(3)]), 3
+        )
     doomed = OffsetDeleteRequest(
         group_id=group,
         topics=[

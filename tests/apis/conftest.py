@@ -107,7 +107,7 @@ class FakeLoop:
         return timer
 
     def call_later(self, delay_s, callback, *arguments):
-        return self.after(delay_s * 1000, lambda: callback(*arguments))
+        return self.after(round(delay_s * 1000), lambda: callback(*arguments))
 
     def call_soon(self, callback, *arguments):
         return self.call_later(0, callback, *arguments)
@@ -178,9 +178,13 @@ class MemoryMetadata:
 
 
 class FailingLog(PartitionLog):
-    """The log under a coordinator, on a real partition; its appends fail with `failure` while there is one."""
+    """The log under a coordinator, on a real partition; appends fail with `failure` while there is one."""
 
     failure = None
+
+    @property
+    def records(self):
+        return list(self.read_all())
 
     def _stage(self, stage, then):
         if self.failure is None:

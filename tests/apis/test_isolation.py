@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets by isolation level: what a reader learns of open, committed and aborted transactions."""
+"""Fetch and ListOffsets by isolation level: what readers learn of open, committed and aborted transactions."""
 
 import pytest
 
@@ -186,7 +186,7 @@ def whole_messages(records):
 @pytest.mark.parametrize("version", [7, 12, 18])
 def test_a_session_hears_of_a_partition_when_its_high_watermark_moves_or_records_come(node, story, version):
     """The last stable offset alone is no news, as in Kafka: its consumers learn of it with the records."""
-    opened = node.ask(fetch(node, version, 6), version)
+    opened = node.ask(fetch(node, version, 6, session_epoch=0, session_id=0), version)
     session = {"session_id": opened.session_id, "min_bytes": 0}
 
     def ask_again(epoch):

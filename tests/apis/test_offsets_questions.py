@@ -13,7 +13,7 @@ from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import read_response, request_frame, response_parts
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.apis.transactional import end, write
+from tests.apis import transactional
 
 try:
     _offsets_questions = importlib.import_module("odradek.apis._offsets_questions")
@@ -126,10 +126,10 @@ def test_open_transactions_end_the_log_for_committed_readers_as_in_the_ordinary_
                 assert answer.topics[0].partitions[0].offset == last_stable_offset
 
     check(4)
-    write(filled, 7, b"open")
+    transactional.write(filled, 7, b"open")
     filled.fill("t", [b"plain"])
     check(4)
-    end(filled, 7, commit=False)
+    transactional.end(filled, 7, commit=False)
     check(7)
 
 

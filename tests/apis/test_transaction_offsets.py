@@ -172,7 +172,9 @@ def test_the_groups_log_has_a_last_stable_offset_and_a_list_of_the_aborted(commi
     read = log.read(0, max_bytes=1 << 20, isolation=READ_COMMITTED)
     assert read.aborted == [(PRODUCER, 0)]
     headers = [header for _, header in iter_whole_batches(b"".join(read.records.buffers()))]
-    assert [(one.is_transactional, one.is_control, one.producer_id, one.base_sequence) for one in headers] == [
+    assert [
+        (one.is_transactional, one.is_control, one.producer_id, one.base_sequence) for one in headers
+    ] == [
         (True, False, PRODUCER, -1),
         (True, True, PRODUCER, -1),
     ]

@@ -3,8 +3,8 @@
 Every member is a small consumer: it joins, leads if it has to (a range assignor), syncs, sends heartbeats,
 commits, plainly or in transactions, and joins again when told to. Requests and answers are late or lost,
 members die, leave and come back, requests are sent twice, markers come long after their transaction, the
-machine is replaced by a replay of its log. All by one seed; no real time passes. What is committed in the end,
-and what may not be told meanwhile, is worked out once more from the log.
+machine is replaced by a replay of its log. All by one seed; no real time passes. What is committed, and what
+may not be told yet, is worked out once more from the log.
 """
 
 import heapq

@@ -11,8 +11,8 @@ A block is one step: `seconds command ticket key=value ...`, a line of dashes, t
 line. The group is `g` and the client id `c` unless said otherwise; member ids are numbered. `timer KEY` rings
 a timer that is set and due; no step may come later than a timer that is due. `reload` replays the log into a
 new machine, which must hold the same durable state. `state` shows a group. `write` is a commit of offsets in
-the transaction of `producer=ID` (its epoch is 0 unless said otherwise), `end` its marker, which commits unless
-it says `abort`.
+the transaction of `producer=ID` (its epoch is 0 unless said otherwise), `end` its marker, which commits
+unless it says `abort`.
 
 With ODRADEK_WRITE_TRANSCRIPTS=1 pytest writes the effects that follow today into the files, for a person to
 read and judge.
@@ -265,9 +265,7 @@ def offset_of(word: str) -> OffsetToCommit:
     name, _, value = word.partition("=")
     offset, *more = value.split(":")
     epoch, metadata, timestamp = [*more, "", "", ""][:3]
-    return OffsetToCommit(
-        *partition_of(name), int(offset), int(epoch or -1), metadata, int(timestamp or -1)
-    )
+    return OffsetToCommit(*partition_of(name), int(offset), int(epoch or -1), metadata, int(timestamp or -1))
 
 
 def commit(ticket, group_id, options, rest):

@@ -42,7 +42,7 @@ def play(partition, story, read=None):
                 await asyncio.sleep(0)
         found = list(log.read_all())
         if read is not None:
-            read += found
+            read.extend(found)
         return told, [record[1] for record in found]
 
     return asyncio.run(act())

@@ -15,13 +15,13 @@ the end of a log that no checkpoint speaks of.
 one segment and the producers of the partition.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 
 from odradek.storage import transaction_index
-from odradek.storage.batches import StoredBatch, last_sequence
+from odradek.storage.batches import StoredBatch
 from odradek.storage.checkpoints import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
@@ -31,7 +31,7 @@ from odradek.storage.checkpoints import (
 from odradek.storage.disk import Disk, File, read_file
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.log_walk import Hole, Mend, batch_of, walk
-from odradek.storage.producer_state import decode_snapshot, encode_snapshot
+from odradek.storage.producer_state import ProducerState, decode_snapshot, encode_snapshot
 from odradek.storage.recovery import base_offset_of
 from odradek.storage.segment import (
     CLEANED,
@@ -46,7 +46,7 @@ from odradek.storage.segment import (
 )
 from odradek.storage.staging import ProducerEntry
 from odradek.storage.transaction_index import AbortedTransaction
-from odradek.storage.transactions import stored_marker
+from odradek.storage.transactions import EndMarker, stored_marker
 
 __all__ = ["DAMAGE", "NOTE", "Finding", "PartitionCheck", "SegmentCheck"]
 
@@ -144,7 +144,7 @@ class PartitionCheck:
         self._recovery_point = recovery_point
         self._was_clean = was_clean
         self._group_log_waits = group_log_waits
-        self._producers = _Producers()
+        self._producers = ProducerState()
         self._first_legacy: tuple[str, int, int] | None = None
         self._legacy_finding: Finding | None = None
         # Batches of another epoch than the checkpoint says: segment, name of the file, batch, epoch by the
@@ -187,8 +187,8 @@ class PartitionCheck:
             following = bases[number + 1] if number + 1 < len(bases) else None
             yield from self._segment(base_offset, following, names, checkpoint, snapshots)
         snapshots.finish(self.end_offset, self._producers)
-        self.snapshot_at_end = encode_snapshot(self._producers.entries)
-        self.latest_producer_id = max(snapshots.latest_producer_id, *self._producers.entries, -1)
+        self.snapshot_at_end = encode_snapshot(self._producers.producers)
+        self.latest_producer_id = max(snapshots.latest_producer_id, *self._producers.producers, -1)
         self._judge_epochs(checkpoint, names)
         if self._first_legacy is not None:
             path, position, magic = self._first_legacy
@@ -276,10 +276,9 @@ class PartitionCheck:
                 self._take_batch(name, batch, checkpoint)
                 offsets.take(batch)
                 times.take(batch)
-                if not batch.is_control:
-                    self._producers.take(batch)
-                elif (ended := self._producers.end_transaction(batch, file.read)) is not None:
-                    aborted.take_end(batch, ended)
+                ended = self._producers.replay(batch, file.read)
+                if batch.is_control:
+                    aborted.take_marker(batch, stored_marker(batch, file.read), ended)
                 if number % STEP_BATCHES == 0:
                     yield batch.position - done_bytes
                     done_bytes = batch.position
@@ -603,12 +602,14 @@ class _AbortedCheck(_IndexFile):
         self.expected: list[AbortedTransaction] = []
         self._markers: set[tuple[int, int]] = set()
 
-    def take_end(self, batch: StoredBatch, ended: "_Ended") -> None:
-        """A control batch ends a transaction."""
-        if ended.is_abort:
+    def take_marker(
+        self, batch: StoredBatch, marker: EndMarker | None, ended: AbortedTransaction | None
+    ) -> None:
+        """A control batch, and the transaction that it aborts, if that has data here."""
+        if marker is not None and not marker.commit:
             self._markers.add((batch.producer_id, batch.base_offset))
-            if ended.aborted is not None:
-                self.expected.append(ended.aborted)
+        if ended is not None:
+            self.expected.append(ended)
 
     def finish(self, end_offset: int) -> None:
         known: dict[int, AbortedTransaction] = {}
@@ -648,69 +649,6 @@ class _AbortedCheck(_IndexFile):
 # Producers --------------------------------------------------------------------------------------------------
 
 
-class _Ended(NamedTuple):
-    """The end of a transaction: how, and what is aborted, if it has data here."""
-
-    is_abort: bool
-    aborted: AbortedTransaction | None
-
-
-class _Producers:
-    """What a rescan finds: the last batch of each producer, its epoch, its open transaction.
-
-    As `ProducerStateManager.java`: the marker that ends a transaction may bring a newer epoch, which makes
-    the batches before it forgotten.
-    """
-
-    def __init__(self) -> None:
-        self.entries: dict[int, ProducerEntry] = {}
-        self._open: dict[int, int] = {}
-
-    def take(self, batch: StoredBatch) -> None:
-        producer_id = batch.producer_id
-        if producer_id < 0:
-            return
-        memory = (
-            batch.base_sequence,
-            last_sequence(batch.base_sequence, batch.last_offset_delta),
-            batch.base_offset,
-            batch.last_offset,
-            batch.max_timestamp,
-        )
-        entry = self.entries.get(producer_id)
-        if entry is None:
-            entry = ProducerEntry(batch.producer_epoch, batch.max_timestamp, (memory,))
-            self.entries[producer_id] = entry
-        else:
-            entry.remember(batch.producer_epoch, memory)
-        if batch.is_transactional and batch.record_count and producer_id not in self._open:
-            self._open[producer_id] = batch.base_offset
-            entry.current_txn_first_offset = batch.base_offset
-
-    def end_transaction(self, batch: StoredBatch, read: Callable[[int, int], bytes]) -> _Ended | None:
-        """Take in a control batch. None: it is of another kind, or empty."""
-        marker = stored_marker(batch, read)
-        if marker is None:
-            return None
-        producer_id = batch.producer_id
-        entry = self.entries.get(producer_id)
-        if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(batch.producer_epoch, batch.max_timestamp, ())
-        elif entry.producer_epoch != batch.producer_epoch:
-            entry.batches = ()
-            entry.producer_epoch = batch.producer_epoch
-        entry.last_timestamp = batch.max_timestamp
-        entry.coordinator_epoch = marker.coordinator_epoch
-        entry.current_txn_first_offset = -1
-        first_offset = self._open.pop(producer_id, None)
-        if marker.commit or first_offset is None:
-            return _Ended(not marker.commit, None)
-        last_stable_offset = min(self._open.values(), default=batch.last_offset + 1)
-        return _Ended(
-            True, AbortedTransaction(producer_id, first_offset, batch.base_offset, last_stable_offset)
-        )
-
-
 def _transaction_from(offset: int) -> str:
     return "no transaction" if offset < 0 else f"one from offset {offset}"
 
@@ -725,21 +663,21 @@ class _Snapshots:
         found = (offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None)
         self._left = sorted(found, reverse=True)
 
-    def reach(self, offset: int, producers: _Producers, *, has_gaps: bool) -> None:
+    def reach(self, offset: int, producers: ProducerState, *, has_gaps: bool) -> None:
         """The batches before `offset` have been taken in."""
         self._has_gaps = has_gaps
         while self._left and self._left[-1] <= offset:
             self._compare(self._left.pop(), producers)
 
-    def finish(self, end_offset: int, producers: _Producers) -> None:
+    def finish(self, end_offset: int, producers: ProducerState) -> None:
         self.reach(end_offset, producers, has_gaps=self._check.has_gaps)
         for offset in self._left:
             what = f"it is of offset {offset}, the log ends at {end_offset}"
             self._bad(offset, what, "a start removes it", None)
 
-    def _compare(self, offset: int, producers: _Producers) -> None:
+    def _compare(self, offset: int, producers: ProducerState) -> None:
         check = self._check
-        rescan = producers.entries
+        rescan = producers.producers
         content = read_file(check._disk, f"{check.path}/{file_name(offset, SNAPSHOT)}")
         said = decode_snapshot(content)
         if said is None:

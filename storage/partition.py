@@ -344,8 +344,8 @@ class Partition(PartitionStaging):
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, version: int
     ) -> Verification | None:
-        """Before a producer's transactional batch: what to hand to `append` once the coordinator has said that
-        the partition is in its transaction (from version 2 on: has put it there).
+        """Before a producer's transactional batch: what to hand to `append` once the coordinator has said
+        that the partition is in its transaction (from version 2 on: has put it there).
 
         None: the transaction is open here already, nothing has to be asked. Refuses with
         INVALID_PRODUCER_EPOCH.

@@ -357,8 +357,8 @@ def set_max_timestamp(
 _CONTROL_KEY = Struct(">hh")
 _END_TXN_VALUE = Struct(">hi")
 _END_TXN_RECORD = Struct(">BBBBBhhBhiB")
-"""Length, attributes, deltas of timestamp and offset, length of the key; key; length of the value; value; number
-of headers. The lengths and deltas are variable integers of one byte."""
+"""Length, attributes, deltas of timestamp and offset, length of the key; key; length of the value; value;
+how many headers. Lengths and deltas are variable integers of one byte."""
 _END_TXN_HEAD = (2 * (_END_TXN_RECORD.size - 1), 0, 0, 0, 2 * _CONTROL_KEY.size)
 _END_TXN_VALUE_LENGTH = 2 * _END_TXN_VALUE.size
 _END_TXN_BATCH_BYTES = HEADER_SIZE_BYTES + _END_TXN_RECORD.size

@@ -88,7 +88,9 @@ def committed(partition: Partition, offset: int | None = None, max_bytes: int = 
     return found
 
 
-def committed_values(partition: Partition, offset: int | None = None, max_bytes: int = 1 << 20) -> list[bytes]:
+def committed_values(
+    partition: Partition, offset: int | None = None, max_bytes: int = 1 << 20
+) -> list[bytes]:
     return [record.value for record in committed(partition, offset, max_bytes)]
 
 
@@ -144,7 +146,5 @@ def check_transactions(partition: Partition) -> None:
     stable = min([partition.high_watermark, *begun.values()])
     assert partition.last_stable_offset == max(stable, partition.log_start_offset)
     visible = {record.offset for record in committed(partition)}
-    expected = {
-        offset for offset in walk.stable if partition.log_start_offset <= offset < partition.last_stable_offset
-    }
-    assert visible == expected
+    start, end = partition.log_start_offset, partition.last_stable_offset
+    assert visible == {offset for offset in walk.stable if start <= offset < end}

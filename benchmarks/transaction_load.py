@@ -4,8 +4,8 @@
 
 Speaks transaction.version 2, as Kafka's own client does from 4.0 on: a Produce 12 that adds its partitions by
 itself, then an EndTxn 5, whose answer has the epoch of the next transaction. Each producer has a connection
-and one request under way. Prints a line of JSON: transactions, seconds, and the p50 and p99 in milliseconds of
-a commit (from EndTxn to its answer) and of a whole transaction.
+of its own and one request under way. Prints a line of JSON: transactions, seconds, and the p50 and p99 in
+milliseconds of a commit (from EndTxn to its answer) and of a whole transaction.
 """
 
 from __future__ import annotations

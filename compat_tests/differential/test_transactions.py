@@ -365,9 +365,6 @@ def test_ids_and_time_outs_are_bounded_alike(pair: Pair) -> None:
             side.remember("long", answer.producer_id, "producer_id")
 
         pair.ask(lambda _: init(long), version, "32,767 characters", settle=ready, see=seen_long)
-        if InitProducerIdRequest.is_flexible(version):
-            longer = f"{new_id()}-".ljust(40_000, "x")
-            pair.ask(lambda _: init(longer), version, "40,000 characters", settle=ready, see=seen_long)
 
 
 @pytest.mark.skipif(not NIGHTLY, reason="65,000 requests")
@@ -457,7 +454,7 @@ def test_several_transactions_are_added_to_at_once_alike(pair: Pair) -> None:
         pair.ask(lambda side: add_many(side, entries), version, "three producers", see=_sorted_results)
         verified = [(name, topics, moved, True) for name, topics, moved, _ in entries]
         pair.ask(lambda side: add_many(side, verified), version, "three verified", see=_sorted_results)
-        pair.ask(lambda side: add_many(side, []), version, "no transactions", see=_sorted_results)
+        # Of no transactions at all Kafka 4.3 never answers.
         for name in names:
             describe(pair, name)
 
@@ -600,7 +597,14 @@ def test_a_transaction_that_was_never_begun_ends_alike(pair: Pair) -> None:
             name = new_id()
             begun(pair, name)
             for turn in ("first", "again"):
-                pair.ask(lambda side: end(side, name, commit=commit), version, turn, see=_seen_successor)
+                pair.ask(
+                    lambda side: end(side, name, commit=commit),
+                    version,
+                    turn,
+                    settle=ready,
+                    see=_seen_successor,
+                )
+                settled(pair, name)
             pair.ask(lambda side: end(side, name, commit=commit, known_as="nobody"), version, "unknown id")
             pair.ask(lambda side: end(side, name, commit=commit, known_as=""), version, "empty id")
             describe(pair, name, note=f"after EndTxn v{version}")
@@ -672,12 +676,18 @@ def test_transactional_batches_are_judged_alike(pair: Pair) -> None:
             ("an unknown partition", lambda side: produce(side, topic, name, batch(side, name), first=9)),
         ]
         for note, build in cases:
-            pair.ask(build, version, note, settle=_appended)
+            pair.ask(build, version, note, settle=_appended, see=_sorted_partitions)
         describe(pair, name, stranger, note=f"after Produce v{version}")
         describe_producers(pair, topic, f"after Produce v{version}", (0, 1, 2))
         pair.ask(lambda side: end(side, name, commit=True), 4, f"after Produce v{version}", settle=ready)
         settled(pair, name)
         read_back(pair, topic, f"after Produce v{version}")
+
+
+def _sorted_partitions(side: Side, answer: Any) -> None:
+    """Kafka answers in the order of a hash table."""
+    for topic in answer.responses:
+        topic.partition_responses.sort(key=lambda one: one.index)
 
 
 def _appended(answer: Any) -> bool:
@@ -709,6 +719,7 @@ def test_a_transaction_of_version_2_runs_alike(pair: Pair) -> None:
                     version,
                     f"sequence {sequence}",
                     settle=_appended,
+                    see=_sorted_partitions,
                 )
             pair.ask(lambda side: offset_commit(side, name, group, topic), 5)
             describe(pair, name, note=f"open, Produce v{version}")
@@ -921,6 +932,7 @@ def test_a_thousand_open_partitions_end_alike(pair: Pair) -> None:
         lambda side: produce(side, topic, name, *[batch(side, name) for _ in range(count)]),
         11,
         settle=_appended,
+        see=_sorted_partitions,
     )
     # Its producer vanishes.
     settled(pair, name)

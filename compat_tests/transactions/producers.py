@@ -26,6 +26,9 @@ from compat_tests.transactions.history import Partition
 
 PATIENCE_SECONDS = 40.0
 """Longer than any restart takes."""
+OFFSETS_SECONDS = 5.0
+"""librdkafka 2.16 may wait for ever for a group coordinator to which it lost its connection, of Kafka as of
+Odradek; so it is given up after this."""
 TIMEOUT_MS = 6000
 """Of a transaction: what a dead producer left open is aborted after that."""
 
@@ -127,6 +130,9 @@ class ConfluentProducer(TransactionalProducer):
         self._producer.poll(0)
 
     def flush(self) -> None:
+        self._call(self._flush)
+
+    def _flush(self) -> None:
         if self._producer.flush(PATIENCE_SECONDS):
             raise Failed("not everything was flushed")
 
@@ -137,10 +143,13 @@ class ConfluentProducer(TransactionalProducer):
             consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
             self._consumers[group] = consumer
         where = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
-        self._call(
-            self._producer.send_offsets_to_transaction,
-            *(where, consumer.consumer_group_metadata(), PATIENCE_SECONDS),
-        )
+        try:
+            self._producer.send_offsets_to_transaction(
+                where, consumer.consumer_group_metadata(), OFFSETS_SECONDS
+            )
+        except KafkaException as failure:
+            error = failure.args[0]
+            raise (Fenced if error.code() in self.FENCED else Failed)(str(error)) from failure
 
     def commit(self) -> None:
         self._call(self._producer.commit_transaction)

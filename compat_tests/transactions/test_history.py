@@ -78,7 +78,9 @@ def test_no_promise_is_broken_when_the_broker_is_killed_and_connections_are_lost
     # They get over the last blow, too.
     before = [len(worker.transactions) for worker in workload.workers]
     for worker, count in zip(workload.workers, before, strict=True):
-        wait_until(lambda w=worker, c=count: len(w.transactions) > c + 1, f"{worker.name} goes on")
+        wait_until(
+            lambda w=worker, c=count: len(w.transactions) > c + 1, f"{worker.name} goes on", seconds=120
+        )
     history = workload.finish()
     with capsys.disabled():
         print(f"{summary(history)}; {nemesis}", flush=True)

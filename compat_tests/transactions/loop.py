@@ -13,6 +13,7 @@ import abc
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ from kafka import TopicPartition as KafkaPythonTopicPartition
 
 from compat_tests.clients.aio import LoopThread
 from compat_tests.transactions.history import Partition
-from compat_tests.transactions.producers import LIBRARIES
+from compat_tests.transactions.producers import LIBRARIES, NO_REBOOTSTRAP
 
 PHASES = ("before-begin", "after-begin", "after-produce", "after-offsets", "after-commit")
 """Where it may die; in the commit itself it is killed from outside."""
@@ -54,6 +55,8 @@ class ConfluentSource(Source):
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                "log_level": 0,
+                **NO_REBOOTSTRAP,
             }
         )
         # Without an offset it begins where the group has committed.
@@ -174,14 +177,19 @@ def run(
         reached("after-offsets")
         producer.commit()
         reached("after-commit")
-    print("finished", flush=True)
-    # Whatever threads the libraries have, all is committed.
-    os._exit(0)
 
 
 def main(arguments: list[str]) -> None:
     library, bootstrap, name, source, target, partitions, *die_at = arguments
-    run(library, bootstrap, name, source, target, int(partitions), die_at[0] if die_at else None)
+    try:
+        run(library, bootstrap, name, source, target, int(partitions), die_at[0] if die_at else None)
+        print("finished", flush=True)
+        status = 0
+    except Exception:
+        traceback.print_exc()
+        status = 1
+    # At once: whatever threads the libraries have may wait for something that never comes.
+    os._exit(status)
 
 
 if __name__ == "__main__":

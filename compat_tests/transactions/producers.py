@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -26,11 +27,13 @@ from compat_tests.transactions.history import Partition
 
 PATIENCE_SECONDS = 40.0
 """Longer than any restart takes."""
-OFFSETS_SECONDS = 5.0
-"""librdkafka 2.16 may wait for ever for a group coordinator to which it lost its connection, of Kafka as of
-Odradek; so it is given up after this."""
 TIMEOUT_MS = 6000
 """Of a transaction: what a dead producer left open is aborted after that."""
+
+
+NO_REBOOTSTRAP = {"metadata.recovery.strategy": "none"}
+"""By default librdkafka 2.16 forgets its brokers when all connections are lost (KIP-899), and then may wait for
+ever for a group coordinator that it knew before, with Kafka as with Odradek."""
 
 
 class Failed(Exception):
@@ -98,6 +101,7 @@ class ConfluentProducer(TransactionalProducer):
                 "linger.ms": 2,
                 "reconnect.backoff.max.ms": 300,
                 "log_level": 0,
+                **NO_REBOOTSTRAP,
             }
         )
         self._call(self._producer.init_transactions)
@@ -140,16 +144,20 @@ class ConfluentProducer(TransactionalProducer):
         consumer = self._consumers.get(group)
         if consumer is None:
             # The only way to a group's metadata; it never joins the group.
-            consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
+            consumer = Consumer(
+                {
+                    "bootstrap.servers": self.bootstrap,
+                    "group.id": group,
+                    "log_level": 0,
+                    **NO_REBOOTSTRAP,
+                }
+            )
             self._consumers[group] = consumer
         where = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
-        try:
-            self._producer.send_offsets_to_transaction(
-                where, consumer.consumer_group_metadata(), OFFSETS_SECONDS
-            )
-        except KafkaException as failure:
-            error = failure.args[0]
-            raise (Fenced if error.code() in self.FENCED else Failed)(str(error)) from failure
+        self._call(
+            self._producer.send_offsets_to_transaction,
+            *(where, consumer.consumer_group_metadata(), PATIENCE_SECONDS),
+        )
 
     def commit(self) -> None:
         self._call(self._producer.commit_transaction)
@@ -165,8 +173,11 @@ class ConfluentProducer(TransactionalProducer):
     def abandon(self) -> None:
         with contextlib.suppress(KafkaException):
             self._producer.purge()
-        self.close()
+        # One that waits for a coordinator may wait for ever in its destructor, too.
+        left = [self._producer, *self._consumers.values()]
         del self._producer
+        self._consumers = {}
+        threading.Thread(target=left.clear, daemon=True).start()
 
 
 @contextlib.contextmanager

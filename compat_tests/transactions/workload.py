@@ -38,7 +38,13 @@ from compat_tests.transactions.history import (
     Send,
     Transaction,
 )
-from compat_tests.transactions.producers import LIBRARIES, PATIENCE_SECONDS, TIMEOUT_MS, Failed
+from compat_tests.transactions.producers import (
+    LIBRARIES,
+    NO_REBOOTSTRAP,
+    PATIENCE_SECONDS,
+    TIMEOUT_MS,
+    Failed,
+)
 
 SENDS_MAX = 6
 ABORTS, ABANDONS, CONSUMES, FLUSHES = 0.15, 0.04, 0.4, 0.3
@@ -245,6 +251,7 @@ class ConfluentReader(Reader):
                 "isolation.level": "read_committed",
                 "reconnect.backoff.max.ms": 300,
                 "log_level": 0,
+                **NO_REBOOTSTRAP,
             }
         )
         self._consumer.assign([TopicPartition(topic, number, 0) for topic, number in self._partitions])

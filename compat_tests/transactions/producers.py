@@ -32,8 +32,8 @@ TIMEOUT_MS = 6000
 
 
 NO_REBOOTSTRAP = {"metadata.recovery.strategy": "none"}
-"""By default librdkafka 2.16 forgets its brokers when all connections are lost (KIP-899), and then may wait for
-ever for a group coordinator that it knew before, with Kafka as with Odradek."""
+"""By default librdkafka 2.16 forgets its brokers when all connections are lost (KIP-899), and then may wait
+for ever for a group coordinator that it knew before, with Kafka as with Odradek."""
 
 
 class Failed(Exception):

@@ -140,12 +140,14 @@ cdef class Bursts:
     cdef object _learn
     cdef object _current_view
     cdef object _add
+    cdef dict _gates
     cdef list _known
 
-    def __init__(self, learn, current_view, turn):
+    def __init__(self, learn, current_view, turn, dict gates not None):
         self._learn = learn
         self._current_view = current_view
         self._add = turn.add
+        self._gates = gates
         self._known = [{} for _ in range(LAST_VERSION + 1)]
 
     def __call__(
@@ -193,7 +195,7 @@ cdef class Bursts:
             body = start + FRAME_HEAD_BYTES + (client_id_bytes if client_id_bytes > 0 else 0)
             batch_start = batch_end = 0
             known = self._find(bytes_, body, end, <int> version, cluster, &batch_start, &batch_end)
-            if known is None:
+            if known is None or (len(self._gates) and known.log in self._gates):
                 break
             appended = known.append(buffer, batch_start, batch_end, now_ms)
             if appended is None:

@@ -120,19 +120,24 @@ class Burst:
 
 
 class Bursts:
-    """Takes what is ordinary at the front of a receive buffer; a `apis.api.Shortcut`."""
+    """Takes what is ordinary at the front of a receive buffer; a `apis.api.Shortcut`.
 
-    __slots__ = ("_add", "_current_view", "_known", "_learn")
+    Of what is for a partition in `gates` nothing is.
+    """
+
+    __slots__ = ("_add", "_current_view", "_gates", "_known", "_learn")
 
     def __init__(
         self,
         learn: Callable[[int, bytes], Known | None],
         current_view: Callable[[], Any],
         turn: Turn,
+        gates: dict[Any, Any],
     ) -> None:
         self._learn = learn
         self._current_view = current_view
         self._add = turn.add
+        self._gates = gates
         self._known: list[dict[bytes, Known]] = [{} for _ in range(LAST_VERSION + 1)]
 
     def __call__(
@@ -160,6 +165,8 @@ class Bursts:
             if found is None:
                 break
             known, batch_start, batch_end = found
+            if self._gates and known.log in self._gates:
+                break
             appended = known.log.append_ordinary(view, batch_start, batch_end, now_ms)
             if appended is None:
                 break

@@ -60,7 +60,8 @@ class UpdateFeatures:
         response = UpdateFeaturesResponse(error_code=0, error_message=None, results=[])
         if version <= LAST_VERSION_WITH_RESULTS:
             response.results = [
-                UpdatableFeatureResult(feature=update.feature, error_code=0, error_message=None)
+                # Kafka writes the text "NONE" where there is no error.
+                UpdatableFeatureResult(feature=update.feature, error_code=0, error_message="NONE")
                 for update in request.feature_updates
             ]
         return response

@@ -46,6 +46,8 @@ class NodeParts:
     """For what looks long and changes nothing."""
     reads: WorkQueue
     """For what waits for the disk, several at once."""
+    conversions: WorkQueue
+    """For batches that have to be packed or unpacked before they are stored, several at once, too."""
     saves: WorkQueue
     """For what only waits for the disk."""
     begin_moves: Callable[[], object] = _leave_them

@@ -2,12 +2,14 @@
 
 Each partition is asked in turn and refuses for itself; what was accepted is staged, and the answer waits
 for the commit at the end of the loop's turn. From version 3 on a partition brings exactly one batch of
-format v2, stored as it came; versions 0 to 2 may bring message sets of v0 and v1, which are converted.
+format v2, stored as it came unless the topic wants it otherwise; versions 0 to 2 may bring message sets of
+v0 and v1, which are converted. What takes long is done in a worker thread, and whatever else is for that
+partition waits for it: see `produce_gates.py`.
 
 A request with a transactional id goes by `apis/transaction_verification.py` first, which hands it back with
 what the coordinator has said of its partitions. A transactional batch in a request without such an id is
-refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this node
-only; `min.insync.replicas` is checked against the ISR that the cluster's view has.
+refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Followers do not exist yet, so acks=all waits for this
+node only; `min.insync.replicas` is checked against the ISR that the cluster's view has.
 
 Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.validateRecords of
 Kafka 4.3.
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
 from odradek.apis.leadership import Leadership, add_endpoint, leader_hint
+from odradek.apis.produce_gates import Gates
 from odradek.apis.produce_shortcut import shortcut
 from odradek.coordinator.topics import INTERNAL_TOPICS
 from odradek.wire.batch_validation import InvalidRecords
@@ -37,13 +40,16 @@ from odradek.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext, Shortcut
+    from odradek.apis.produce_gates import Preparation
     from odradek.apis.transaction_verification import TransactionVerification, Verdicts
-    from odradek.apis.turn import Turn
+    from odradek.apis.turn import Turn, WorkQueue
     from odradek.storage.partition import Appended, Partition
+    from odradek.storage.transactions import Verified
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id with which Kafka's own tools may write to internal topics."""
 
+FIRST_VERSION_OF_V1 = 2
 FIRST_VERSION_OF_V2_ONLY = 3
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER = 10
@@ -63,6 +69,7 @@ _SAYS_LOG_START = frozenset(
     {
         ErrorCode.INVALID_RECORD,
         ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.INVALID_TXN_STATE,
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -92,7 +99,7 @@ class ProduceAnswer(Waiting):
     It is itself what the turn calls for the first of them, so that most requests need no other object.
     """
 
-    __slots__ = ("connection", "pending", "response", "single")
+    __slots__ = ("connection", "leave", "pending", "response", "single")
 
     def __init__(self, response: ProduceResponse) -> None:
         # What Waiting.__init__ does, spelt out: this is the hot path.
@@ -100,12 +107,15 @@ class ProduceAnswer(Waiting):
         self._deliver = None
         self._response = None
         self._settled = False
-        self.response = response
+        self.response: ProduceResponse | None = response
         self.connection: ConnectionInfo | None = None
         """Set when the client expects no answer (acks=0); an error then closes the connection."""
-        self.pending = 0
+        self.pending = 1
+        """Partitions that are waited for, and the handler until it has been through all of them."""
         self.single: PartitionProduceResponse | None = None
         """The first partition that staged something: the one whose commit calls the answer itself."""
+        self.leave: list[Callable[[], None]] | None = None
+        """What the gates that it waits at want to be called when the client is gone."""
 
     def __call__(self, error: KafkaError | None) -> None:
         assert self.single is not None
@@ -115,12 +125,28 @@ class ProduceAnswer(Waiting):
         """One partition's commit went well, or failed with `error`."""
         if error is not None:
             _refuse(partition, error)
-            if self.connection is not None:
-                self.connection.close(f"produce without acknowledgement failed: {error}")
-                self.connection = None
+            self.report(error)
         self.pending -= 1
         if self.pending == 0:
             self.complete(self.response)
+
+    def report(self, error: KafkaError) -> None:
+        """A refusal after the handler's return: who expects no answer is told all the same."""
+        if self.connection is not None:
+            self.connection.close(f"produce without acknowledgement failed: {error}")
+            self.connection = None
+
+    def wait_at_gate(self, leave: Callable[[], None]) -> None:
+        """Calls `leave` when the client is gone before the answer is there."""
+        if self.leave is None:
+            self.leave = []
+            self._clean_up = self._leave_gates
+        self.leave.append(leave)
+
+    def _leave_gates(self) -> None:
+        self.connection = None
+        for leave in self.leave or ():
+            leave()
 
 
 class _StagedPartition:
@@ -136,21 +162,112 @@ class _StagedPartition:
         self.answer.settle(self.partition, error)
 
 
-class Produce:
-    """The handler. `verification()` is asked when the first transactional request comes."""
+class _LateAppend:
+    """What a request brought for one partition, while it waits at a gate; see `produce_gates.LateAppend`."""
 
-    __slots__ = ("_leadership", "_turn", "_verification")
+    __slots__ = (
+        "_answer",
+        "_context",
+        "_log",
+        "_magic_limit",
+        "_name",
+        "_now_ms",
+        "_partition",
+        "_produce",
+        "_records",
+        "_response",
+        "_verified",
+        "size_bytes",
+    )
 
     def __init__(
-        self, leadership: Leadership, turn: Turn, verification: Callable[[], TransactionVerification]
+        self,
+        produce: Produce,
+        answer: ProduceAnswer,
+        context: RequestContext,
+        log: Partition,
+        name: str,
+        partition: PartitionProduceResponse,
+        records: bytes,
+        verified: Verified | None,
     ) -> None:
-        self._leadership = leadership
+        assert answer.response is not None
+        self._produce = produce
+        self._answer = answer
+        self._response = answer.response
+        self._context: RequestContext | None = context
+        self._now_ms = context.now_ms
+        self._magic_limit = _magic_limit(context.api_version)
+        self._log = log
+        self._name = name
+        self._partition = partition
+        self._records = records
+        self._verified = verified
+        self.size_bytes = len(records)
+
+    def preparation(self) -> Preparation:
+        return self._log.preparing(self._records, now_ms=self._now_ms, magic_limit=self._magic_limit)
+
+    def attempt(self) -> Preparation | None:
+        self._check_leadership()
+        appended = self._log.append_quickly(
+            self._records,
+            now_ms=self._now_ms,
+            magic_limit=self._magic_limit,
+            transactions=self._verified,
+        )
+        if appended is None:
+            return self.preparation()
+        self._produce.take(self._answer, self._partition, self._log, appended)
+        return None
+
+    def make(self, prepared: memoryview) -> None:
+        self._check_leadership()
+        appended = self._log.append_prepared(prepared, now_ms=self._now_ms, transactions=self._verified)
+        self._produce.take(self._answer, self._partition, self._log, appended)
+
+    def refuse(self, error: KafkaError) -> None:
+        try:
+            self._check_leadership()
+        except KafkaError as gone:
+            error = gone
+        if self._context is not None:
+            self._produce.explain(self._partition, error, self._name, self._response, self._context)
+        self._answer.report(error)
+        self._answer.settle(self._partition, None)
+
+    def abandon(self) -> None:
+        self._context = None
+
+    def _check_leadership(self) -> None:
+        """The topic may have gone meanwhile. One that has been made anew is another: our log knows that it
+        was deleted.
+        """
+        self._produce.leadership.lead(self._name, self._partition.index)
+
+
+class Produce:
+    """The handler. `conversions` is where batches are prepared that take long; `verification()` is asked when
+    the first transactional request comes.
+    """
+
+    __slots__ = ("_gates", "_turn", "_verification", "leadership")
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        turn: Turn,
+        conversions: WorkQueue,
+        verification: Callable[[], TransactionVerification],
+    ) -> None:
+        self.leadership = leadership
         self._turn = turn
+        self._gates = Gates(conversions)
         self._verification = verification
 
     def shortcut(self) -> Shortcut:
         """The short way of ordinary requests (see `apis/produce_shortcut.py`)."""
-        return shortcut(self._leadership, self._turn)
+        return shortcut(self.leadership, self._turn, self._gates.open)
 
     def __call__(
         self, request: ProduceRequest, context: RequestContext, verdicts: Verdicts | None = None
@@ -166,8 +283,8 @@ class Produce:
         now_ms = context.now_ms
         response = ProduceResponse(responses=[])
         answer = ProduceAnswer(response)
-        append = self._append
-        add = self._turn.add
+        judge, take, gates = self._judge, self.take, self._gates.open
+        magic_limit = _magic_limit(version)
         last_error: KafkaError | None = None
         for topic_data in request.topic_data:
             partitions: list[PartitionProduceResponse] = []
@@ -185,42 +302,47 @@ class Produce:
                     _refuse(partition, whole_refusal)
                     continue
                 try:
-                    log, appended = append(name, data, version, acks, context.client_id, now_ms, verdicts)
+                    log, records, verified = judge(name, data, version, acks, context.client_id, verdicts)
+                    appended = None
+                    if not gates or log not in gates:
+                        appended = log.append_quickly(
+                            records, now_ms=now_ms, magic_limit=magic_limit, transactions=verified
+                        )
                 except KafkaError as error:
                     last_error = error
-                    self._explain(partition, error, name, response, context)
+                    self.explain(partition, error, name, response, context)
                     continue
-                partition.base_offset = appended.base_offset
-                partition.log_append_time_ms = appended.log_append_time_ms
-                partition.log_start_offset = appended.log_start_offset
                 answer.pending += 1
-                if answer.single is None:
-                    answer.single = partition
-                    add(log, answer, appended.must_flush)
+                if appended is not None:
+                    take(answer, partition, log, appended)
                 else:
-                    add(log, _StagedPartition(answer, partition), appended.must_flush)
+                    self._wait(answer, context, log, name, partition, records, verified)
+        answer.pending -= 1
         if acks == 0:
+            answer.response = None
             if last_error is not None:
                 context.connection.close(f"a produce request without acknowledgement failed: {last_error}")
             else:
                 answer.connection = context.connection
-            return None
+            # What waits is the client's to be counted, though it gets no answer.
+            return answer if answer.leave and answer.pending else None
         return answer if answer.pending else response
 
-    def _append(
+    def _judge(
         self,
         name: str | None,
         data,
         version: int,
         acks: int,
         client_id: str | None,
-        now_ms: int,
         verdicts: Verdicts | None,
-    ) -> tuple[Partition, Appended]:
-        """Checks what the request's version asks of a batch and stages it."""
+    ) -> tuple[Partition, memoryview, Verified | None]:
+        """Checks what the request's version asks of a batch; the log, what is to be appended to it, and what
+        of its transaction has been found out.
+        """
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        led = self._leadership.lead(name, data.index)
+        led = self.leadership.lead(name, data.index)
         records = data.records
         if version >= FIRST_VERSION_OF_V2_ONLY:
             records = _single_v2_batch(records, version, verdicts is not None)
@@ -232,16 +354,46 @@ class Produce:
         log = led.log
         if acks == -1 and len(led.view.isr) < min(log.config.min_insync_replicas, len(led.view.replicas)):
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        if version < FIRST_VERSION_OF_V2_ONLY:
-            return log, log.append(records, now_ms=now_ms, magic_limit=1 if version == 2 else 0)
-        if verified is not None:
-            return log, log.append(records, now_ms=now_ms, transactions=verified)
-        return log, log.append(records, now_ms=now_ms)
+        return log, records, verified
+
+    def take(
+        self,
+        answer: ProduceAnswer,
+        partition: PartitionProduceResponse,
+        log: Partition,
+        appended: Appended,
+    ) -> None:
+        """An append has been staged: fills in its part of the answer, which waits for the commit."""
+        partition.base_offset = appended.base_offset
+        partition.log_append_time_ms = appended.log_append_time_ms
+        partition.log_start_offset = appended.log_start_offset
+        if answer.single is None:
+            answer.single = partition
+            self._turn.add(log, answer, appended.must_flush)
+        else:
+            self._turn.add(log, _StagedPartition(answer, partition), appended.must_flush)
+
+    def _wait(
+        self,
+        answer: ProduceAnswer,
+        context: RequestContext,
+        log: Partition,
+        name: str | None,
+        partition: PartitionProduceResponse,
+        records: memoryview,
+        verified: Verified | None,
+    ) -> None:
+        """Leaves an append to the gate of its partition."""
+        assert name is not None
+        # A copy: where the records are now the next requests will be.
+        append = _LateAppend(self, answer, context, log, name, partition, bytes(records), verified)
+        preparation = None if log in self._gates.open else append.preparation()
+        answer.wait_at_gate(self._gates.wait(log, append, preparation))
 
     def _name_of(self, topic_id: bytes) -> str | None:
-        return self._leadership.view.topic_names.get(topic_id)
+        return self.leadership.view.topic_names.get(topic_id)
 
-    def _explain(
+    def explain(
         self,
         partition: PartitionProduceResponse,
         error: KafkaError,
@@ -253,7 +405,7 @@ class Produce:
         _refuse(partition, error)
         code = error.code
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.api_version >= FIRST_VERSION_WITH_LEADER:
-            hint = leader_hint(self._leadership, name, partition.index, context.connection)
+            hint = leader_hint(self.leadership, name, partition.index, context.connection)
             if hint is not None:
                 partition.current_leader = LeaderIdAndEpoch(
                     leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
@@ -269,7 +421,12 @@ class Produce:
             partition.error_message = error.explanation
             return
         if name is not None and code in _SAYS_LOG_START and not isinstance(error, _NotOneBatch):
-            partition.log_start_offset = self._leadership.lead(name, partition.index).log.log_start_offset
+            partition.log_start_offset = self.leadership.lead(name, partition.index).log.log_start_offset
+
+
+def _magic_limit(version: int) -> int:
+    """The newest record format of a request; see `Partition.append`."""
+    return 2 if version >= FIRST_VERSION_OF_V2_ONLY else version // FIRST_VERSION_OF_V1
 
 
 def _refuse(partition: PartitionProduceResponse, error: KafkaError) -> None:

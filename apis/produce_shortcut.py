@@ -4,9 +4,10 @@ What such a request says before its records is the same again and again, so that
 partition's index) is looked up as bytes instead of being decoded, and the answer is a template with three
 numbers to fill in. Whatever is unusual (another shape, a refusal, a transactional batch, unknown tags) takes
 the ordinary way through `apis/produce.py`, which alone knows how to explain it; so the two cannot disagree on
-anything but speed. Requests that arrived together and are all ordinary are one burst with one answer, built
-when the last of their partitions is committed. The hot part is in `_produce_burst_python.py` and, compiled,
-in `_produce_burst.pyx`; `COMPILED` says which is in use.
+anything but speed. So does whatever has to wait at a gate (`produce_gates.py`). Requests that arrived
+together and are all ordinary are one burst with one answer, built when the last of their partitions is
+committed. The hot part is in `_produce_burst_python.py` and, compiled, in `_produce_burst.pyx`; `COMPILED`
+says which is in use.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ _ACKS_ALL, _ACKS_LEADER = b"\xff\xff", b"\x00\x01"
 _SENTINELS = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)
 
 
-def shortcut(leadership: Leadership, turn: Turn) -> Bursts:
-    """The short way. See `apis.api.Shortcut` for its arguments."""
+def shortcut(leadership: Leadership, turn: Turn, gates: dict[Any, Any]) -> Bursts:
+    """The short way, but not to the partitions in `gates`. See `apis.api.Shortcut` for its arguments."""
 
     def learn(version: int, beginning: bytes) -> Known | None:
         return _learn(leadership, version, beginning)
 
-    return Bursts(learn, leadership.current_view, turn)
+    return Bursts(learn, leadership.current_view, turn, gates)
 
 
 def _learn(leadership: Leadership, version: int, beginning: bytes) -> Known | None:

@@ -79,9 +79,9 @@ def build_apis(node: NodeParts, settings: ApiSettings) -> Apis:
     return apis
 
 
-# Key: last version, handler. Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of Kafka
-# 4.3. kafka-python tells the release from these, and librdkafka before 2.11 looks for single low versions
-# (KAFKA-18659), so that a range is never narrowed without need.
+# Key: last version, handler. Versions begin at 0, as in Kafka 3.9, and end with the highest stable one of
+# Kafka 4.3. kafka-python tells the release from these, and librdkafka before 2.11 looks for single low
+# versions (KAFKA-18659), so that a range is never narrowed without need.
 
 Rows = dict[int, tuple[int, MakeHandler]]
 
@@ -118,7 +118,7 @@ def _of_groups(node: NodeParts, topics: TopicCreation) -> Rows:
 
 def _of_transactions(node: NodeParts, settings: ApiSettings) -> Rows:
     transactions, current_view = node.transactions, node.leadership.current_view
-    commits = (node.leadership, node.groups, transactions, settings.verifies_transactions)
+    commits = (node.leadership, node.groups, transactions, node.timers, settings.verifies_transactions)
     return {
         22: (5, _later("producers.InitProducerId", node.new_producer_id, transactions)),
         24: (5, _later("transactions.AddPartitionsToTxn", current_view, transactions, node.timers)),
@@ -178,7 +178,7 @@ def _produce(node: NodeParts, settings: ApiSettings) -> Handler:
             patience_ms=settings.verification_patience_ms,
         )
 
-    return Produce(node.leadership, node.turn, verification)
+    return Produce(node.leadership, node.turn, node.conversions, verification)
 
 
 def _fetch(node: NodeParts, settings: ApiSettings) -> Handler:

@@ -31,8 +31,8 @@ TRANSACTIONS_TOPIC_CONFIGS: Mapping[str, str] = {
     "segment.bytes": "104857600",
     "unclean.leader.election.enable": "false",
 }
-"""TransactionCoordinator.transactionStateTopicConfigs; `min.insync.replicas` is `transaction.state.log.min.isr`,
-`segment.bytes` is `transaction.state.log.segment.bytes`."""
+"""TransactionCoordinator.transactionStateTopicConfigs; `min.insync.replicas` is
+`transaction.state.log.min.isr`, `segment.bytes` is `transaction.state.log.segment.bytes`."""
 CREATED_AT_ONCE_MAX = 500
 """Topics that one request brings about: each costs a directory and some files, and the client waits."""
 _WRITTEN_BY_BROKERS = frozenset({"__share_group_state"})
@@ -67,9 +67,7 @@ class TopicCreation:
             if name in _WRITTEN_BY_BROKERS
         }
         wanted = [
-            self._internal_topics.get(name) or NewTopic(name)
-            for name in missing
-            if name not in refusals
+            self._internal_topics.get(name) or NewTopic(name) for name in missing if name not in refusals
         ]
         if len(wanted) > CREATED_AT_ONCE_MAX:
             # The answer has to come while its client still waits; for the rest it asks again.

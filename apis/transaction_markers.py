@@ -12,6 +12,7 @@ Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
@@ -51,7 +52,7 @@ _COORDINATOR_IS_NOT_READY = frozenset(
 
 
 class MarkerWriter:
-    """Writes markers to partitions that this node leads. `now_ms` is the clock that records are stamped by."""
+    """Writes markers to partitions that this node leads. `now_ms` is the clock of records."""
 
     __slots__ = ("_groups", "_leadership", "_now_ms", "_timers", "_turn")
 
@@ -153,6 +154,11 @@ class WriteTxnMarkers:
         missing = len(asked)
         if missing == 0:
             return WriteTxnMarkersResponse(markers=[])
+        if any(_is_nobodys(marker) and partitions for marker, partitions in asked):
+            for marker, partitions in asked:
+                refused = dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+                errors.setdefault(marker.producer_id, {}).update(refused)
+            return _response(errors)
         waiting = Waiting()
 
         def written(producer_id: int, results: Results) -> None:
@@ -173,9 +179,14 @@ class WriteTxnMarkers:
                     marker.transaction_version,
                 ),
                 partitions,
-                lambda results, producer_id=marker.producer_id: written(producer_id, results),
+                partial(written, marker.producer_id),
             )
         return waiting
+
+
+def _is_nobodys(marker: WritableTxnMarker) -> bool:
+    """Whether no record can say whose transaction it ends: Kafka fails over the whole request."""
+    return marker.producer_id < 0 or marker.producer_epoch < 0
 
 
 def _partitions(marker: WritableTxnMarker) -> list[Partition]:

@@ -4,7 +4,8 @@ The offsets belong to the transaction like any record: the partition of `__consu
 the group has to be part of it. From version 5 on the commit itself adds it (transaction.version 2); before,
 AddOffsetsToTxn has done so, and the transaction's coordinator is asked whether it has, unless
 `transaction.partition.verification.enable` is off. Neither is needed while the log has an open transaction of
-this producer. Who may commit for the group is for the group's coordinator to judge, afterwards.
+this producer. Who may commit for the group is for the group's coordinator to judge, afterwards. As elsewhere
+the coordinator is asked again, for some milliseconds, while it still ends the producer's last transaction.
 
 Source: KafkaApis.handleTxnOffsetCommitRequest, GroupCoordinatorService.commitTransactionalOffsets,
 ReplicaManager.maybeSendPartitionToTransactionCoordinator and AddPartitionsToTxnManager of Kafka 4.3.
@@ -12,11 +13,12 @@ ReplicaManager.maybeSendPartitionToTransactionCoordinator and AddPartitionsToTxn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
 from odradek.apis.transaction_verification import Support, ask_coordinator, support_of_offset_commit
+from odradek.apis.transactions import PAUSES_MS
 from odradek.coordinator import commands
 from odradek.coordinator.driver import coordinator_error
 from odradek.coordinator.topics import OFFSETS_TOPIC
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from odradek.apis.groups import Groups
     from odradek.apis.leadership import Leadership
     from odradek.apis.transactions import Transactions
+    from odradek.apis.turn import Timers
     from odradek.coordinator.cluster import ClusterView
 
 FIRST_VERSION_THAT_KNOWS_LOADING = 2
@@ -51,11 +54,13 @@ class TxnOffsetCommit:
         leadership: Leadership,
         groups: Groups,
         transactions: Transactions,
+        timers: Timers,
         is_verifying: Callable[[], bool],
     ) -> None:
         self._leadership = leadership
         self._groups = groups
         self._transactions = transactions
+        self._timers = timers
         self._is_verifying = is_verifying
 
     def __call__(
@@ -82,14 +87,16 @@ class TxnOffsetCommit:
             group_instance_id=request.group_instance_id,
             offsets=answer.offsets,
         )
-        try:
-            self._commit(request.transactional_id, command, support_of_offset_commit(version))
-        except KafkaError as error:
-            return answer.refused(coordinator_error(error.code))
+        support = support_of_offset_commit(version)
+        self._commit(request.transactional_id, command, support, iter(PAUSES_MS))
         return waiting
 
     def _commit(
-        self, transactional_id: str, command: commands.CommitTransactionalOffsets, support: Support
+        self,
+        transactional_id: str,
+        command: commands.CommitTransactionalOffsets,
+        support: Support,
+        pauses_ms: Iterator[int],
     ) -> None:
         """Sees to it that the group's partition is in the transaction, then puts the command to the group."""
         if support is not Support.ADDED and not self._is_verifying():
@@ -98,18 +105,28 @@ class TxnOffsetCommit:
         producer = command.producer_id, command.producer_epoch
         place = OFFSETS_TOPIC, self._groups.partition_of(command.group_id)
         version = support.transaction_version
-        log = self._leadership.lead(*place).log
-        verification = log.begin_verification(*producer, NO_SEQUENCE, version=version)
+        try:
+            log = self._leadership.lead(*place).log
+            verification = log.begin_verification(*producer, NO_SEQUENCE, version=version)
+        except KafkaError as error:
+            command.ticket(command.refused(coordinator_error(error.code)))
+            return
         if verification is None:
             # Its transaction is open here already.
             self._groups.commit_in_transaction(command)
             return
 
         def told(errors: Mapping[tuple[str, int], ErrorCode]) -> None:
-            if errors:
-                command.ticket(command.refused(_told(errors[place])))
-            else:
+            code = errors.get(place, NONE)
+            if code is NONE:
                 self._groups.commit_in_transaction(command, Verified(verification, version))
+                return
+            pause_ms = next(pauses_ms, None) if code is ErrorCode.CONCURRENT_TRANSACTIONS else None
+            if pause_ms is None:
+                command.ticket(command.refused(_told(code)))
+                return
+            # All of it again: the marker for which this waits makes the verification void.
+            self._timers.after(pause_ms, lambda: self._commit(transactional_id, command, support, pauses_ms))
 
         ask_coordinator(self._transactions, transactional_id, producer, [place], support, told)
 

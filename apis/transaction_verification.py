@@ -184,7 +184,7 @@ class TransactionVerification:
         patience_ms: int,
     ) -> None:
         """Kafka's names of the last three: `transaction.partition.verification.enable` (asked each time: it
-        may change), `add.partitions.to.txn.retry.backoff.ms` and `add.partitions.to.txn.retry.backoff.max.ms`.
+        may change), `add.partitions.to.txn.retry.backoff.ms` and the same with `.max.ms`.
         """
         self.leadership = leadership
         self.transactions = transactions
@@ -198,7 +198,8 @@ class TransactionVerification:
         batches = self._transactional_batches(request, context.api_version)
         producers = {producer for producer, _ in batches.values()}
         if len(producers) > 1:
-            refusal = KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            why = "The batches of a transactional request are of more than one producer."
+            refusal = Unverified(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
             return produce(request, context, Verdicts({}, refusal))
         if not producers:
             return produce(request, context, Verdicts({}))
@@ -332,7 +333,7 @@ class _Question:
             self._context.connection.close("internal error")
             answer = None
         if isinstance(answer, Waiting):
-            answer.on_complete(waiting.complete)
+            waiting.leave_to(answer)
         else:
             waiting.complete(answer)
 
@@ -343,3 +344,11 @@ class HeldBack(Waiting):
     __slots__ = ()
 
     holds_back = True
+
+    def leave_to(self, answer: Waiting) -> None:
+        """It is `answer` that is waited for from now on."""
+        if self.settled:
+            answer.cancel()
+        else:
+            self._clean_up = answer.cancel
+            answer.on_complete(self.complete)

@@ -1,5 +1,5 @@
-"""Transactions as clients ask for them: AddPartitionsToTxn (key 24, versions 0 to 5), AddOffsetsToTxn (25, 0-4),
-EndTxn (26, 0-5), DescribeTransactions (65, 0), ListTransactions (66, 0-2).
+"""Transactions as clients ask for them: AddPartitionsToTxn (key 24, versions 0 to 5), AddOffsetsToTxn (25,
+0-4), EndTxn (26, 0-5), DescribeTransactions (65, 0), ListTransactions (66, 0-2).
 
 A request becomes a command for the coordinator of its transactional id, and the coordinator's answer becomes
 the response; what a producer may do is decided there. AddPartitionsToTxn has two forms: of one client up to
@@ -7,15 +7,15 @@ version 3, of a broker that asks for several transactions at once from 4 on, whi
 whether partitions are in (`verify_only`). EndTxn from version 5 on is transaction.version 2 (KIP-890): its
 answer says with which id and epoch the producer goes on.
 
-A producer that begins its next transaction while the partitions of the last one still get their markers is told
-CONCURRENT_TRANSACTIONS, and pauses for 20 ms, or 100, before it asks again. Mostly it is a matter of one: so its
-question is put again after 1, 2 and 4 ms before it is told.
+A producer that begins its next transaction while the partitions of the last one still get their markers is
+told CONCURRENT_TRANSACTIONS, and pauses for 20 ms, or 100, before it asks again. Mostly it is a matter of
+one: so its question is put again after 1, 2 and 4 ms before it is told.
 
 What old versions cannot understand is told in their words: PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before
 version 2 of the first three.
 
-Source: KafkaApis and TransactionCoordinator of Kafka 4.3, TransactionVersion.java for what a request's version
-says of its sender.
+Source: KafkaApis and TransactionCoordinator of Kafka 4.3, TransactionVersion.java for what the version of a
+request says of its sender.
 """
 
 from __future__ import annotations
@@ -131,15 +131,15 @@ class AddPartitionsToTxn:
         refused = self._refused(partitions, version)
         if refused:
             not_attempted = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-            answer(_result(transaction, {**not_attempted, **refused}))
+            answer(_result_by_partition(transaction.transactional_id, {**not_attempted, **refused}))
             return
 
         def added(reply: commands.AddPartitionsReply) -> None:
-            code = _told(reply.error_code, version)
-            answer(_result(transaction, dict.fromkeys(partitions, code)))
+            answer(_result(transaction, _told(reply.error_code, version)))
 
         def verified(reply: commands.VerifyPartitionsReply) -> None:
-            answer(_result(transaction, dict(zip(partitions, reply.errors, strict=True))))
+            errors = dict(zip(partitions, reply.errors, strict=True))
+            answer(_result_by_partition(transactional_id, errors))
 
         transactional_id = transaction.transactional_id
         fields = (
@@ -183,19 +183,28 @@ def _told_to_client(results: Sequence[AddPartitionsToTxnResult]) -> AddPartition
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
 
 
-def _result(
-    transaction: AddPartitionsToTxnTransaction, errors: Mapping[Partition, ErrorCode]
+def _result_by_partition(
+    transactional_id: str, errors: Mapping[Partition, ErrorCode]
 ) -> AddPartitionsToTxnResult:
-    """The transaction's partitions as they were asked for, each with its code."""
+    """Each partition once, with its code."""
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for (name, index), code in errors.items():
+        topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name, results_by_partition=[]))
+        topic.results_by_partition.append(
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+        )
+    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=list(topics.values()))
+
+
+def _result(transaction: AddPartitionsToTxnTransaction, code: ErrorCode) -> AddPartitionsToTxnResult:
+    """The transaction's partitions as they were asked for, all with one code."""
     return AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
         topic_results=[
             AddPartitionsToTxnTopicResult(
                 name=topic.name,
                 results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=index, partition_error_code=errors[topic.name, index]
-                    )
+                    AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
                     for index in topic.partitions
                 ],
             )
@@ -315,9 +324,7 @@ class ListTransactions:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    def __call__(
-        self, request: ListTransactionsRequest, context: RequestContext
-    ) -> ListTransactionsResponse:
+    def __call__(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
         reply = self._transactions.list_transactions(
             states=list(dict.fromkeys(request.state_filters)),
             producer_ids=frozenset(request.producer_id_filters),

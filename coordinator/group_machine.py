@@ -148,7 +148,8 @@ class GroupMachine:
         """
         kind, subject = group_log.decode_key(key)
         if kind is Kind.OFFSET and value is not None:
-            self._apply_pending(producer_id, *subject, group_log.decode_offset(value))
+            group_id, topic, partition = subject
+            self._apply_pending(producer_id, group_id, topic, partition, group_log.decode_offset(value))
         else:
             self.replay(key, value)
 

@@ -1,5 +1,5 @@
-"""Producer ids, each given out once: to idempotent producers by InitProducerId, to transactional ones by their
-coordinator.
+"""Producer ids, each given out once: to idempotent producers by InitProducerId, to transactional ones by
+their coordinator.
 
 Blocks of ids as in KIP-730.
 """

@@ -5,9 +5,10 @@ expression becomes an automaton whose states are made as they are reached and ke
 costs one look-up. What an expression may cost altogether is bounded, in size and in work: beyond that it is
 refused like one that is not valid.
 
-Known are RE2's literals, classes ([a-z], [[:alpha:]], \\d \\s \\w, \\pL, \\p{Lu}), groups with and without names
-and flags (i m s U), alternatives, repetitions up to 1,000, anchors and escapes. Not known, and refused: scripts
-(\\p{Greek}), \\C, and what RE2 does not have either (back references, look-around, possessive repetition).
+Known are RE2's literals, classes ([a-z], [[:alpha:]], \\d \\s \\w, \\pL, \\p{Lu}), groups with and without
+names and flags (i m s U), alternatives, repetitions up to 1,000, anchors and escapes. Not known, and refused:
+scripts (\\p{Greek}), \\C, and what RE2 does not have either (back references, look-around, possessive
+repetition).
 
 Source: https://github.com/google/re2/wiki/Syntax; Kafka 4.3 uses RE2/J.
 """
@@ -27,6 +28,8 @@ __all__ = ["RegularExpression"]
 REPETITIONS_MAX = 1_000
 PROGRAM_MAX = 20_000
 NESTING_MAX = 50
+CLASS_PARTS_MAX = 50
+"""Ranges and classes in one pair of brackets; single characters as many as there are."""
 WORK_MAX = 300_000
 """Instructions that may be looked at while states are made: about a quarter of a second."""
 
@@ -155,7 +158,7 @@ class _State:
 
 
 class _Program:
-    """Instructions by number: a test or an assertion with its successor, or two ways to go on; 0 is the end."""
+    """Instructions by number: a test or an assertion with its successor, or ways to go on; 0 is the end."""
 
     def __init__(self, pattern: str, node: _Node) -> None:
         self.pattern = pattern
@@ -208,16 +211,12 @@ class _Program:
             following = self._compile(node.node, following)
         return following
 
-    def step(
-        self, positions: frozenset[int], before: _Side, character: str
-    ) -> tuple[frozenset[int], int]:
+    def step(self, positions: frozenset[int], before: _Side, character: str) -> tuple[frozenset[int], int]:
         """Where a character leads, and how many instructions had to be looked at."""
         reached = self._reach(positions, before, _side_of(character))
         tests, following = self._tests, self._next
         found = {
-            following[position][0]
-            for position in reached
-            if position in tests and tests[position](character)
+            following[position][0] for position in reached if position in tests and tests[position](character)
         }
         return frozenset(found), len(reached) + 1
 
@@ -277,8 +276,17 @@ _ASCII_CLASSES: dict[str, CharacterTest] = {
     "word": _is_word,
     "xdigit": lambda character: character in "0123456789abcdefABCDEF",
 }
+_MINOR_CATEGORIES = {
+    "C": "cfos",
+    "L": "lmotu",
+    "M": "cen",
+    "N": "dlo",
+    "P": "cdefios",
+    "S": "ckmo",
+    "Z": "lps",
+}
 _CATEGORIES = frozenset(
-    "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs".split()
+    major + minor for major, minors in _MINOR_CATEGORIES.items() for minor in ("", *minors)
 )
 _ESCAPED_CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -541,26 +549,26 @@ class _Parser:
 
     def _class(self, flags: _Flags) -> CharacterTest:
         is_negated = self._take("^")
-        tests: list[CharacterTest] = []
+        singles: set[str] = set()
+        tests: list[CharacterTest] = [singles.__contains__]
         is_first = True
         while is_first or not self._take("]"):
             is_first = False
-            if self._take("[:"):
-                tests.append(self._named_class())
-                continue
-            low = self._class_member()
+            low = self._named_class() if self._take("[:") else self._class_member()
             if not isinstance(low, str):
                 tests.append(low)
-                continue
-            high: str | CharacterTest = low
-            if self._pattern.startswith("-", self._position) and not self._pattern.startswith(
+            elif self._pattern.startswith("-", self._position) and not self._pattern.startswith(
                 "-]", self._position
             ):
                 self._position += 1
                 high = self._class_member()
-            if not isinstance(high, str) or high < low:
-                self._refuse("it has an impossible range of characters")
-            tests.append(_between(low, high))
+                if not isinstance(high, str) or high < low:
+                    self._refuse("it has an impossible range of characters")
+                tests.append(_between(low, high))
+            else:
+                singles.add(low)
+        if len(tests) > CLASS_PARTS_MAX:
+            self._refuse("it has a class that is too big")
         test = _any_of(tests)
         if flags.ignores_case:
             test = _in_any_case(test)

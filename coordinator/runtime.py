@@ -5,8 +5,8 @@ answered COORDINATOR_LOAD_IN_PROGRESS. An append that fails undoes nothing by ha
 for anything after it, is refused, and the machine is loaded again. So is one that tripped over a command. All
 timers of all machines share one heap.
 
-`driver.GroupCoordinator` and `transaction_coordinator.TransactionCoordinator` are made of this. Nothing here is
-thread-safe, and nothing blocks longer than one slice of loading.
+`driver.GroupCoordinator` and `transaction_coordinator.TransactionCoordinator` are made of this. Nothing here
+is thread-safe, and nothing blocks longer than one slice of loading.
 """
 
 from __future__ import annotations
@@ -37,7 +37,15 @@ from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.partitioner import partition_for
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 
-__all__ = ["CallLater", "Machine", "Runtime", "RunningPartition", "TimerHandle", "TimerKey", "coordinator_error"]
+__all__ = [
+    "CallLater",
+    "Machine",
+    "RunningPartition",
+    "Runtime",
+    "TimerHandle",
+    "TimerKey",
+    "coordinator_error",
+]
 
 RECORDS_PER_TURN = 2_000
 """How much of a log is loaded before others have their turn: about 10 ms."""
@@ -97,6 +105,7 @@ class Command(Protocol):
 M = TypeVar("M", bound=Machine)
 _HELD = (Reply, WriteMarkers)
 """What waits for the appends before it."""
+_OF_TRANSACTIONS = (TransactionalRecord, MarkerRecord)
 
 _MAPPED_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -455,10 +464,10 @@ class Runtime(Generic[M]):
         for record in islice(partition.records, budget):
             budget -= 1
             try:
-                if record.__class__ is tuple:
-                    machine.replay(record[0], record[1])
-                else:
+                if isinstance(record, _OF_TRANSACTIONS):
                     _replay_of_transaction(machine, record)
+                else:
+                    machine.replay(record[0], record[1])
             except MalformedMessage as error:
                 # Sound on disk, but nothing that we know: a newer broker's. The rest still counts.
                 logger.warning("%s-%d: a record is passed over: %s", self._topic, partition.index, error)
@@ -535,13 +544,14 @@ class TimerHeap(Generic[M]):
         self._arm()
 
 
-def _replay_of_transaction(machine: Any, record: LoggedRecord) -> None:
+def _replay_of_transaction(machine: Any, record: TransactionalRecord | MarkerRecord) -> None:
     if isinstance(record, MarkerRecord):
         machine.replay_marker(record.producer_id, record.commit)
     else:
-        assert isinstance(record, TransactionalRecord), record
         machine.replay_pending(record.key, record.value, record.producer_id)
 
 
 def _refuse(effects: Iterable[Effect], code: ErrorCode) -> list[Reply]:
-    return [Reply(effect.ticket, effect.value.refused(code)) for effect in effects if isinstance(effect, Reply)]
+    return [
+        Reply(effect.ticket, effect.value.refused(code)) for effect in effects if isinstance(effect, Reply)
+    ]

@@ -16,9 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from odradek.coordinator.regular_expression import RegularExpression
 
 __all__ = [
     "AddPartitions",
@@ -241,7 +244,7 @@ class ListedTransaction(NamedTuple):
 class ListTransactions:
     """List the transactional ids of a machine; `TransactionCoordinator.list_transactions` asks all of them.
 
-    INVALID_REGULAR_EXPRESSION.
+    INVALID_REGULAR_EXPRESSION when the pattern takes too much work.
     """
 
     ticket: Any
@@ -251,8 +254,8 @@ class ListTransactions:
     """Wanted producer ids; empty for all."""
     duration_ms: int = -1
     """Only those that began longer ago; below 0 for all."""
-    id_pattern: str | None = None
-    """A regular expression that the whole id has to match; None or empty for all."""
+    id_pattern: RegularExpression | None = None
+    """What the whole id has to match; None for all."""
 
     def refused(self, code: ErrorCode) -> ListTransactionsReply:
         return ListTransactionsReply(code)

@@ -23,7 +23,7 @@ from odradek.coordinator.transaction_commands import (
 from odradek.coordinator.transaction_machine import TransactionMachine
 from odradek.coordinator.transaction_settings import TransactionSettings
 from odradek.coordinator.transaction_state import unknown_states
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["TRANSACTIONS_TOPIC", "MarkerResults", "TransactionCoordinator", "WriteMarkersFunction"]
 
@@ -38,8 +38,8 @@ answer leaves out, or answers with an error that may pass, is tried again."""
 class TransactionCoordinator(Runtime[TransactionMachine]):
     """Every method is called on the event loop; see `Runtime` for the arguments that are not said here.
 
-    `new_producer_id` gives an id that no producer ever had, or raises KafkaError. `write_markers` is asked only
-    for partitions that exist: what a topic took with it when it was deleted has come to its end.
+    `new_producer_id` gives an id that no producer ever had, or raises KafkaError. `write_markers` is asked
+    only for partitions that exist: what a topic took with it when it was deleted has come to its end.
     """
 
     def __init__(
@@ -86,11 +86,18 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
     ) -> ListTransactionsReply:
         """The transactional ids of all machines of this node; see `ListTransactions`.
 
-        COORDINATOR_LOAD_IN_PROGRESS while a machine is not ready, INVALID_REGULAR_EXPRESSION.
+        `id_pattern` is a regular expression; None or empty for all. COORDINATOR_LOAD_IN_PROGRESS while a
+        machine is not ready, INVALID_REGULAR_EXPRESSION.
         """
-        command = ListTransactions(
-            None, frozenset(states), frozenset(producer_ids), duration_ms, id_pattern
-        )
+        command = ListTransactions(None, frozenset(states), frozenset(producer_ids), duration_ms)
+        if id_pattern:
+            from odradek.coordinator.regular_expression import RegularExpression
+
+            try:
+                # One for all machines: what it may cost is bounded for the whole listing.
+                command.id_pattern = RegularExpression(id_pattern)
+            except KafkaError as error:
+                return command.refused(error.code)
         answers = self._ask_all(command)
         if answers is None:
             return command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -106,15 +113,15 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
     def _new_machine(self, partition: RunningPartition[TransactionMachine]) -> TransactionMachine:
         return TransactionMachine(self._settings, partition.leader_epoch, self._new_producer_id)
 
-    def _write_markers(
-        self, partition: RunningPartition[TransactionMachine], effect: WriteMarkers
-    ) -> None:
+    def _write_markers(self, partition: RunningPartition[TransactionMachine], effect: WriteMarkers) -> None:
         machine = partition.machine
         if machine is None:
             # It is being loaded again, and will know what is to be written.
             return
         there = [name for name in effect.partitions if self._exists(name)]
-        results = dict.fromkeys(effect.partitions, ErrorCode.NONE) if len(there) < len(effect.partitions) else {}
+        results = (
+            dict.fromkeys(effect.partitions, ErrorCode.NONE) if len(there) < len(effect.partitions) else {}
+        )
         is_told = False
 
         def written(told: MarkerResults) -> None:

@@ -1,8 +1,8 @@
 """Records of `__transaction_state` as the transaction machine writes and reads them, in Kafka's own schemas.
 
-Written is value version 0 as long as the feature `transaction.version` is at 0, else version 1 with its tagged
-fields; both are read. Each transaction writes three records and a start reads one for every id, so they are
-written here byte by byte, and read so where there are no partitions in them, as of all ids that rest.
+Written is value version 0 as long as the feature `transaction.version` is at 0, else version 1 with its
+tagged fields; both are read. Each transaction writes three records and a start reads one for every id, so
+they are written here byte by byte, and read so where there are no partitions in them, as of all that rest.
 `wire/messages/transaction_records.py` declares them, and reads what is not so simple.
 
 Source: TransactionLog.java, TransactionLogKey.json and TransactionLogValue.json of Kafka 4.3.

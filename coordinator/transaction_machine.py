@@ -1,4 +1,4 @@
-"""The state machine over one partition of `__transaction_state`: its transactional ids and their transactions.
+"""The state machine over one partition of `__transaction_state`: transactional ids and their transactions.
 
 Durable state changes in one place only, `_apply`. `replay` calls it with what a record says, and so does a
 command that appends that very record: the state after loading a log is the state that wrote it (but for
@@ -11,23 +11,24 @@ does no harm. A marker that cannot be written is tried again for as long as its 
 often.
 
 Source: TransactionCoordinator.scala, TransactionStateManager.scala and
-TransactionMarkerRequestCompletionHandler.scala of Kafka 4.3; KIP-98, KIP-360, KIP-890. Differently from there:
-- A partition that answers a marker with INVALID_PRODUCER_EPOCH is beyond this transaction, so it counts as done.
-  Kafka gives up the whole transaction until the coordinator is loaded again (KAFKA-19999).
-- A retried InitProducerId (KIP-360) is recognised again and again, not only once.
+TransactionMarkerRequestCompletionHandler.scala of Kafka 4.3; KIP-98, KIP-360, KIP-890. Different here:
+
+- A partition that answers a marker with INVALID_PRODUCER_EPOCH is beyond this transaction, and done with.
+  Kafka leaves the transaction as it is until the coordinator is loaded again.
+- An InitProducerId that is repeated after the answer was lost (KIP-360) is recognised each time, also where
+  the epochs were used up; Kafka knows it once, or not at all.
+- A transaction with the longest time-out that there is times out, too.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from odradek.coordinator import transaction_log
 from odradek.coordinator.effects import Append, Effect, EndMarker, LogRecord, Reply, SetTimer, WriteMarkers
-from odradek.coordinator.regular_expression import RegularExpression
 from odradek.coordinator.transaction_commands import (
     AddPartitions,
     AddPartitionsReply,
@@ -51,6 +52,7 @@ from odradek.coordinator.transaction_settings import TransactionSettings
 from odradek.coordinator.transaction_state import (
     COMES_FROM,
     EPOCH_BUMP_SINCE,
+    EPOCH_MAX,
     LAST_CLIENT_EPOCH,
     STATES_BY_LABEL,
     Transaction,
@@ -79,7 +81,7 @@ IDS_PER_TURN = 5_000
 """Ids that are looked at for expiration before others have their turn."""
 TOMBSTONES_PER_APPEND = 1_000
 RETRY_MS = 100
-"""Until markers that could not be written are tried again for the first time; then twice as long each time."""
+"""Until markers that could not be written are tried again for the first time; then twice as long."""
 RETRY_MS_MAX = 5_000
 BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 30
@@ -98,8 +100,6 @@ MARKER_DONE = frozenset(
 """Answers after which a partition needs no marker any more."""
 
 logger = logging.getLogger(__name__)
-_compiled = lru_cache(maxsize=4)(RegularExpression)
-"""The machines of a node are all asked with the same pattern."""
 
 
 class _Ending:
@@ -186,19 +186,17 @@ class TransactionMachine:
 
     def _apply(self, transactional_id: str, transaction: Transaction | None) -> None:
         """Put or (None) remove an id."""
+        self._ongoing.pop(transactional_id, None)
+        if self._ending.pop(transactional_id, None) is not None:
+            self._retries.pop(transactional_id, None)
         if transaction is None:
             self.transactions.pop(transactional_id, None)
-        else:
-            self.transactions[transactional_id] = transaction
-        if transaction is not None and transaction.state is ONGOING:
+            return
+        self.transactions[transactional_id] = transaction
+        if transaction.state is ONGOING:
             self._ongoing[transactional_id] = None
-        else:
-            self._ongoing.pop(transactional_id, None)
-        if transaction is not None and transaction.state.is_ending:
+        elif transaction.state.is_ending:
             self._ending[transactional_id] = _Ending(transaction.partitions)
-        else:
-            self._ending.pop(transactional_id, None)
-            self._retries.pop(transactional_id, None)
 
     def _record(self, transactional_id: str, transaction: Transaction, now_ms: int) -> LogRecord:
         value = transaction_log.encode_value(transaction, self._settings.transaction_version)
@@ -371,9 +369,7 @@ class TransactionMachine:
             return self._new_producer_id()
         return -1
 
-    def _abort(
-        self, transactional_id: str, transaction: Transaction, now_ms: int, out: list[Effect]
-    ) -> None:
+    def _abort(self, transactional_id: str, transaction: Transaction, now_ms: int, out: list[Effect]) -> None:
         """End an open transaction without its producer, and fence that. KafkaError."""
         version = self._settings.transaction_version
         if version < EPOCH_BUMP_SINCE:
@@ -403,12 +399,14 @@ class TransactionMachine:
             completed = transaction.completed(now_ms)
             self._store(transactional_id, completed, self._record(transactional_id, completed, now_ms), out)
             return
+        epoch = transaction.producer_epoch
         marker = EndMarker(
             transaction.producer_id,
-            transaction.producer_epoch,
+            epoch,
             self._leader_epoch,
             transaction.state is PREPARE_COMMIT,
-            transaction.client_version,
+            # No epoch is above the last: it has to do where records have it already, or they would stay open.
+            transaction.client_version if epoch < EPOCH_MAX else 0,
         )
         out.append(WriteMarkers(transactional_id, marker, sorted(ending.remaining)))
 
@@ -512,9 +510,7 @@ class TransactionMachine:
             self._apply(transactional_id, None)
             key = transaction_log.encode_key(transactional_id)
             size += len(key) + RECORD_OVERHEAD_BYTES
-            if records and (
-                size > self._settings.append_max_bytes or len(records) >= TOMBSTONES_PER_APPEND
-            ):
+            if records and (size > self._settings.append_max_bytes or len(records) >= TOMBSTONES_PER_APPEND):
                 out.append(Append(records))
                 records = []
                 size = BATCH_OVERHEAD_BYTES + len(key) + RECORD_OVERHEAD_BYTES
@@ -549,7 +545,7 @@ class TransactionMachine:
         states = {STATES_BY_LABEL.get(label) for label in command.states}
         reply = ListTransactionsReply(NONE, unknown_states(command.states))
         try:
-            expression = _compiled(command.id_pattern) if command.id_pattern else None
+            expression = command.id_pattern
             for transactional_id, transaction in self.transactions.items():
                 if (
                     (not command.states or transaction.state in states)
@@ -621,7 +617,7 @@ def _judge_end_with_bump(transaction: Transaction, command: EndTransaction) -> E
     )
     if producer_id != transaction.producer_id and not has_old_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if state in COMPLETE and (has_old_id or epoch == transaction.producer_epoch - 1):
+    if state in COMPLETE and (has_old_id or epoch == transaction.producer_epoch - 1 < LAST_CLIENT_EPOCH):
         # A retry, whose answer was lost.
         return NONE if (state is COMPLETE_COMMIT) is command.commit else ErrorCode.INVALID_TXN_STATE
     if epoch != transaction.producer_epoch:

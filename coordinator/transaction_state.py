@@ -57,22 +57,19 @@ class TransactionState(enum.IntEnum):
     @property
     def is_settled(self) -> bool:
         """Whether no transaction is open or being ended."""
-        return self in _SETTLED
+        return self is _EMPTY or self is _COMPLETE_COMMIT or self is _COMPLETE_ABORT
 
     @property
     def is_ending(self) -> bool:
         """Whether the end is decided, and markers are to be written."""
-        return self in _ENDING
+        return self is _PREPARE_COMMIT or self is _PREPARE_ABORT
 
 
 _EMPTY, _ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 _PREPARE_COMMIT, _PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
 _COMPLETE_COMMIT, _COMPLETE_ABORT = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
-_LABELS = {
-    state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState
-}
+_LABELS = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState}
 _SETTLED = frozenset({_EMPTY, _COMPLETE_COMMIT, _COMPLETE_ABORT})
-_ENDING = frozenset({_PREPARE_COMMIT, _PREPARE_ABORT})
 
 STATES_BY_LABEL = {label: state for state, label in _LABELS.items()}
 

@@ -61,11 +61,15 @@ MOVE_INTERVAL_MS = 1_000
 CLEANER_LOOK_INTERVAL_MS_MIN = 10
 COLD_READS_AT_ONCE = 4
 """Fetches that wait for the disk, each in a thread; others wait behind these."""
+CONVERSIONS_AT_ONCE_MAX = 4
+"""Batches that are packed or unpacked before they are stored, each in a thread; one processor is the event
+loop's."""
 OPEN_SEGMENTS_MAX = 1024
 PARTITIONS_PER_LOAD = 256
 """So many new partitions are as much to keep as a slice of groups."""
 PARTITIONS_PER_STEP = 64
 """Of those that take new settings."""
+CONVERSIONS_WAIT_S = 0.5
 FLUSH_WAIT_S = 1.0
 GOODBYE_WAIT_S = 0.5
 
@@ -115,6 +119,7 @@ class BrokerServer:
         self._saves: WorkQueue | None = None
         self._moves: WorkQueue | None = None
         self._reads: WorkQueues | None = None
+        self._conversions: WorkQueues | None = None
 
     @property
     def port(self) -> int:
@@ -144,6 +149,7 @@ class BrokerServer:
         self._saves = WorkQueue(loop)
         self._moves = WorkQueue(loop)
         self._reads = WorkQueues(loop, COLD_READS_AT_ONCE)
+        self._conversions = WorkQueues(loop, _conversions_at_once())
         for asked in self.config.listeners:
             advertised = self.config.advertised.get(asked.name)
             listener = Listener(
@@ -167,6 +173,7 @@ class BrokerServer:
                 self._searches,
                 self._saves,
                 self._reads,
+                self._conversions,
             )
             self._connections.linger = Lingering(loop, lambda: turn.is_idle and not any(map(len, queues)))
         while self._bound:
@@ -344,6 +351,7 @@ class BrokerServer:
         assert self._searches is not None
         assert self._saves is not None
         assert self._reads is not None
+        assert self._conversions is not None
         return NodeParts(
             node_id=self.node_id,
             machine=self._machine,
@@ -358,6 +366,7 @@ class BrokerServer:
             changes=self._changes,
             searches=self._searches,
             reads=self._reads,
+            conversions=self._conversions,
             saves=self._saves,
             begin_moves=self._move,
         )
@@ -682,7 +691,15 @@ class BrokerServer:
             self._disks.stop()
         self._servers, self._bound, self._background = [], [], []
         await self._say_goodbye()
-        for queue in (self._changes, self._chores, self._searches, self._reads, self._saves, self._moves):
+        for queue in (
+            self._changes,
+            self._chores,
+            self._searches,
+            self._reads,
+            self._conversions,
+            self._saves,
+            self._moves,
+        ):
             if queue is not None:
                 queue.close()
         if self._timers is not None:
@@ -705,6 +722,10 @@ class BrokerServer:
         if turn is None:
             return
         turn.end()
+        conversions = self._conversions
+        assert conversions is not None
+        await _until(lambda: len(conversions) == 0, CONVERSIONS_WAIT_S)
+        turn.end()
         await _until(lambda: not turn.is_flushing, FLUSH_WAIT_S)
         turn.end()
         if connections is None:
@@ -725,6 +746,14 @@ def _open_files_max() -> int:
     if allowed == resource.RLIM_INFINITY:
         return OPEN_SEGMENTS_MAX
     return max(min(allowed // 2, OPEN_SEGMENTS_MAX), 16)
+
+
+def _conversions_at_once() -> int:
+    try:
+        processors = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS
+        processors = os.cpu_count() or 1
+    return max(1, min(processors - 1, CONVERSIONS_AT_ONCE_MAX))
 
 
 def _import_cleaner() -> None:

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
+from odradek.storage import transactions as storage
 from odradek.storage.partition import Origin
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.effects import EndMarker, LoggedRecord, LogRecord
     from odradek.server.turn import LoopTurn
     from odradek.storage.partition import Appended, Partition
-    from odradek.storage.transactions import Verified
     from odradek.wire.records import BatchHeader
 
 logger = logging.getLogger("odradek.coordinator")
@@ -71,13 +71,13 @@ class PartitionLog:
         self._loop = loop
         self._pending: deque[_Pending] = deque()
 
-    def check_producer(self, producer: tuple[int, int], verified: Verified | None) -> None:
+    def check_producer(self, producer: tuple[int, int], verified: storage.Verified | None) -> None:
         """Refuses as `append` would, now."""
         self._partition.log.producers.check_coordinators(*producer, True, verified)
 
     def check_marker(self, marker: EndMarker) -> None:
         """Refuses as `append_marker` would, now."""
-        self._partition.log.producers.check_marker(marker)
+        self._partition.log.producers.check_marker(storage.EndMarker(*marker))
 
     def append(self, records: list[LogRecord], then: Then, producer: tuple[int, int] | None = None) -> None:
         """Stages the records; `then` is told how it went, later and in order."""
@@ -85,7 +85,8 @@ class PartitionLog:
 
     def append_marker(self, marker: EndMarker, then: Then) -> None:
         """Stages the end of a transaction; as `append`."""
-        self._stage(lambda: self._partition.append_marker(marker, now_ms=self._now_ms()), then)
+        stored = storage.EndMarker(*marker)
+        self._stage(lambda: self._partition.append_marker(stored, now_ms=self._now_ms()), then)
 
     def _append(self, records: list[LogRecord], producer: tuple[int, int] | None) -> Appended:
         producer_id, producer_epoch = producer or (-1, -1)

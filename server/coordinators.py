@@ -1,5 +1,5 @@
-"""The coordinators of a broker, of groups and of transactions: each is made when somebody needs it, since most
-tests and many brokers have neither.
+"""The coordinators of a broker, of groups and of transactions: each is made when somebody needs it, since
+most tests and many brokers have neither.
 
 After a start the topics that they keep their state in are loaded whether anybody asks or not: open
 transactions have to be timed out, and those that were being ended have to get their markers.

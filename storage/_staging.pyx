@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
 """The compiled twin of `_staging_python`: the same names, arguments and results, and one test suite.
 
-`append_ordinary` takes the steady state only: it declines a batch at which the log would roll, start a
+Here `append_ordinary` takes the steady state only: it declines a batch at which the log would roll, start a
 segment or an epoch. The ordinary way does all of that.
 """
 
@@ -12,8 +12,7 @@ from libc.string cimport memmove
 
 from odradek.storage.disk import write_rest as _write_rest
 from odradek.wire.checksums import crc32c as _crc32c_of_many
-from odradek.wire.errors import KafkaError
-from odradek.wire.records import survey_records as _survey_records
+from odradek.wire.records import survey_if_sound as _survey_if_sound
 
 cdef extern from "crc32c.h":
     uint64_t big_endian(const uint8_t *bytes, int size) nogil
@@ -35,9 +34,15 @@ cdef enum:
     JOIN_BELOW_BYTES = 262_144
     JOIN_PARTS_BELOW_BYTES = 4096
     HINTS_MAX = 64
+    SMALL_BATCH_BYTES = 4096
+    WINDOW_BYTES = 16384
+    BATCHES_PER_LOOK = 1000
+    BYTES_PER_LOOK = 1048576
+    READ_COST_BYTES = 4096
 
 cdef int64_t SEQUENCE_MAX = 0x7FFFFFFF
 cdef int64_t RELATIVE_OFFSET_MAX = 0x7FFFFFFF
+cdef int64_t UNKNOWN_EPOCH = -0x7FFFFFFFFFFFFFFF
 cdef bint _crc_in_hardware = has_crc32c()
 
 
@@ -427,13 +432,10 @@ cdef class PartitionStaging:
             crc = _crc32c_of_many(memoryview(buffer)[start + CHECKED_FROM : end])
         if crc != batch.crc:
             return None
-        try:
-            _, latest, _ = _survey_records(
-                memoryview(buffer)[start + HEADER_BYTES : end], batch.record_count, batch.base_timestamp
-            )
-        except KafkaError:
-            return None
-        if latest != batch.max_timestamp:
+        survey = _survey_if_sound(
+            memoryview(buffer)[start + HEADER_BYTES : end], batch.record_count, batch.base_timestamp
+        )
+        if survey is None or survey[1] != batch.max_timestamp:
             return None
         _stage_bytes(stage, buffer, bytes_, start, end, first_offset, self.leader_epoch)
         stage._count_in(size_bytes, last_offset, batch.max_timestamp, log._index_interval_bytes)
@@ -503,3 +505,117 @@ cdef _stage_bytes(
     stage.parts.append(copy)
     if size_bytes > COPIED_BYTES_MAX:
         stage.parts.append(memoryview(buffer)[start + PREFIX_BYTES : end])
+
+
+# The first look at what an earlier run has written
+
+cdef struct Place:
+    int64_t base_offset
+    int64_t length
+    int64_t leader_epoch
+    int64_t magic
+    int64_t last_offset_delta
+    int64_t record_count
+    uint32_t crc
+
+
+cdef class Stretch:
+    """See `_staging_python.Stretch`."""
+
+    cdef readonly int64_t start
+    cdef readonly int64_t end
+    cdef readonly int64_t next_offset
+    cdef int64_t _leader_epoch
+
+    def __init__(self, start, end, next_offset, leader_epoch=None):
+        self.start = start
+        self.end = end
+        self.next_offset = next_offset
+        self._leader_epoch = UNKNOWN_EPOCH if leader_epoch is None else leader_epoch
+
+    @property
+    def leader_epoch(self):
+        return None if self._leader_epoch == UNKNOWN_EPOCH else self._leader_epoch
+
+    def extend(self, read, int64_t until, int64_t size_bytes, int64_t limit_offset):
+        """See `_staging_python.Stretch.extend`."""
+        cdef Place place
+        cdef int64_t begin = self.end
+        cdef int64_t position = begin
+        cdef int64_t next_offset = self.next_offset
+        cdef int64_t leader_epoch = self._leader_epoch
+        cdef uint32_t crc = 0
+        cdef bytes window = b""
+        cdef int64_t start = 0
+        cdef int64_t window_bytes = WINDOW_BYTES
+        cdef int64_t spent_bytes = 0
+        cdef int turn
+        for turn in range(BATCHES_PER_LOOK):
+            if self.end >= until or (spent_bytes >= BYTES_PER_LOOK and self.end > begin):
+                return
+            if position >= size_bytes:
+                place.base_offset = limit_offset
+                place.leader_epoch = leader_epoch
+            else:
+                if position - start + HEADER_BYTES > len(window):
+                    window = read(position, min(window_bytes, size_bytes - position))
+                    start = position
+                    spent_bytes += READ_COST_BYTES + len(window)
+                    if len(window) < HEADER_BYTES:
+                        return
+                _read_place(<const uint8_t *> PyBytes_AsString(window) + (position - start), &place)
+            if position > self.end:
+                # Between the two is a batch that waits for what follows it.
+                if place.base_offset < next_offset:
+                    return
+                if not _is_between(self._leader_epoch, leader_epoch, place.leader_epoch):
+                    return
+                if place.base_offset > next_offset:
+                    spent_bytes += READ_COST_BYTES + position - self.end
+                    if not _has_crc(read, self.end, position, crc):
+                        return
+                self.end = position
+                self.next_offset = next_offset
+                self._leader_epoch = leader_epoch
+            if position >= size_bytes or not _may_follow(&place, next_offset, limit_offset):
+                return
+            if place.length + LOG_OVERHEAD_BYTES > size_bytes - position:
+                return
+            next_offset = place.base_offset + place.last_offset_delta + 1
+            leader_epoch = place.leader_epoch
+            crc = place.crc
+            position += place.length + LOG_OVERHEAD_BYTES
+            window_bytes = WINDOW_BYTES if place.length < SMALL_BATCH_BYTES else HEADER_BYTES
+
+
+cdef void _read_place(const uint8_t *start, Place *place) noexcept:
+    place.base_offset = <int64_t> big_endian(start, 8)
+    place.length = <int> big_endian(start + 8, 4)
+    place.leader_epoch = <int> big_endian(start + 12, 4)
+    place.magic = start[16]
+    place.crc = <uint32_t> big_endian(start + 17, 4)
+    place.last_offset_delta = <int> big_endian(start + 23, 4)
+    place.record_count = <int> big_endian(start + 57, 4)
+
+
+cdef bint _may_follow(const Place *place, int64_t next_offset, int64_t limit_offset) noexcept:
+    """Whether its header is that of a batch between these offsets."""
+    return (
+        place.magic == 2
+        and place.base_offset >= next_offset
+        and 0 <= place.record_count <= place.last_offset_delta + 1
+        and place.length >= HEADER_BYTES - LOG_OVERHEAD_BYTES
+        and place.last_offset_delta < limit_offset - place.base_offset
+    )
+
+
+cdef bint _has_crc(object read, int64_t position, int64_t end, uint32_t crc) except -1:
+    content = read(position, end - position)
+    return len(content) == end - position and _crc32c_of_many(memoryview(content)[CHECKED_FROM:]) == crc
+
+
+cdef bint _is_between(int64_t before, int64_t epoch, int64_t after) noexcept:
+    """See `_staging_python._is_between`."""
+    if before == UNKNOWN_EPOCH or epoch == UNKNOWN_EPOCH or after == UNKNOWN_EPOCH or before > after:
+        return True
+    return before <= epoch <= after

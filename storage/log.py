@@ -272,7 +272,8 @@ class Log(LogStaging):
                 self._commit_with_rolls()
             else:
                 self._write(stage)
-                self._write_aborted(stage)
+                if self._staged_aborted:
+                    self._write_aborted(stage)
         except OSError:
             self.rollback()
             raise
@@ -614,7 +615,7 @@ class Log(LogStaging):
             if not dropped:
                 raise
         del self.segments[: len(dropped)], self.bases[: len(dropped)]
-        self._forget_places()
+        self._forget_hints()
         return dropped
 
     def replacing_segments(
@@ -635,7 +636,7 @@ class Log(LogStaging):
         place = self.segments.index(old[0])
         self.segments[place : place + len(old)] = [cleaned]
         self.bases = [segment.base_offset for segment in self.segments]
-        self._forget_places()
+        self._forget_hints()
         doomed: list[Segment] = []
         for segment in old:
             if self.directory != directory:
@@ -803,7 +804,7 @@ class Log(LogStaging):
             self._older_hints, self._hints = self._hints, {}
         self._hints[offset] = (segment, position)
 
-    def _forget_places(self) -> None:
+    def _forget_hints(self) -> None:
         """There are other segments than before."""
         self._hints.clear()
         self._older_hints.clear()

@@ -21,10 +21,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from odradek.storage.batches import (
     HEADER,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
     PREFIX,
     PREFIX_BYTES,
@@ -35,6 +37,7 @@ from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer, SyncFailed
 from odradek.storage.group_log import identity_of
 from odradek.storage.log import Log
+from odradek.storage.preparation import prepare, prepare_quickly
 from odradek.storage.producer_state import EXPIRATION_MS, EXPIRY_INTERVAL_MS
 from odradek.storage.retention import segments_to_delete
 from odradek.storage.segment import Segment
@@ -50,9 +53,6 @@ from odradek.storage.transactions import (
     read_marker,
 )
 from odradek.storage.validation import (
-    MAGIC_POSITION,
-    check_client_batch,
-    check_content,
     check_size,
     in_stored_codec,
     rules_of,
@@ -242,28 +242,66 @@ class Partition(PartitionStaging):
         """Judge `records` and stage them. Nothing is staged when this raises `KafkaError`.
 
         `magic_limit` is the record format of the request: 0 in Produce 0 and 1, 1 in Produce 2, else 2. Below
-        2 message sets of the old formats are converted; at 2 exactly one batch v2 is expected of a client.
+        2 message sets of the old formats are converted; exactly one batch is expected of a client.
 
         The first batch of a transaction is refused with INVALID_TXN_STATE unless `transactions` brings a
         verification that still holds; that of a coordinator may come without any.
+        """
+        if origin is not Origin.CLIENT:
+            return self._append_many(memoryview(records), now_ms, origin, transactions)
+        appended = self.append_quickly(
+            records, now_ms=now_ms, magic_limit=magic_limit, transactions=transactions
+        )
+        if appended is not None:
+            return appended
+        prepared = self.preparing(records, now_ms=now_ms, magic_limit=magic_limit)()
+        return self.append_prepared(prepared, now_ms=now_ms, transactions=transactions)
+
+    def append_quickly(
+        self,
+        records: Buffer,
+        *,
+        now_ms: int,
+        magic_limit: int = 2,
+        transactions: Verified | None = None,
+    ) -> Appended | None:
+        """`append` of what a client sent, or None, and nothing done, where that would take long: then call
+        what `preparing` gives, and give what that returns to `append_prepared`.
         """
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         if type(records) is not memoryview:
             records = memoryview(records)
-        if origin is not Origin.CLIENT or magic_limit < 2:
-            return self._append_many(records, now_ms, origin, magic_limit, transactions)
-        appended = self.append_ordinary(records, 0, len(records), now_ms)
-        if appended is not None:
-            return appended
-        records = check_client_batch(records, self.config, self._rules, now_ms, self.name)
+        if magic_limit == 2:
+            appended = self.append_ordinary(records, 0, len(records), now_ms)
+            if appended is not None:
+                return appended
+        prepared = prepare_quickly(records, magic_limit, self.config, self._rules, now_ms, self.name)
+        if prepared is None:
+            return None
+        return self.append_prepared(prepared, now_ms=now_ms, transactions=transactions)
+
+    def preparing(self, records: Buffer, *, now_ms: int, magic_limit: int = 2) -> Callable[[], memoryview]:
+        """The part of an append that may take long, by the settings of now: to be called in any thread, while
+        `records` stay as they are. It refuses as `append`.
+        """
+        return partial(prepare, memoryview(records), magic_limit, self.config, self._rules, now_ms, self.name)
+
+    def append_prepared(
+        self, records: memoryview, *, now_ms: int, transactions: Verified | None = None
+    ) -> Appended:
+        """The rest: judge by what is in the log, and stage. `records` must stay as they are until commit."""
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         size_bytes = len(records)
+        if size_bytes == 0:
+            return Appended(-1, -1, -1, self.log_start_offset, False, False)
+        if size_bytes > self.config.segment_bytes:
+            raise segment_too_small(size_bytes, self.config, self.name)
         (
             _, length, _, _, _, attributes, last_offset_delta, _, max_timestamp, producer_id, producer_epoch,
             base_sequence, _,
         ) = _HEADER(records)  # fmt: skip
-        if self._log_append_time:
-            records, max_timestamp = with_append_time(records, now_ms), now_ms
         log = self.log
         first_offset = log.next_offset
         last_offset = first_offset + last_offset_delta
@@ -295,7 +333,7 @@ class Partition(PartitionStaging):
         return Appended(
             first_offset,
             last_offset,
-            now_ms if self._log_append_time else -1,
+            max_timestamp if attributes & LOG_APPEND_TIME else -1,
             self.log_start_offset,
             False,
             last_offset - log.durable_offset >= self._flush_messages - 1,
@@ -369,80 +407,32 @@ class Partition(PartitionStaging):
         ]
 
     def _append_many(
-        self,
-        records: memoryview,
-        now_ms: int,
-        origin: Origin,
-        magic_limit: int,
-        transactions: Verified | None,
+        self, records: memoryview, now_ms: int, origin: Origin, transactions: Verified | None
     ) -> Appended:
-        """Old formats, and what coordinators and leaders append: any number of batches, all or none."""
+        """What coordinators and leaders append: any number of batches, all or none."""
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         config = self.config
-        if magic_limit < 2 and len(records) == 0:
-            # An old client's empty message set is nothing to append, and no error in Kafka either.
-            return Appended(-1, -1, -1, self.log_start_offset, False, False)
-        if magic_limit < 2 and len(records) > MAGIC_POSITION and records[MAGIC_POSITION] < 2:
-            batches = self._converted(records, now_ms)
-        else:
-            batches = [(records[at : at + header.size_bytes], header) for at, header in iter_batches(records)]
-            if not batches:
-                raise KafkaError(ErrorCode.INVALID_RECORD, f"No records came for {self.name}.")
-            if origin is Origin.CLIENT and len(batches) > 1:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD, f"More than one record batch came for {self.name}."
-                )
-            batches = [
-                self._checked(batch, header, origin, now_ms, transactions) for batch, header in batches
-            ]
+        batches = [(records[at : at + header.size_bytes], header) for at, header in iter_batches(records)]
+        if not batches:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"No records came for {self.name}.")
+        batches = [self._checked(batch, header, origin, transactions) for batch, header in batches]
         size_bytes = sum(len(batch) for batch, _ in batches)
         if size_bytes > config.segment_bytes:
             raise segment_too_small(size_bytes, config, self.name)
-        if origin is Origin.CLIENT and len(batches) == 1 and batches[0][1].producer_id >= 0:
-            header = batches[0][1]
-            known = self.log.producers.check(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                header.last_sequence,
-                header.is_transactional,
-                transactions,
-            )
-            if known is not None:
-                return self._duplicate(known)
         return self._stage_many(batches, now_ms, origin)
 
-    def _converted(self, records: memoryview, now_ms: int) -> list[tuple[memoryview, BatchHeader]]:
-        """A message set of format 0 or 1, checked, as batches v2."""
-        from odradek.wire.legacy_records import to_v2  # only the oldest clients pay for it
-
-        config = self.config
-        check_size(len(records), config, self.name)
-        converted = to_v2(
-            records, now_ms=now_ms, rules=self._rules, compression=config.codec, level=config.codec_level
-        )
-        batches = [memoryview(batch) for batch in converted]
-        for batch in batches:
-            check_size(len(batch), config, self.name)
-        return [(batch, read_batch_header(batch)) for batch in batches]
-
     def _checked(
-        self,
-        batch: memoryview,
-        header: BatchHeader,
-        origin: Origin,
-        now_ms: int,
-        transactions: Verified | None,
+        self, batch: memoryview, header: BatchHeader, origin: Origin, transactions: Verified | None
     ) -> tuple[memoryview, BatchHeader]:
         if origin is Origin.REPLICATION:
             verify_crc(batch, 0, header)
             return batch, header
         check_size(header.size_bytes, self.config, self.name)
         verify_crc(batch, 0, header)
-        if origin is Origin.CLIENT:
-            batch = check_content(batch, header, self._rules, now_ms)
-        elif header.is_control:
+        if header.is_control:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"A control batch for {self.name} came as records.")
-        elif header.producer_id >= 0:
+        if header.producer_id >= 0:
             self.log.producers.check_coordinators(
                 header.producer_id, header.producer_epoch, header.is_transactional, transactions
             )

@@ -22,6 +22,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 EXPIRATION_MS = 86_400_000
 EXPIRY_INTERVAL_MS = 600_000
 """Default of `producer.id.expiration.check.interval.ms`."""
+NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 VERIFICATIONS_MAX = 10_000
 """Of one partition; whoever makes up producer ids makes the oldest void."""
@@ -145,8 +146,11 @@ class ProducerState(ProducerTable):
         TRANSACTION_COORDINATOR_FENCED one of a coordinator that is none any more.
 
         From version 2 on every transaction ends with an epoch of its own: a marker with the current one is
-        late, unless nothing is open; then it has been sent again and is appended again, as in Kafka.
+        late, unless nothing is open; then it has been sent again and is appended again, as in Kafka. Without
+        a producer or an epoch there can be no marker: UNKNOWN_SERVER_ERROR, as in Kafka.
         """
+        if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_EPOCH:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{marker} ends nobody's transaction.")
         entry = self.producers.get(marker.producer_id)
         if entry is None:
             return

@@ -482,7 +482,7 @@ def _load_producers(
             # Damaged, of a log that went on further, or left by an earlier clean stop in the
             # middle of a segment.
             disk.remove(path)
-    if replay_from < end_offset:
+    if replay_from < end_offset or segments[-1].base_offset >= unsure_from:
         place = max(segment_holding([segment.base_offset for segment in segments], replay_from), 0)
         for segment in segments[place:]:
             aborted = [

@@ -14,10 +14,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from odradek.storage.batches import EXTENT, LOG_OVERHEAD_BYTES, StoredBatch, Stretch, scan
+from odradek.storage.batches import EXTENT, LOG_OVERHEAD_BYTES, StoredBatch, scan
 from odradek.storage.disk import Buffer, Disk, File, read_file, sync_file
 from odradek.storage.indexes import TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
-from odradek.storage.staging import SegmentExtent
+from odradek.storage.staging import SegmentExtent, Stretch
 from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -544,9 +544,10 @@ class Segment(SegmentExtent):
     def check(self, position: int, end: int) -> int:
         """Up to where the batches from `position` on, where one begins, are known to be in their places.
 
-        That is `end` or more, or where a damaged one begins. What the checksum of a batch leaves out would
-        hand its records out at other offsets, so it is compared with index and neighbours; see
-        `Stretch.extend`. Each range is looked at once: what this process has written it believes.
+        That is `end` or more, or where a damaged one begins, or as far as one look goes. What the checksum of
+        a batch leaves out would hand its records out at other offsets, so it is compared with index and
+        neighbours; see `Stretch.extend`. Each range is looked at once: what this process has written it
+        believes.
         """
         stretch = next((one for one in self._stretches if one.start <= position <= one.end), None)
         if stretch is None:
@@ -554,7 +555,7 @@ class Segment(SegmentExtent):
             self._stretches = [*self._stretches[1 - _STRETCHES_MAX :], stretch]
         inherited_bytes = self.inherited_bytes
         if stretch.end < min(end, inherited_bytes):
-            stretch.extend(self.read, min(end, inherited_bytes), inherited_bytes, self._limit_offset)
+            stretch.extend(self.file().read, min(end, inherited_bytes), inherited_bytes, self._limit_offset)
             self._stretches = [
                 one
                 for one in self._stretches

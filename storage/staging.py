@@ -1,4 +1,4 @@
-"""The hot part of appending: compiled where that was built, else in plain Python; `COMPILED` says which."""
+"""The hot parts of storage: compiled where that was built, else in plain Python; `COMPILED` says which."""
 
 __all__ = [
     "COMPILED",
@@ -10,6 +10,7 @@ __all__ = [
     "ProducerTable",
     "SegmentExtent",
     "StagedSegment",
+    "Stretch",
     "Tail",
 ]
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # the twins are alike; the plain one says its types
         ProducerTable,
         SegmentExtent,
         StagedSegment,
+        Stretch,
         Tail,
     )
 
@@ -40,6 +42,7 @@ else:
             ProducerTable,
             SegmentExtent,
             StagedSegment,
+            Stretch,
             Tail,
         )
 
@@ -53,6 +56,7 @@ else:
             ProducerTable,
             SegmentExtent,
             StagedSegment,
+            Stretch,
             Tail,
         )
 

@@ -1,5 +1,4 @@
-"""Why a batch is refused: the checks that `Partition.append` makes at once for ordinary batches, one after
-the other.
+"""Why a batch is refused: the checks that `append_ordinary` makes at once, one after the other.
 
 Order and error codes as in `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and
 `LogValidator.java`. What concerns the content of a batch is in `wire/batch_validation.py`.
@@ -8,6 +7,7 @@ Order and error codes as in `ProduceRequest.validateRecords`, `UnifiedLog.analyz
 from odradek.storage.batches import LOG_OVERHEAD_BYTES
 from odradek.storage.config import LogConfig
 from odradek.wire.batch_validation import BatchRules, validate_batch
+from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
     BatchHeader,
@@ -32,12 +32,17 @@ def rules_of(config: LogConfig) -> BatchRules:
 
 
 def check_client_batch(
-    records: memoryview, config: LogConfig, rules: BatchRules, now_ms: int, partition: str
+    records: memoryview,
+    config: LogConfig,
+    rules: BatchRules,
+    now_ms: int,
+    partition: str,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> memoryview:
     """The batch to append, or the refusal that it deserves: exactly one sound batch v2 is expected.
 
     The batch is another than the one given when its records say another latest timestamp than its header, or
-    when the topic has a codec of its own.
+    when the topic has a codec of its own. MESSAGE_TOO_LARGE, too, when it unpacks to more than `limit_bytes`.
     """
     size_bytes = leading_batch_bytes(records)
     if size_bytes == 0:
@@ -52,14 +57,23 @@ def check_client_batch(
         raise KafkaError(ErrorCode.INVALID_RECORD, f"More than one record batch came for {partition}.")
     # What follows is the beginning of a batch at most: Kafka cuts it off, and so do we.
     records = records[:size_bytes]
-    header = read_batch_header(records)
+    return check_batch(records, read_batch_header(records), config, rules, now_ms, partition, limit_bytes)
+
+
+def check_batch(
+    records: memoryview,
+    header: BatchHeader,
+    config: LogConfig,
+    rules: BatchRules,
+    now_ms: int,
+    partition: str,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> memoryview:
+    """A client's one batch, see `check_client_batch`."""
     check_size(header.size_bytes, config, partition)
     verify_crc(records, 0, header)
-    records = check_content(records, header, rules, now_ms)
-    records = in_stored_codec(records, header, config, partition)
-    if len(records) > config.segment_bytes:
-        raise segment_too_small(len(records), config, partition)
-    return records
+    records = _check_content(records, header, rules, now_ms, limit_bytes)
+    return in_stored_codec(records, header, config, partition, limit_bytes)
 
 
 def leading_batch_bytes(records: memoryview) -> int:
@@ -82,9 +96,11 @@ def leading_batch_bytes(records: memoryview) -> int:
     return size_bytes if size_bytes <= len(records) else 0
 
 
-def check_content(records: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int) -> memoryview:
+def _check_content(
+    records: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int, limit_bytes: int
+) -> memoryview:
     """Refuse what the topic does not take; see `check_client_batch` for what comes back. `header` follows."""
-    max_timestamp = validate_batch(records, header, rules, now_ms)
+    max_timestamp = validate_batch(records, header, rules, now_ms, limit_bytes=limit_bytes)
     if max_timestamp == header.max_timestamp:
         return records
     copy = bytearray(records)
@@ -93,7 +109,11 @@ def check_content(records: memoryview, header: BatchHeader, rules: BatchRules, n
 
 
 def in_stored_codec(
-    records: memoryview, header: BatchHeader, config: LogConfig, partition: str
+    records: memoryview,
+    header: BatchHeader,
+    config: LogConfig,
+    partition: str,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> memoryview:
     """The sound batch in the codec of `compression.type`. Refuses with MESSAGE_TOO_LARGE what is too large in
     that one; `header` does not follow.
@@ -103,7 +123,7 @@ def in_stored_codec(
         return records
     from odradek.wire.recompression import recompress  # few topics have a codec of their own
 
-    packed = recompress(records, header, codec, config.codec_level)
+    packed = recompress(records, header, codec, config.codec_level, limit_bytes=limit_bytes)
     check_size(len(packed), config, partition)
     return memoryview(packed)
 

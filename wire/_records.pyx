@@ -292,47 +292,51 @@ cdef bint _scan(
     return at == data + size
 
 
-def survey_records(object data, object record_count, object base_timestamp):
-    """See `_records_python.survey_records`; nothing is kept of the records, whatever their number."""
-    cdef Py_buffer view
-    cdef const uint8_t *at = NULL
+cdef struct Survey:
+    int64_t least
+    int64_t most
+    bint keys_missing
+
+
+cdef bint _survey(
+    const uint8_t *data, Py_ssize_t size, Py_ssize_t count, int64_t base_timestamp, Survey *survey
+) noexcept nogil:
+    """Fill in the survey; whether all of it is sound."""
+    cdef const uint8_t *at = data
     cdef int64_t cells[COLUMNS]
-    cdef int64_t least = 0
-    cdef int64_t most = 0
-    cdef int64_t timestamp = base_timestamp
-    cdef Py_ssize_t count = record_count
     cdef Py_ssize_t row
-    cdef bint keys_missing = False
-    cdef bint sound = False
+    if not 0 < count <= size // LEAST_RECORD_BYTES:
+        return False
+    survey.keys_missing = False
+    for row in range(count):
+        if not _scan_one(&at, data, data + size, 0, base_timestamp, cells) or cells[0] != row:
+            return False
+        if row == 0 or cells[1] < survey.least:
+            survey.least = cells[1]
+        if row == 0 or cells[1] > survey.most:
+            survey.most = cells[1]
+        survey.keys_missing |= cells[3] < 0
+    return at == data + size
+
+
+def survey_if_sound(object data, object record_count, object base_timestamp):
+    """See `_records_python.survey_if_sound`; nothing is kept of the records, whatever their number."""
+    cdef Py_buffer view
+    cdef Survey survey
+    cdef bint sound
+    cdef Py_ssize_t count = record_count
+    cdef int64_t timestamp = base_timestamp
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        if 0 < count <= view.len // LEAST_RECORD_BYTES:
-            at = <const uint8_t *> view.buf
-            sound = True
-            with nogil:
-                for row in range(count):
-                    sound = _scan_one(
-                        &at,
-                        <const uint8_t *> view.buf,
-                        <const uint8_t *> view.buf + view.len,
-                        0,
-                        timestamp,
-                        cells,
-                    )
-                    if not sound or cells[0] != row:
-                        sound = False
-                        break
-                    if row == 0 or cells[1] < least:
-                        least = cells[1]
-                    if row == 0 or cells[1] > most:
-                        most = cells[1]
-                    keys_missing |= cells[3] < 0
-            sound = sound and at == <const uint8_t *> view.buf + view.len
-    finally:
-        PyBuffer_Release(&view)
-    if not sound:
-        return _python.survey_records(bytes(data), record_count, base_timestamp)
-    return least, most, keys_missing
+    with nogil:
+        sound = _survey(<const uint8_t *> view.buf, view.len, count, timestamp, &survey)
+    PyBuffer_Release(&view)
+    return (survey.least, survey.most, bool(survey.keys_missing)) if sound else None
+
+
+def survey_records(object data, object record_count, object base_timestamp):
+    """See `_records_python.survey_records`."""
+    survey = survey_if_sound(data, record_count, base_timestamp)
+    return _python.survey_records(bytes(data), record_count, base_timestamp) if survey is None else survey
 
 
 def scan_records(object data, object record_count, object base_offset, object base_timestamp):

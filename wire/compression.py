@@ -288,6 +288,7 @@ _ZSTD_DEFAULT_LEVEL = 3
 # A block of four bytes can stand for 128 KiB of one byte: no smaller piece of input can grow more than this.
 _ZSTD_MOST_GROWTH = 32 * 1024
 _ZSTD_LEAST_PIECE_BYTES = 64
+_ZSTD_SMALL_LIMIT_BYTES = 1 << 20
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:
@@ -306,6 +307,10 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
     position = 0
     frame = None
     try:
+        if limit_bytes <= _ZSTD_SMALL_LIMIT_BYTES:
+            whole = _decompress_small_zstd(view, limit_bytes)
+            if whole is not None:
+                return whole
         while position < len(view):
             if frame is None:
                 frame = zstandard.ZstdDecompressor().decompressobj()
@@ -325,6 +330,26 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
     if frame is not None or not pieces:
         raise _corrupt("zstd", "it ends before its end mark")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _decompress_small_zstd(view: memoryview, limit_bytes: int) -> bytes | None:
+    """One whole frame, into a buffer as large as the limit; None if it is anything else. With little room the
+    pieces that keep a bound would be crumbs.
+    """
+    import zstandard
+
+    decompressor = zstandard.ZstdDecompressor()
+    try:
+        announced = zstandard.frame_content_size(
+            view
+        )  # 0: perhaps a frame that is to be skipped; -1: unknown
+        if announced and announced <= limit_bytes:
+            return decompressor.decompress(view, max_output_size=limit_bytes, allow_extra_data=False)
+    except zstandard.ZstdError:
+        pass  # too large, cut short, damaged, or more than one frame
+    if len(decompressor.stream_reader(view, read_across_frames=True).read(limit_bytes + 1)) > limit_bytes:
+        raise _too_large("zstd", limit_bytes)
+    return None
 
 
 _DECODERS: dict[int, Callable[[Buffer, int], bytes]] = {

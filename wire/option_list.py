@@ -513,7 +513,7 @@ BROKER = (
     Option("transaction.two.phase.commit.enable", LATER, BOOLEAN, False,
            doc="Whether a transaction may stay prepared while another system decides."),
     Option("add.partitions.to.txn.retry.backoff.ms", HONOURED, INT, 20, low=1,
-           doc="Longest pause before the coordinator is asked again whether a partition is in a transaction."),
+           doc="Longest pause before the coordinator of a transaction is asked again for a partition."),
     Option("add.partitions.to.txn.retry.backoff.max.ms", HONOURED, INT, 100, low=0,
            doc="How long it is asked again in all, before the producer has to."),
     # Quotas

@@ -73,6 +73,7 @@ __all__ = [
     "scan_records",
     "set_log_append_time",
     "set_max_timestamp",
+    "survey_if_sound",
     "survey_records",
     "validate_header",
     "verify_crc",
@@ -85,6 +86,7 @@ try:
         read_client_batch,
         read_records,
         scan_records,
+        survey_if_sound,
         survey_records,
         verify_crc,
     )
@@ -97,6 +99,7 @@ except ImportError:  # an install without a C compiler
         read_client_batch,
         read_records,
         scan_records,
+        survey_if_sound,
         survey_records,
         verify_crc,
     )

@@ -208,7 +208,7 @@ class Answer:
 
     def _take(self, response):
         if response is None:
-            return  # nothing is sent
+            return  # it was not expected
         self.was_sent = True
         parts = []
         encoder(self._api.response, self._version)(response, parts)
@@ -222,7 +222,7 @@ class Answer:
 class Node:
     """The handlers of one broker and all that is under them."""
 
-    def __init__(self, directory, *, configs=None, directories=None, **options):
+    def __init__(self, directory, *, configs=None, directories=None, conversions=None, **options):
         self.loop = FakeLoop()
         self.connection = FakeConnection()
         self.start_configs = dict(configs or {})
@@ -275,6 +275,7 @@ class Node:
                 changes=self.loop,
                 searches=self.loop,
                 reads=self.loop,
+                conversions=self.loop if conversions is None else conversions,
                 saves=self.loop,
             ),
             ApiSettings(
@@ -311,7 +312,7 @@ class Node:
         )
 
     def _now_ms(self):
-        return self.loop.now_ms
+        return int(self.loop.now_ms)
 
     def _open_log(self, topic, logs, index):
         partition = self.store.get(topic, index)

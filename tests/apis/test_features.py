@@ -48,7 +48,7 @@ def test_a_level_is_lowered_and_raised(new_node, version, upgrade_type):
     assert (lowered.error_code, lowered.error_message) == (0, None)
     if version == 1:
         (result,) = lowered.results
-        assert (result.feature, result.error_code, result.error_message) == (NAME, 0, None)
+        assert (result.feature, result.error_code, result.error_message) == (NAME, 0, "NONE")
     assert told(new_node) == ({NAME: 1}, 2)
     assert update(new_node, (NAME, 2, UPGRADE), version=version).error_code == 0
     assert told(new_node) == ({NAME: 2}, 3)

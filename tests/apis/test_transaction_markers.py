@@ -112,6 +112,17 @@ def test_an_old_coordinator_and_an_old_epoch_end_nothing(node):
     assert log.log_end_offset == end_offset
 
 
+@pytest.mark.parametrize("nobody", [(-1, 0), (7, -1), (7, -2)])
+def test_a_marker_of_nobody_is_not_written_nor_are_those_with_it(node, nobody):
+    node.create("t", 2)
+    log = begin(node, 8, b"a")
+    producer_id, epoch = nobody
+    answer = write(node, marker(8, ("t", 0)), marker(producer_id, ("t", 1), epoch=epoch))
+    assert answer[8] == {("t", 0): ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert answer[producer_id] == {("t", 1): ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert log.last_stable_offset == 0
+
+
 def test_of_version_2_a_marker_has_an_epoch_of_its_own(node):
     node.create("t")
     log = begin(node, 7, b"a", epoch=3)
@@ -125,8 +136,7 @@ def test_the_offsets_of_groups_are_ended_by_their_groups(node):
     node.create(OFFSETS_TOPIC, 5)
     node.loop.turn()
     assert write(node, marker(7, (OFFSETS_TOPIC, 1)))[7][OFFSETS_TOPIC, 1] == NONE
-    assert node.group_logs[1].records == [MarkerRecord(7, True)]
-    assert node.partition(OFFSETS_TOPIC, 1).log_end_offset == 0
+    assert list(node.group_logs[1].read_all()) == [MarkerRecord(7, True)]
 
 
 def test_groups_that_are_not_ready_are_no_leader_yet(node):

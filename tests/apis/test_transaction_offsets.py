@@ -9,7 +9,7 @@ from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.coordinator.transaction_commands import AddPartitions, VerifyPartitions
 from odradek.storage.partition import READ_COMMITTED
 from odradek.wire.codec import decode_message, encode_message
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -64,7 +64,7 @@ class Commits:
         node.ask(FindCoordinatorRequest(coordinator_keys=["g"]))
         node.create("t", 3)
         self.handler = TxnOffsetCommit(
-            node.leadership, node.groups, self.coordinator, lambda: self.is_verifying
+            node.leadership, node.groups, self.coordinator, node.loop, lambda: self.is_verifying
         )
         self.api = Api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, self.handler, VERSIONS)
         self.index = node.groups.partition_of("g")
@@ -195,6 +195,20 @@ def test_a_restarted_coordinator_knows_what_was_pending(commits, is_committed):
         assert commits.fetch() == [(6, -1, "at 6", 0), (7, -1, "at 7", 0)]
 
 
+def test_what_is_pending_for_a_topic_that_was_deleted_before_a_crash_is_gone_after_it(commits):
+    commits.commit(3, ("t", 0, 5))
+    node = commits.node
+    node.machine.delete_topics(["t"])
+    restart(node)
+    assert commits.end(commit=True) == 0
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    response = node.ask(OffsetFetchRequest(group_id="g", topics=topics, require_stable=True), 7)
+    assert response.topics[0].partitions[0].committed_offset == -1
+    restart(node)
+    response = node.ask(OffsetFetchRequest(group_id="g", topics=None, require_stable=True), 7)
+    assert response.topics == []
+
+
 def restart(node):
     """Has the groups loaded again from their logs."""
     node.groups.close()
@@ -267,7 +281,9 @@ def test_without_verification_only_version_5_asks(commits):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_the_coordinator_refuses_is_told_in_words_of_the_version(commits, version, code, told):
     commits.coordinator.code = ErrorCode[code]
-    assert commits.commit(version, ("t", 0, 5), ("t", 1, 5)) == [
+    answer = commits.start(version, ("t", 0, 5), ("t", 1, 5))
+    commits.node.loop.advance(7)
+    assert errors_of(answer) == [
         ("t", 0, ErrorCode[told[version]]),
         ("t", 1, ErrorCode[told[version]]),
     ]
@@ -287,6 +303,27 @@ def test_a_marker_that_overtakes_the_coordinators_answer_leaves_no_transaction_b
     assert errors_of(answer) == [("t", 0, ErrorCode.INVALID_TXN_STATE)]
     assert commits.log.last_stable_offset == commits.log.high_watermark
     assert commits.fetch() == [NOTHING, NOTHING]
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_coordinator_that_still_ends_the_last_transaction_is_asked_again(commits, version):
+    """Its marker comes in between, which makes void what was asked before."""
+    commits.coordinator.code = ErrorCode.CONCURRENT_TRANSACTIONS
+    answer = commits.start(version, ("t", 0, 5))
+    commits.node.loop.advance(2)
+    assert not answer.was_sent
+    commits.end(commit=True)
+    commits.coordinator.code = ErrorCode.NONE
+    commits.node.loop.advance(1)
+    assert errors_of(answer) == [("t", 0, 0)]
+    assert len(commits.coordinator.asked) == 3
+    commits.coordinator.code = ErrorCode.CONCURRENT_TRANSACTIONS
+    commits.end(commit=True)
+    answer = commits.start(version, ("t", 0, 6))
+    commits.node.loop.advance(6)
+    assert not answer.was_sent
+    commits.node.loop.advance(1)
+    assert errors_of(answer) == [("t", 0, ErrorCode.CONCURRENT_TRANSACTIONS)]
 
 
 def test_commits_that_wait_for_the_coordinator_together_are_written_in_their_order(commits):
@@ -369,7 +406,9 @@ def test_without_the_groups_topic_there_is_no_coordinator(node, version):
     node.create("t", 3)
     commits = Commits.__new__(Commits)
     commits.node, commits.coordinator = node, Coordinator()
-    commits.handler = TxnOffsetCommit(node.leadership, node.groups, commits.coordinator, lambda: True)
+    commits.handler = TxnOffsetCommit(
+        node.leadership, node.groups, commits.coordinator, node.loop, lambda: True
+    )
     commits.api = Api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, commits.handler, VERSIONS)
     ((_, _, code),) = commits.commit(version, ("t", 0, 5))
     assert code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
@@ -377,8 +416,6 @@ def test_without_the_groups_topic_there_is_no_coordinator(node, version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_log_that_fails_is_told_and_forgotten_by_the_group(commits, version):
-    from odradek.wire.errors import KafkaError
-
     failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     commits.node.group_logs[commits.index].failure = failure
     assert commits.commit(version, ("t", 0, 5)) == [("t", 0, ErrorCode.NOT_COORDINATOR)]
@@ -401,6 +438,12 @@ def test_markers_are_refused_without_harm_to_the_group(commits):
     assert fenced is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert commits.fetch() == [UNSTABLE, NOTHING]
     assert not commits.node.groups.is_loading
+
+
+@pytest.mark.parametrize("nobody", [{"producer_id": -1}, {"epoch": -1}])
+def test_a_marker_of_nobody_is_no_marker(commits, nobody):
+    assert commits.end(commit=True, **nobody) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert commits.log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("index", [-1, 99])

@@ -265,6 +265,8 @@ def test_two_producers_in_one_request_are_refused_altogether(asked, version):
     batches = batch(node, me, b"a"), batch(node, me, b"b", epoch=1), node.batch(b"c")
     answer = node.ask(*produce(node, version, *batches))
     assert codes(answer) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 3
+    if version >= 8:
+        assert all(one.error_message for one in answer.responses[0].partition_responses)
     assert asked.commands == []
 
 
@@ -295,6 +297,7 @@ def test_a_producer_with_an_open_transaction_writes_nothing_beside_it(txn_node):
     beside = batch(txn_node, me, b"b", sequence=1, transactional=False)
     answer = txn_node.ask(*produce(txn_node, 12, beside, transactional_id=None))
     assert codes(answer) == [ErrorCode.INVALID_TXN_STATE]
+    assert answer.responses[0].partition_responses[0].log_start_offset == 0
 
 
 # Waiting
@@ -343,7 +346,7 @@ def test_the_settings_say_how_often_and_how_long(make_node):
 
 
 def test_the_next_transaction_begins_while_the_last_one_is_being_ended(txn_node):
-    """No pause of the client is needed: its write waits a moment for the markers of the transaction before."""
+    """No pause of the client is needed: its write waits for the markers of the transaction before."""
     me = init(txn_node)
     assert codes(txn_node.ask(*produce(txn_node, 12, batch(txn_node, me, b"a")))) == [NONE]
     ended = txn_node.start(

@@ -291,6 +291,17 @@ def test_a_broker_asks_for_several_transactions_at_once(txn_node, version):
     assert add_many(txn_node, version=version) == []
 
 
+def test_what_is_asked_twice_is_answered_twice_when_added_and_once_when_verified(txn_node):
+    me = init(txn_node)
+    asked = AddPartitionsToTxnTopic(name="t", partitions=[1, 1])
+    for verify_only, count in ((False, 2), (True, 1)):
+        told = transaction(me, verify_only=verify_only)
+        told.topics = [asked]
+        answer = txn_node.ask(AddPartitionsToTxnRequest(transactions=[told]), 4)
+        (topic,) = answer.results_by_transaction[0].topic_results
+        assert [one.partition_error_code for one in topic.results_by_partition] == [NONE] * count
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_broker_may_only_want_to_know(txn_node, version):
     me = init(txn_node)
@@ -330,6 +341,7 @@ def test_a_client_need_not_pause_between_two_transactions(txn_node, version):
         v3_and_below_topics=topics_of([("t", 1)]),
     )
     answer = txn_node.start(asked, version)
+    txn_node.loop.turn()
     txn_node.loop.advance(7)
     assert ended.response.error_code == NONE
     assert codes(answer.response.results_by_topic_v3_and_below) == {("t", 1): NONE}
@@ -487,12 +499,11 @@ def test_transactions_are_listed_by_state_and_producer(txn_node, version):
 
 
 def test_transactions_are_listed_by_duration_and_pattern(txn_node):
-    producers = {name: init(txn_node, name) for name in ("app-1", "app-2", "other")}
-    for name in ("app-1", "app-2"):
-        add(txn_node, producers[name], ("t", 0), transactional_id=name)
+    for name in ("app-1", "app-2", "other"):
+        add(txn_node, init(txn_node, name), ("t", 0), transactional_id=name)
         txn_node.loop.advance(1_000)
-    assert list_ids(txn_node, 1, duration_filter=1_500)[0] == ["app-1"]
-    assert sorted(list_ids(txn_node, 1, duration_filter=500)[0]) == ["app-1", "app-2"]
+    assert list_ids(txn_node, 1, duration_filter=2_500)[0] == ["app-1"]
+    assert sorted(list_ids(txn_node, 1, duration_filter=1_500)[0]) == ["app-1", "app-2"]
     assert sorted(list_ids(txn_node, 2, transactional_id_pattern="app-.*")[0]) == ["app-1", "app-2"]
     assert len(list_ids(txn_node, 2, transactional_id_pattern="")[0]) == 3
     request = ListTransactionsRequest(

@@ -48,7 +48,8 @@ class FakeHandle:
 
 
 class FakeLog:
-    """Keeps records in a list, as they are read back; with `is_prompt` off, appends wait for `complete` or `fail`."""
+    """Keeps records in a list, as they are read back; with `is_prompt` off, appends wait for `complete` or
+    `fail`."""
 
     def __init__(self) -> None:
         self.records: list = []

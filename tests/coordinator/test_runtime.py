@@ -122,7 +122,9 @@ def markers(name: str) -> WriteMarkers:
 
 
 def test_markers_are_written_when_what_came_before_them_is_in_the_log(node):
-    node.do(Append([(b"a", b"1", 0)]), node.reply("one"), markers("x"), Append([(b"b", b"2", 0)]), markers("y"))
+    node.do(
+        Append([(b"a", b"1", 0)]), node.reply("one"), markers("x"), Append([(b"b", b"2", 0)]), markers("y")
+    )
     node.do(node.reply("two"))
     assert (node.answers, node.runtime.written) == ([], [])
     node.log.complete()

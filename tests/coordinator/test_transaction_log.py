@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: Kafka's bytes, and the short way of writing and reading says what they say."""
+"""Records of `__transaction_state`: Kafka's bytes, and the short way to write and read them says the same."""
 
 import pytest
 from hypothesis import given

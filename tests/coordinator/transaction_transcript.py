@@ -6,18 +6,19 @@
     append x Empty producer=1000 epoch=0 at=0
     reply a NONE producer=1000 epoch=0
 
-The transactional id is `x` and the time-out a minute unless said otherwise; producer ids count from 1000, the
-coordinator's leader epoch is 7. `given ID STATE ...` puts a record into the log and loads it. `reload` replays
-the log into a new machine, which must hold the same durable state, and shows what that does at once. Markers
-are written when a step `markers` says so. The timers of the two searches are not shown.
+The transactional id is `x` and the time-out a minute unless said otherwise; producer ids count from 1000,
+the coordinator's leader epoch is 7. `given ID STATE ...` puts a record into the log and loads it; `forgotten
+ID` does so with a tombstone. `reload` replays the log into a new machine, which must hold the same durable
+state, and shows what that does at once. Markers are written when a step `markers` says so. The timers of the
+two searches are not shown.
 """
 
 import itertools
 import pathlib
-from dataclasses import replace
 
 from odradek.coordinator import transaction_log
 from odradek.coordinator.effects import Append, CancelTimer, SetTimer, WriteMarkers
+from odradek.coordinator.regular_expression import RegularExpression
 from odradek.coordinator.transaction_commands import (
     AddPartitions,
     AddPartitionsReply,
@@ -142,10 +143,11 @@ class Stage:
         return self.carry_out(self.machine.start(self.now_ms))
 
 
-def durable_state(machine: TransactionMachine) -> dict[str, Transaction]:
-    """What a log must bring back."""
+def durable_state(machine: TransactionMachine) -> dict[str, bytes]:
+    """What a log must bring back: every id with all that a record says of it."""
+    level = machine._settings.transaction_version
     return {
-        transactional_id: replace(transaction, last_producer_epoch=-1)
+        transactional_id: transaction_log.encode_value(transaction, level)
         for transactional_id, transaction in machine.transactions.items()
     }
 
@@ -200,7 +202,7 @@ def command_of(verb: str, words: list[str]):
         frozenset(filter(None, options.get("states", "").split(","))),
         frozenset(map(int, filter(None, options.get("producers", "").split(",")))),
         seconds(options["longer"]) if "longer" in options else -1,
-        options.get("pattern"),
+        RegularExpression(options["pattern"]) if "pattern" in options else None,
     )
 
 

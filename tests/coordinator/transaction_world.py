@@ -30,6 +30,7 @@ from tests.coordinator.fakes import view_of
 NONE = ErrorCode.NONE
 OFFSETS = ("__consumer_offsets", 0)
 NAMES = [*(("t", index) for index in range(4)), OFFSETS]
+PRODUCERS = 6
 ANSWER_WITHIN_MS = 1_500
 TIMEOUT_MS = 8_000
 FENCED = frozenset(
@@ -52,7 +53,8 @@ AGAIN = frozenset(
 
 
 class World:
-    def __init__(self, seed: int, producer_count: int = 6, machine_class=TransactionMachine) -> None:
+    def __init__(self, seed: int, machine_class=TransactionMachine, log_trouble: float = 0.02) -> None:
+        """`log_trouble` is how likely an append to the coordinator's log fails, and how likely it crashes."""
         self.random = random.Random(seed)
         self.numbers = itertools.count()
         self.producer_ids = itertools.count(1_000)
@@ -62,6 +64,7 @@ class World:
         self.chaos = True
         self.crashes = 0
         self.machine_class = machine_class
+        self.log_trouble = log_trouble
         self.settings = TransactionSettings(
             transaction_version=seed % 3 and 2,
             abort_timed_out_interval_ms=2_000,
@@ -71,7 +74,7 @@ class World:
         self.partitions = {name: Partition(self, name) for name in NAMES}
         self.transactions: dict[tuple, Sent] = {}
         self.leader_epoch = 0
-        self.slots = [Slot(self, f"p{index}", 2 if index % 3 else 0) for index in range(producer_count)]
+        self.slots = [Slot(self, f"p{index}", 2 if index % 3 else 0) for index in range(PRODUCERS)]
         for index, slot in enumerate(self.slots):
             # Near the end of its epochs, so that some run out of them.
             known = Transaction(500 + index, 500 + index, -1, 32_755 + 2 * index % 8, updated_ms=0)
@@ -246,6 +249,8 @@ class Log:
         self.world = world
         self.records: list = []
         self.pending: deque = deque()
+        self.next_ms = 0.0
+        """When the last append under way is through: each comes after those before it."""
 
     def crash(self) -> None:
         """Some of what was on its way has arrived."""
@@ -257,10 +262,10 @@ class Log:
         if not self.pending or self.pending[0] is not entry:
             return
         world = self.world
-        if world.happens(0.01):
+        if world.happens(world.log_trouble):
             return world.crash()
         records, then = self.pending.popleft()
-        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) if world.happens(0.01) else None
+        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) if world.happens(world.log_trouble) else None
         if error is None or world.happens(0.5):
             self.records += records
         return then(error)
@@ -278,8 +283,7 @@ class OpenLog:
         assert world.leader_epoch == self.leader_epoch
         entry = (records, then)
         self.log.pending.append(entry)
-        # In order: each comes after those before it.
-        self.log.next_ms = max(getattr(self.log, "next_ms", 0), world.now_ms) + world.random.random()
+        self.log.next_ms = max(self.log.next_ms, world.now_ms) + world.random.random()
         world.at(self.log.next_ms - world.now_ms, self.log.settle, entry)
 
     def read_all(self):
@@ -345,7 +349,7 @@ class Partition:
 
     def produce(self, batch: Batch, then) -> None:
         code = self.judge(batch)
-        if code is not None or batch.producer_id in self.open:
+        if code is not None or self.is_open(batch):
             then(self.append(batch) if code is None else code)
             return
         verification = self.verifications.setdefault(batch.producer_id, object())
@@ -369,6 +373,10 @@ class Partition:
             ),
             verified,
         )
+
+    def is_open(self, batch: Batch) -> bool:
+        """Whether the batch goes on in a transaction; that of another epoch is not its own."""
+        return batch.producer_id in self.open and self.producers[batch.producer_id].epoch == batch.epoch
 
     def judge(self, batch: Batch) -> ErrorCode | None:
         """None if it may be appended."""
@@ -401,7 +409,8 @@ class Partition:
         if known is not None:
             if marker.coordinator_epoch < known.coordinator_epoch:
                 return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-            least = known.epoch + (marker.transaction_version >= 2)
+            must_be_higher = marker.transaction_version >= 2 and marker.producer_id in self.open
+            least = known.epoch + must_be_higher
             if marker.producer_epoch < least:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
         if self.world.happens(0.02):
@@ -474,12 +483,12 @@ class Slot:
         self.stop()
 
 
-class Fenced(Exception):
-    """There is a newer producer."""
+class Gone(Exception):
+    """There is a newer producer, or this one has died."""
 
 
 class Process:
-    """One producer: a generator that yields what it asks for and is sent the answer, None if there is none."""
+    """One producer: a generator that yields what it asks for and is sent the answer, None if none came."""
 
     def __init__(self, world: World, slot: Slot) -> None:
         self.world = world
@@ -497,7 +506,7 @@ class Process:
         self.attempt += 1
         try:
             request = self.steps.send(answer)
-        except (Fenced, StopIteration):
+        except Gone:
             if self in self.slot.alive:
                 self.slot.alive.remove(self)
             if not self.slot.alive:
@@ -510,7 +519,7 @@ class Process:
         yield lambda then: self.world.at(milliseconds, then, None)
 
     def ask(self, command_class, *arguments):
-        """Until there is an answer that says something. Raises Fenced."""
+        """Until there is an answer that says something. Raises Gone."""
         name = self.slot.name
 
         def request(then) -> None:
@@ -520,7 +529,9 @@ class Process:
         while True:
             answer = yield request
             if answer is not None and answer.error_code in FENCED:
-                raise Fenced
+                raise Gone
+            if answer is None and command_class is EndTransaction and self.world.happens(0.4):
+                raise Gone
             if answer is not None and answer.error_code not in AGAIN:
                 return answer
             yield from self.sleep(self.world.random.randrange(5, 60))
@@ -558,7 +569,7 @@ class Process:
             yield from self.initialise(*self.identity)
 
     def produce(self, name, sent: Sent, value):
-        """Whether it was taken. Raises Fenced."""
+        """Whether it was taken. Raises Gone."""
         sequence = self.sequences.get(name, 0)
         batch = Batch(self.slot.name, *self.identity, sequence, value, self.version)
         world = self.world
@@ -580,7 +591,7 @@ class Process:
                 sent.acknowledged.setdefault(name, []).append(value[1])
                 return True
             if code in FENCED:
-                raise Fenced
+                raise Gone
             if code is not None and code not in AGAIN:
                 return False
             yield from self.sleep(world.random.randrange(5, 60))

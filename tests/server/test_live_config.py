@@ -250,6 +250,7 @@ FOLLOWED = {
     "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.threads",
     "producer.id.expiration.ms",
+    "transaction.partition.verification.enable",
 }
 """Asked for each time, or told in `BrokerServer._follow_settings`."""
 

@@ -4,12 +4,15 @@ import asyncio
 import importlib
 import itertools
 import os
+import threading
 
 import pytest
 
 from odradek.apis import _produce_burst_python
 from odradek.server.broker import BrokerServer
 from odradek.server.config import load
+from odradek.storage import partition as storage_partition
+from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import create_topics, list_offsets, metadata, produce
@@ -165,7 +168,8 @@ def test_what_is_unusual_takes_the_ordinary_way(tmp_path, version):
             _, answer = await node.ask(request, version, shorten)
             told[shorten].append(answer.responses[0].partition_responses[0].error_code)
         assert told[True] == told[False]
-        assert told[True].count(ErrorCode.NONE) == 1
+        # Several topics, and a transactional id for what is not transactional, are in order.
+        assert told[True].count(ErrorCode.NONE) == 2
         assert node.shortcuts == 1
 
     play(tmp_path, story)
@@ -325,5 +329,113 @@ def test_requests_that_arrive_together_are_answered_in_their_order(tmp_path):
             else:
                 assert (told.error_code, told.base_offset) == (0, offsets[index])
                 offsets[index] += 1
+
+    play(tmp_path, story)
+
+
+# Gates: what takes long, and what waits for it --------------------------------------------------------
+
+
+@pytest.fixture
+def may_prepare(monkeypatch):
+    """Batches that take long are prepared once this is set."""
+    event = threading.Event()
+    prepare = storage_partition.prepare
+
+    def wait_and_prepare(*arguments):
+        assert event.wait(20)
+        return prepare(*arguments)
+
+    monkeypatch.setattr(storage_partition, "prepare", wait_and_prepare)
+    yield event
+    event.set()
+
+
+def long_batch(**options):
+    return batch(200_000, compression=Compression.GZIP, **options)
+
+
+def gates(node):
+    return node.server._connections.routes.resolve(PRODUCE << 16 | 11).handle._gates.open
+
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0)
+
+
+async def answer_of(reader):
+    frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    correlation_id, answer = read_response(frame, produce.ProduceRequest, 11)
+    (told,) = answer.responses[0].partition_responses
+    return correlation_id, told.error_code, told.base_offset
+
+
+def frame_of(node, records, index, correlation_id, **options):
+    return request_frame(node.request(11, records, index=index, **options), 11, correlation_id, "tests")
+
+
+def test_the_short_way_waits_at_a_gate_too_and_other_partitions_go_on(tmp_path, may_prepare):
+    async def story(node):
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
+        node.writer.write(frame_of(node, long_batch(), 0, 1) + frame_of(node, batch(), 1, 2))
+        await until(lambda: gates(node))
+        writer.write(frame_of(node, batch(), 1, 3))
+        assert await answer_of(reader) == (3, 0, SEEDED + 1)
+        writer.write(frame_of(node, batch(), 0, 4) + frame_of(node, batch(), 1, 5))
+        await until(lambda: any(gates(node).values()))
+        assert node.server._store.get("t", 0).log_end_offset == SEEDED
+        may_prepare.set()
+        assert [await answer_of(node.reader) for _ in range(2)] == [(1, 0, SEEDED), (2, 0, SEEDED)]
+        assert [await answer_of(reader) for _ in range(2)] == [(4, 0, SEEDED + 1), (5, 0, SEEDED + 2)]
+        await until(lambda: not gates(node))
+        taken = node.shortcuts
+        await node.ask(node.request(11, batch()), 11)
+        assert node.shortcuts == taken + 1
+        writer.close()
+
+    play(tmp_path, story)
+
+
+def test_a_client_that_sends_more_than_may_wait_is_not_read_any_further(tmp_path, may_prepare, monkeypatch):
+    monkeypatch.setattr("odradek.server.connection.WAITING_BYTES_MAX", 400_000)
+
+    async def story(node):
+        acks = itertools.cycle([-1, 0])  # who expects no answer is counted as well
+        frames = [frame_of(node, long_batch(), 0, 0)]
+        frames += [frame_of(node, batch(100_000), 0, i, acks=next(acks)) for i in range(1, 21)]
+        node.writer.write(b"".join(frames))
+        (connection,) = node.server._connections._open
+        await until(lambda: not connection.is_reading)
+        (waiting,) = gates(node).values()
+        assert 3 <= len(waiting) <= 5
+        may_prepare.set()
+        answered = [0, *range(1, 21, 2)]
+        assert [await answer_of(node.reader) for _ in answered] == [(i, 0, SEEDED + i) for i in answered]
+
+    play(tmp_path, story)
+
+
+def test_a_client_that_goes_leaves_its_batches_to_be_stored(tmp_path, may_prepare):
+    async def story(node):
+        _, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
+        writer.write(frame_of(node, long_batch(), 0, 1) + frame_of(node, batch(), 0, 2))
+        await until(lambda: any(gates(node).values()))
+        writer.close()
+        await until(lambda: len(node.server._connections._open) == 1)
+        may_prepare.set()
+        node.writer.write(frame_of(node, batch(), 0, 3))
+        assert await answer_of(node.reader) == (3, 0, SEEDED + 2)
+
+    play(tmp_path, story)
+
+
+def test_a_broker_that_stops_answers_what_is_soon_prepared(tmp_path, may_prepare):
+    async def story(node):
+        node.writer.write(frame_of(node, long_batch(), 0, 1))
+        await until(lambda: gates(node))
+        asyncio.get_running_loop().call_soon(may_prepare.set)
+        await node.server.stop()
+        assert await answer_of(node.reader) == (1, 0, SEEDED)
 
     play(tmp_path, story)

@@ -11,6 +11,7 @@ NOT_NEEDED = (
     "odradek.apis.groups",
     "odradek.apis.metadata",
     "odradek.coordinator.driver",
+    "odradek.coordinator.transaction_coordinator",
     "odradek.server.dump",
     "odradek.storage.cleaner",
     "shutil",

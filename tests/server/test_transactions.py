@@ -1,8 +1,8 @@
-"""Transactions on a whole broker: killed between any two steps, resumed without being asked, and as two client
-libraries use them.
+"""Transactions on a whole broker: killed between any two steps, resumed without being asked, and as two
+client libraries use them.
 
-A kill is a copy of the data directory of a broker that runs: what another broker finds there is what `kill -9`
-would have left.
+A kill is a copy of the data directory of a broker that runs: what another broker finds there is what
+`kill -9` would have left.
 """
 
 import asyncio
@@ -104,9 +104,7 @@ class Producer:
 
     async def create(self):
         topic = create_topics.CreatableTopic(name="t", num_partitions=2, replication_factor=1)
-        answer = await self.client.ask(
-            create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7
-        )
+        answer = await self.client.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
         assert answer.topics[0].error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS)
 
     async def init(self, timeout_ms=60_000):
@@ -122,9 +120,7 @@ class Producer:
             v3_and_below_transactional_id="me",
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[
-                add_partitions_to_txn.AddPartitionsToTxnTopic(name="t", partitions=[0, 1])
-            ],
+            v3_and_below_topics=[add_partitions_to_txn.AddPartitionsToTxnTopic(name="t", partitions=[0, 1])],
         )
 
         def code_of(answer):
@@ -189,10 +185,11 @@ async def committed(client, index):
     )
     answer = (await client.ask(request, 11)).responses[0].partitions[0]
     data = bytes(answer.records or b"")
+    aborted = {one.producer_id for one in answer.aborted_transactions}
     values = [
         record.value
         for position, header in iter_batches(data)
-        if not header.is_control
+        if not header.is_control and header.producer_id not in aborted
         for record in iter_records(data[position : position + header.size_bytes])
     ]
     return values, answer.last_stable_offset
@@ -260,12 +257,12 @@ def test_an_open_transaction_is_timed_out_after_a_kill_without_being_asked(tmp_p
             await producer.send(b"aborted")
             assert server._store.get("t", 0).last_stable_offset == 0
             shutil.copytree(tmp_path / "first", tmp_path / "second")
-        interval = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50}
-        async with running(tmp_path / "second", options=interval) as server:
+        often = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 50}
+        async with running(tmp_path / "second", **often) as server:
             log = server._store.get("t", 1)
             await until(lambda: log.last_stable_offset == 2)
             client = await connect(server)
-            assert await committed(client, 1) is not None
+            assert await committed(client, 1) == ([], 2)
             request = describe_transactions.DescribeTransactionsRequest(transactional_ids=["me"])
             (state,) = (await client.ask(request, 0)).transaction_states
             assert state.transaction_state == "CompleteAbort"

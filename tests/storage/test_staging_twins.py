@@ -1,4 +1,6 @@
-"""Appending by the compiled way and by the plain one: same answers, same bytes in the log, same state."""
+"""Appending by the compiled way and by the plain one: same answers, same bytes in the log, same state. And
+of what an earlier run has written both see the same.
+"""
 
 import importlib
 import os
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.storage import _staging_python
+from odradek.storage.batches import EXTENT
 from odradek.storage.config import LogConfig
 from odradek.storage.store import LogStore
 from odradek.wire.compression import Compression
@@ -149,3 +152,102 @@ def test_a_producer_entry_remembers_five_batches_and_restores_them():
         assert len(entry.batches) == 1
         entry.restore(memory)
         assert (entry.producer_epoch, entry.last_timestamp, len(entry.batches)) == (0, NOW_MS, 5)
+
+
+# The first look at what an earlier run has written ----------------------------------------------------
+
+TWINS = [_staging_python] if _staging is None else [_staging_python, _staging]
+
+
+class Content:
+    """The bytes of a segment, and how they were asked for."""
+
+    def __init__(self, data):
+        self.data = bytes(data)
+        self.asked = []
+
+    def read(self, position, size_bytes):
+        self.asked.append((position, size_bytes))
+        return self.data[position : position + size_bytes]
+
+
+def stored(batches):
+    """Batches as they stand in a segment; (offsets, epoch, value size) each."""
+    return b"".join(
+        build_batch([Record(offset, NOW_MS, None, bytes(size)) for offset in offsets], leader_epoch=epoch)
+        for offsets, epoch, size in batches
+    )
+
+
+def looks(twin, data, until, limit_offset):
+    """Where each look ended, and what it read on the way."""
+    content = Content(data)
+    stretch = twin.Stretch(0, 0, 0)
+    seen = []
+    for end in until:
+        stretch.extend(content.read, end, len(data), limit_offset)
+        seen.append((stretch.start, stretch.end, stretch.next_offset, stretch.leader_epoch))
+    return seen, content.asked
+
+
+@st.composite
+def segments(draw):
+    """A few batches, perhaps with gaps between their offsets, and perhaps with a damaged byte in a header."""
+    batches, offset, epoch = [], 0, 0
+    for _ in range(draw(st.integers(1, 12))):
+        offset += draw(st.sampled_from([0, 0, 0, 1, 7]))
+        count = draw(st.integers(1, 3))
+        epoch += draw(st.sampled_from([0, 0, 0, 1]))
+        batches.append((range(offset, offset + count), epoch, draw(st.sampled_from([0, 40, 5000, 20_000]))))
+        offset += count
+    data = bytearray(stored(batches))
+    if draw(st.booleans()):
+        starts = [0]
+        while starts[-1] < len(data):
+            starts.append(starts[-1] + EXTENT.unpack_from(data, starts[-1])[1] + 12)
+        position = draw(st.sampled_from(starts[:-1])) + draw(st.integers(0, 60))
+        data[position] ^= draw(st.integers(1, 255))
+    if draw(st.integers(0, 5)) == 0:
+        del data[-draw(st.integers(1, 70)) :]
+    return bytes(data), offset + draw(st.sampled_from([0, 0, 0, 5, -1]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(segments(), st.lists(st.integers(0, 70_000), max_size=4).map(sorted))
+def test_both_twins_look_at_a_segment_alike(segment, until):
+    data, limit_offset = segment
+    told = [looks(twin, data, [*until, len(data)], limit_offset) for twin in TWINS]
+    assert told[0] == told[-1]
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_a_look_ends_after_a_thousand_batches_and_the_next_goes_on(twin):
+    data = stored([([offset], 0, 0) for offset in range(2500)])
+    size_bytes = len(data) // 2500
+    seen, _ = looks(twin, data, [len(data)] * 3, 2500)
+    assert [end // size_bytes for _, end, _, _ in seen] == [999, 1998, 2500]
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize(("step", "size", "most"), [(1, 5000, 4096 + 61), (2, 300_000, 305_000)])
+def test_a_look_ends_after_a_mebibyte_of_reading(twin, step, size, most):
+    """With headers alone (large batches), and with whole batches (offsets are missing between them)."""
+    count = 300 if step == 1 else 12
+    data = stored([([step * number], 0, size) for number in range(count)])
+    end, looked = 0, 0
+    content = Content(data)
+    stretch = twin.Stretch(0, 0, 0)
+    while stretch.end < len(data):
+        content.asked.clear()
+        stretch.extend(content.read, len(data), len(data), step * count)
+        assert stretch.end > end
+        end, looked = stretch.end, looked + 1
+        assert sum(4096 + size_bytes for _, size_bytes in content.asked) < (1 << 20) + 2 * most + 20_480
+    assert looked > 1
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_a_look_gets_on_however_large_a_batch_is(twin):
+    data = stored([([2 * number], 0, 3 << 20) for number in range(3)])
+    seen, _ = looks(twin, data, [len(data)] * 3, 6)
+    assert [end * 3 // len(data) for _, end, _, _ in seen] == [1, 2, 3]

@@ -18,6 +18,7 @@ from odradek.storage.transaction_index import AbortedTransaction, decode_aborted
 from odradek.storage.transactions import EndMarker, ProducerInfo, Verified
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, end_txn_marker, iter_records, iter_whole_batches
+from odradek.wire.work import finish
 
 DIRECTORY = "data/t-0"
 INDEX = f"{DIRECTORY}/{0:020d}.txnindex"
@@ -143,6 +144,7 @@ def test_a_producer_with_an_open_transaction_sends_nothing_that_is_not_in_one(pa
     assert code_of(partition.append, plain, now_ms=NOW_MS) is ErrorCode.INVALID_TXN_STATE
     coordinators = {"now_ms": NOW_MS, "origin": Origin.COORDINATOR}
     assert code_of(partition.append, plain, **coordinators) is ErrorCode.INVALID_TXN_STATE
+    assert partition.append_ordinary(memoryview(plain), 0, len(plain), NOW_MS) is None
     producer.end(commit=True)
     assert partition.append(plain, now_ms=NOW_MS).base_offset == 2
 
@@ -585,6 +587,23 @@ def test_a_marker_that_was_not_flushed_may_be_lost_and_its_transaction_is_open_a
         assert bool(aborted_in_file(survivor)) == is_there
 
 
+def test_what_a_lost_commit_left_in_a_transaction_index_goes_though_the_segment_is_empty(disk):
+    partition = opened(disk)
+    producer = Producer(partition, 7)
+    producer.send(b"a")
+    partition.log.roll(NOW_MS)
+    partition.flush()
+    producer.end(commit=False)
+    assert aborted_in_file(disk, 1)
+    disk.files[f"{DIRECTORY}/{1:020d}.log"].data.clear()
+    disk.files[f"{DIRECTORY}/{1:020d}.txnindex"].data[-1:] = b""
+    again = killed(disk)
+    assert again.last_stable_offset == 0
+    producer = Producer(again, 7)
+    producer.end(commit=False)
+    assert aborted_in_file(disk, 1) == [AbortedTransaction(7, 0, 1, 2)]
+
+
 def test_no_transaction_is_forgotten_for_being_silent(disk):
     store = open_store(disk, producer_expiration_ms=1000, producer_expiry_interval_ms=100)
     partition = store.create("t", 0, bytes(16), SMALL)
@@ -679,6 +698,32 @@ def test_a_compacted_log_shows_what_it_showed_before(disk, commit):
     partition = killed(disk, config)
     assert sorted(committed_values(partition)) == sorted(expected)
     check_transactions(partition)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_partition_that_is_moved_takes_its_transactions_along(is_clean):
+    disk = MemoryDisk()
+    store = LogStore(disk, ["one", "two"], config_for=lambda topic: SMALL)
+    store.open(NOW_MS)
+    partition = store.create("t", 0, bytes(16), SMALL)
+    some_transactions(partition)
+    target = "two" if partition.directory.startswith("one") else "one"
+    store.begin_move("t", 0, target)
+    finish(store.moving(NOW_MS))
+    assert partition.directory == f"{target}/t-0"
+    assert partition.log.active.has_aborted
+    check_transactions(partition)
+    aborting = Producer(partition, 5)
+    aborting.send(b"after the move")
+    aborting.end(commit=False)
+    if is_clean:
+        store.close(NOW_MS)
+    disk.held.clear()
+    store = LogStore(disk, ["one", "two"], config_for=lambda topic: SMALL)
+    store.open(NOW_MS)
+    again = store.get("t", 0)
+    assert again.directory == f"{target}/t-0"
+    check_transactions(again)
 
 
 def test_a_check_finds_nothing_wrong_and_a_repair_brings_a_lost_index_back(disk):

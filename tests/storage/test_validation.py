@@ -103,7 +103,7 @@ def test_a_single_record_of_any_size_is_taken_without_a_second_look(size, monkey
     partition = partition_with()
     for offset in range(2):  # the beginning of a segment is not ordinary
         assert partition.append(batch, now_ms=NOW_MS).last_offset == offset
-    monkeypatch.setattr("odradek.storage.partition.check_client_batch", None)
+    monkeypatch.setattr("odradek.storage.partition.prepare_quickly", None)
     assert partition.append(batch, now_ms=NOW_MS).last_offset == 2
 
 

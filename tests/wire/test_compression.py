@@ -106,6 +106,7 @@ CLIENTS_ENCODERS = {
 def test_what_clients_write_is_read(name, size):
     compression, encode = CLIENTS_ENCODERS[name]
     assert decompress(compression, encode(sample(size))) == sample(size)
+    assert decompress(compression, encode(sample(size)), size) == sample(size)
 
 
 @pytest.mark.parametrize("codec", [kafka_python_codec, aiokafka_codec])
@@ -196,6 +197,14 @@ def test_data_cut_short_is_refused(compression):
     compressed = compress(compression, sample(3000))
     for end in range(0, len(compressed), 7):
         assert refusal(compression, compressed[:end]) == ErrorCode.CORRUPT_MESSAGE, end
+        assert refusal(compression, compressed[:end], 4000) == ErrorCode.CORRUPT_MESSAGE, end
+
+
+@pytest.mark.parametrize("limit_bytes", [5000, 2 << 20])
+def test_zstd_frames_that_are_to_be_skipped_are(limit_bytes):
+    skipped = struct.pack("<II", 0x184D2A50, 4) + b"skip"
+    frame = compress(Compression.ZSTD, sample(5000))
+    assert decompress(Compression.ZSTD, skipped + frame, limit_bytes) == sample(5000)
 
 
 @settings(max_examples=150)

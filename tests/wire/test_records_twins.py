@@ -186,6 +186,7 @@ def test_a_survey_refuses_offsets_that_do_not_count_up(twin, offsets):
     data = sections(*(record(offset=varint(offset)) for offset in offsets))
     code, _ = outcome(twin.survey_records, data, len(offsets), 0)
     assert code == ErrorCode.INVALID_RECORD
+    assert twin.survey_if_sound(data, len(offsets), 0) is None
 
 
 def test_no_records_are_no_bytes(twin):
@@ -302,6 +303,9 @@ def test_both_scan_alike(data, count, base_offset, base_timestamp):
     assert records[0] == records[1]
     surveys = [outcome(twin.survey_records, data, count, base_timestamp) for twin in TWINS]
     assert surveys[0] == surveys[1]
+    is_sound = len(surveys[0]) == 3
+    for twin in TWINS:
+        assert twin.survey_if_sound(data, count, base_timestamp) == (surveys[0] if is_sound else None)
 
 
 @pytest.mark.skipif(_records is None, reason="odradek.wire._records is not built here")

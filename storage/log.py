@@ -689,7 +689,11 @@ class Log(LogStaging):
         if self._changed:
             self.flush()
             self.active.seal()
-            self.active.save_indexes(sync=True)
+            try:
+                self.active.save_indexes(sync=True)
+            except SyncFailed:
+                self._note_failed_sync()
+                raise
             self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
         if self.leader_epochs.dirty:
             self.save_leader_epochs()

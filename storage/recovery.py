@@ -66,10 +66,12 @@ def open_log(
     now_ms: int,
     gaps_until: int = 0,
     producer_expiration_ms: int = EXPIRATION_MS,
+    is_rescan: bool = False,
 ) -> Recovered:
     """Open (or begin) the log in `directory`. `recovery_point` and `log_start_offset` are the
     checkpoints', or 0. Where it is not known any more what a flush has vouched for, `gaps_until` says up to
-    where offsets may be missing because of compaction.
+    where offsets may be missing because of compaction. `is_rescan`: what can be read of files may not be on
+    the disk, and the log files have been written again.
     """
     disk = pool.disk
     names = finish_interrupted(disk, directory, disk.list(directory))
@@ -80,8 +82,9 @@ def open_log(
     known_epochs = read_leader_epochs(disk, f"{directory}/{LEADER_EPOCHS}")
     epochs = LeaderEpochs(known_epochs)
     cut_bytes = 0
-    # From there on transaction indexes are not believed.
+    # From there on transaction indexes are not believed; nor what can be read of them, after a failed sync.
     unsure_from = LONG_MAX
+    sync_has_failed = SYNC_FAILED in names
     told_end = _newest_snapshot(names) if clean else None
     if clean and _drop_left_behind(segments, told_end):
         names = disk.list(directory)
@@ -92,7 +95,7 @@ def open_log(
     if not clean:
         unsure_from = _segment_to_recover(segments, recovery_point).base_offset
         cut_bytes, told_end = _recover(segments, config, epochs, recovery_point, gaps_until)
-        if SYNC_FAILED in names:
+        if sync_has_failed:
             _write_again(segments, recovery_point)
     end_offset = _read_end(segments[-1])
     damage: str | None = None
@@ -132,7 +135,9 @@ def open_log(
         segment.has_aborted = file_name(segment.base_offset, TRANSACTION_INDEX) in present
         if segment.has_aborted and not _has_sound_aborted(segment, segment_end):
             unsure_from = min(unsure_from, segment.base_offset)
-    producers = _load_producers(disk, directory, names, segments, end_offset, unsure_from)
+    producers = _load_producers(
+        disk, directory, names, segments, end_offset, unsure_from, writes_again=sync_has_failed or is_rescan
+    )
     producers.expire(now_ms, producer_expiration_ms)
     log = Log(
         pool,
@@ -456,10 +461,18 @@ def _read_end(segment: Segment) -> int | None:
 
 
 def _load_producers(
-    disk: Disk, directory: str, names: list[str], segments: list[Segment], end_offset: int, unsure_from: int
+    disk: Disk,
+    directory: str,
+    names: list[str],
+    segments: list[Segment],
+    end_offset: int,
+    unsure_from: int,
+    *,
+    writes_again: bool,
 ) -> ProducerState:
     """The newest sound snapshot that is not behind `unsure_from`, and every batch after it. Transaction
-    indexes from there on, and others that are missing where batches are read, are made anew.
+    indexes from there on, and others that are missing where batches are read, are made anew; with
+    `writes_again` also those that say the right thing.
     """
     state = ProducerState()
     replay_from = segments[0].base_offset
@@ -493,7 +506,7 @@ def _load_producers(
             ]
             is_unsure = segment.base_offset >= unsure_from
             if is_unsure or (aborted and not segment.has_aborted and segment.base_offset >= replay_from):
-                _replace_aborted(segment, aborted)
+                _replace_aborted(segment, aborted, writes_again=writes_again)
     return state
 
 
@@ -506,12 +519,12 @@ def _has_sound_aborted(segment: Segment, end_offset: int) -> bool:
     return index.is_within(segment.base_offset, end_offset)
 
 
-def _replace_aborted(segment: Segment, aborted: list[AbortedTransaction]) -> None:
+def _replace_aborted(segment: Segment, aborted: list[AbortedTransaction], *, writes_again: bool) -> None:
     """Let the transaction index of a segment say what its batches do."""
     disk, path = segment.pool.disk, segment.path(TRANSACTION_INDEX)
     if aborted:
         content = encode_aborted(aborted)
-        if not segment.has_aborted or not _says(disk, path, content):
+        if writes_again or not segment.has_aborted or not _says(disk, path, content):
             replace_file(disk, path, content)
     elif segment.has_aborted:
         disk.remove(path)

@@ -78,6 +78,7 @@ def rescan(
         log_start_offset=log_start_offset,
         now_ms=now_ms,
         producer_expiration_ms=producer_expiration_ms,
+        is_rescan=True,
     )
     recovered.cut_bytes += cut_bytes
     return recovered

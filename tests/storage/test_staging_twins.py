@@ -16,6 +16,7 @@ from odradek.storage import _staging_python
 from odradek.storage.batches import EXTENT
 from odradek.storage.config import LogConfig
 from odradek.storage.store import LogStore
+from odradek.storage.transactions import EndMarker, Verified
 from odradek.wire.compression import Compression
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch
@@ -38,8 +39,10 @@ def test_the_compiled_twin_was_built():
     assert _staging is not None
 
 
-def batch(sizes, sequence, damage, compression):
+def batch(sizes, sequence, damage, compression, transactional=False):
     options = {} if sequence is None else {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence}
+    if sequence is not None and transactional:
+        options["transactional"] = True
     records = [Record(i, NOW_MS + i, b"k", b"v" * size) for i, size in enumerate(sizes)]
     made = build_batch(records, compression=compression, **options)
     if damage is not None:
@@ -57,7 +60,9 @@ STEPS = st.lists(
             st.one_of(st.none(), st.integers(0, 8)),
             st.one_of(st.none(), st.none(), st.none(), st.integers(0, 90)),
             st.sampled_from([Compression.NONE, Compression.GZIP]),
+            st.booleans(),
         ),
+        st.builds(EndMarker, st.just(5), st.integers(0, 1), st.just(0), st.booleans(), st.just(1)),
     ),
     max_size=30,
 )
@@ -79,21 +84,30 @@ def play(steps, ordinary):
             continue
         try:
             appended = None
-            if ordinary:
+            if isinstance(step, EndMarker):
+                appended = partition.append_marker(step, now_ms=NOW_MS)
+            elif ordinary:
                 padded = memoryview(b"xyz" + step + b"xyz")
                 appended = partition.append_ordinary(padded, 3, 3 + len(step), NOW_MS)
             if appended is None:
-                appended = partition.append(step, now_ms=NOW_MS)
+                verified = Verified(partition.begin_verification(5, 32_767, 0, version=1), 1)
+                appended = partition.append(step, now_ms=NOW_MS, transactions=verified)
             told.append([getattr(appended, name) for name in _staging_python.Appended.__slots__])
         except KafkaError as error:
             told.append((error.code, error.message))
+        told.append(partition.last_stable_offset)
     partition.commit()
     data = [
         (segment.base_offset, segment.read(0, segment.size_bytes), list(segment.offset_index.positions))
         for segment in partition.log.segments
     ]
     producers = {
-        producer_id: (entry.producer_epoch, entry.last_timestamp, tuple(entry.batches))
+        producer_id: (
+            entry.producer_epoch,
+            entry.last_timestamp,
+            tuple(entry.batches),
+            entry.current_txn_first_offset,
+        )
         for producer_id, entry in partition.log.producers.producers.items()
     }
     return told, data, producers, partition.high_watermark
@@ -110,16 +124,22 @@ import random, sys
 if sys.argv[1] == "plain":
     sys.modules["odradek.storage._staging"] = None
 from odradek.storage import staging
+from odradek.storage.transactions import EndMarker
 from odradek.wire.compression import Compression
 from tests.storage.test_staging_twins import CODECS, SIZES, batch, play
 chance = random.Random(7)
+def marker():
+    return EndMarker(5, chance.randrange(2), 0, chance.random() < 0.5, 1)
 for _ in range(40):
     steps = [
-        chance.choice([None, None, None, *CODECS]) if chance.random() < 0.4 else batch(
+        chance.choice([None, None, None, marker(), *CODECS])
+        if chance.random() < 0.4
+        else batch(
             chance.choices(SIZES, k=chance.randint(1, 3)),
             chance.choice([None, chance.randrange(8)]),
             chance.choice([None, None, None, chance.randrange(90)]),
             chance.choice([Compression.NONE, Compression.GZIP]),
+            chance.random() < 0.5,
         )
         for _ in range(30)
     ]

@@ -604,6 +604,36 @@ def test_what_a_lost_commit_left_in_a_transaction_index_goes_though_the_segment_
     assert aborted_in_file(disk, 1) == [AbortedTransaction(7, 0, 1, 2)]
 
 
+@pytest.mark.parametrize("met_by", ["flush", "close"])
+def test_a_transaction_index_whose_sync_has_failed_is_written_again(disk, met_by):
+    """It can be read, but the kernel takes it for written: a later sync would not bring it to the disk."""
+    store = open_store(disk)
+    partition = store.create("t", 0, bytes(16), SMALL)
+    producer = Producer(partition, 7)
+    producer.send(b"a")
+    producer.end(commit=False)
+    partition.flush()
+    disk.fail = lambda done, path: errno.EIO if done == "sync" and path.endswith(".txnindex") else None
+    if met_by == "flush":
+        partition.log.roll(NOW_MS)
+        assert code_of(partition.flush) is ErrorCode.KAFKA_STORAGE_ERROR
+        disk.fail = lambda done, path: None
+        finish(store.attending(NOW_MS))
+        assert partition.is_available
+    else:
+        append(partition, b"b")
+        store.close(NOW_MS)
+        disk.fail = lambda done, path: None
+        store = open_store(disk)
+        partition = store.get("t", 0)
+    partition.flush()
+    store.close(NOW_MS)
+    for seed in range(10):
+        survivor = disk.lose_power(seed)
+        check_transactions(opened(survivor))
+        assert aborted_in_file(survivor) == [AbortedTransaction(7, 0, 1, 2)]
+
+
 def test_no_transaction_is_forgotten_for_being_silent(disk):
     store = open_store(disk, producer_expiration_ms=1000, producer_expiry_interval_ms=100)
     partition = store.create("t", 0, bytes(16), SMALL)

@@ -415,7 +415,10 @@ int main(int argc, char **argv) {
             if (may_send(&all[i], now)) { send_more(&all[i], now); flush_out(&all[i]); }
     }
     if (!measuring) { fprintf(stderr, "load: it was stopped before it began to measure\n"); return 1; }
-    double elapsed = (double)(now_ns() - measure_from) / 1e9;
+    now = now_ns();
+    for (int i = 0; i < connection_count; i++) /* an answer that is still out has taken so long at least */
+        if (all[i].in_flight && now - all[i].sent_at[all[i].head] > longest) longest = now - all[i].sent_at[all[i].head];
+    double elapsed = (double)(now - measure_from) / 1e9;
     printf("{\"requests\": %llu, \"errors\": %llu, \"seconds\": %.6f, \"bytes_sent\": %llu, \"bytes_received\": %llu, "
            "\"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, \"max_us\": %.2f, "
            "\"cpu_seconds\": %.4f, \"waited_seconds\": %.4f}\n",

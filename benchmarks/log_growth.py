@@ -62,7 +62,8 @@ def log_size(run: Run) -> Section:
         0,
         f"Logs of one partition in segments of {segment_bytes / GIGABYTE:.2g} GB and a last one of 5 MB. "
         f"Real are the batches at both ends of every segment and at {SAMPLED} places; between them the files "
-        "are holes. The indexes are whole, and as dense as those of a log of that size.",
+        "are holes. The indexes are whole, and as dense as those of a log of that size. All together take "
+        f"{sum(shape.room_bytes for shape in shapes.values()) / GIGABYTE:.1f} GB of disk.",
     )
     return found
 
@@ -82,8 +83,8 @@ def segments(run: Run) -> Section:
 
 def measure(run: Run, shapes: Mapping[float, Shape], growth: Growth, unit: str) -> Section:
     room = sum(shape.room_bytes for shape in shapes.values())
-    room += int(run.rounds * run.seconds * len(shapes) * WRITTEN_BYTES_PER_S)
-    run.need_room(room, f"A log of {max(shapes):,g} {unit}, most of it holes,")
+    written = int(run.rounds * run.seconds * len(shapes) * WRITTEN_BYTES_PER_S)
+    run.need_room(room + written, f"A log of {max(shapes):,g} {unit}")
     watch = Watch()
     costs = {size: Costs() for size in shapes}
     with run.folder("logs") as folder, run.odradek(folder) as node:

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from benchmarks import machine
-from benchmarks.__main__ import PARTS, TABLES, main, parse_arguments
+from benchmarks.__main__ import PARTS, TABLES, Part, main, parse_arguments
 from benchmarks.figures import Figure, Section
 
 
@@ -33,7 +33,20 @@ def test_a_measurement_for_which_there_is_no_room_is_refused_in_one_sentence(tmp
     said = capsys.readouterr().out
     assert "needs" in said
     assert "GB of disk" in said
-    assert "not measured on this machine: log-size" in said
+    assert said.endswith("not measured: log-size\n")
+
+
+def test_a_part_that_fails_does_not_keep_the_next_ones_from_running(tmp_path, monkeypatch, capsys):
+    def fail(run, warming):
+        raise RuntimeError("the broker ended with status 1")
+
+    monkeypatch.setitem(PARTS, "segments", Part("fails", 1, fail))
+    monkeypatch.setitem(PARTS, "retention", Part("works", 1, lambda run, warming: Section("Retention")))
+    assert main(["--parts", "segments,retention", "--work", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert "the broker ended with status 1" in said.err
+    assert "retention: works" in said.out
+    assert said.out.endswith("not measured: segments\n")
 
 
 def test_whole_parts_are_written_and_the_others_stay(tmp_path, monkeypatch):
@@ -42,8 +55,7 @@ def test_whole_parts_are_written_and_the_others_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "facts", lambda work: {"cpu": "one"})
     for name, value in (("retention", 1.0), ("segments", 2.0), ("retention", 3.0)):
         section = Section(f"Title of {name}", figures=[Figure("how long", value, "ms", 5)])
-        part = PARTS[name]
-        made = type(part)(part.says, part.minutes, lambda run, warming, section=section: section)
+        made = Part("works", 1, lambda run, warming, section=section: section)
         monkeypatch.setitem(PARTS, name, made)
         assert main(["--parts", name, "--work", str(tmp_path), "--output", str(output)]) == 0
     assert [*json.loads((output / "results.json").read_text())] == ["segments", "retention"]

@@ -132,14 +132,6 @@ def test_a_segment_is_rolled_by_the_records_time_and_not_while_nothing_is_append
     assert partition.log.bases == [0, 2, 3, 4, 6]
 
 
-def test_a_log_whose_segments_never_grow_too_old_takes_what_comes():
-    partition = open_store(MemoryDisk()).create("t", 0, TOPIC_ID, LogConfig(segment_ms=2**63 - 1))
-    for timestamp in (NOW_MS, NOW_MS + 1, NOW_MS + 10**12):
-        append(partition, timestamp=timestamp)
-    assert partition.log.bases == [0]
-    assert partition.log_end_offset == 3
-
-
 def test_a_deletion_that_was_interrupted_is_finished_at_the_start():
     disk = MemoryDisk()
     store = open_store(disk)

@@ -35,7 +35,7 @@ nightly: tools-present links ## every suite, the clients also against Apache Kaf
 	@ODRADEK_NIGHTLY=1 $(SUITES) check pure dist compat compat-on-kafka reference kafka-python \
 		kafka-python-on-kafka transactions transactions-on-kafka polyglot streams long-soak spark
 
-bench: tools-present links ## both brokers side by side; writes benchmarks/RESULTS.md (BENCH='--only produce --rounds 3')
+bench: tools-present links ## measures, both brokers where Kafka has the same to do; writes benchmarks/RESULTS.md (BENCH=--help)
 	@python=$(TEST_PYTHON) && \
 		$$python -m benchmarks --output benchmarks --work . $(BENCH)
 

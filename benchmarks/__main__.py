@@ -17,7 +17,17 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import cleaning, cold_reads, log_growth, machine, partitions, results, retention, scale
+from benchmarks import (
+    cleaning,
+    cold_reads,
+    log_growth,
+    machine,
+    partitions,
+    results,
+    retention,
+    scale,
+    transactions,
+)
 from benchmarks.comparison import Warming, table
 from benchmarks.figures import Section
 from benchmarks.run import Refused, Run
@@ -45,6 +55,9 @@ PARTS = {
     ),
     "free": Part(
         "the same with all cores free", 30, lambda run, warming: table(run, warming, is_pinned=False)
+    ),
+    "transactions": Part(
+        "transactions beside Kafka, and what an idle transactional id costs", 15, transactions.measure
     ),
     "scale": Part("start, idle connections, committed offsets", 3, alone(scale.measure)),
     "partitions": Part(

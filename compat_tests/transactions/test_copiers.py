@@ -32,7 +32,7 @@ MESSAGES = 8000 if NIGHTLY else 1500
 MESSAGES_PER_TRANSACTION = 40
 KILLS = 12 if NIGHTLY else 3
 """Of copiers; the broker is killed a third as often."""
-PATIENCE_SECONDS = 300 if NIGHTLY else 120
+PATIENCE_SECONDS = 300
 RESPAWN_SECONDS = 1.0
 
 CHAINS = {

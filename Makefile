@@ -8,7 +8,7 @@ LISTEN ?= 127.0.0.1:9092
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check test-reference nightly bench dist clean links tools-present
+.PHONY: help serve test check check-transactions test-reference nightly bench dist clean links tools-present
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -20,7 +20,7 @@ tools-present:
 	@$(ENVIRONMENT) check
 
 test: tools-present links ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
-	@$(SUITES) check pure dist compat reference kafka-python soak spark
+	@$(SUITES) check pure dist compat reference kafka-python transactions soak spark
 
 check: links ## the fast tier: ruff, mypy, tests/
 	@$(SUITES) check
@@ -28,11 +28,14 @@ check: links ## the fast tier: ruff, mypy, tests/
 test-reference: tools-present links ## the same requests to Apache Kafka 4.3.1 and to Odradek, answers compared
 	@$(SUITES) reference
 
+check-transactions: links ## histories of clients under crashes, judged; bugs that are planted have to be found
+	@$(SUITES) check-transactions
+
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
 	@ODRADEK_NIGHTLY=1 $(SUITES) check pure dist compat compat-on-kafka reference kafka-python \
-		kafka-python-on-kafka polyglot streams long-soak spark
+		kafka-python-on-kafka transactions transactions-on-kafka polyglot streams long-soak spark
 
-bench: tools-present links ## both brokers side by side; writes benchmarks/RESULTS.md (BENCH='--only produce --rounds 3')
+bench: tools-present links ## measures, both brokers where Kafka has the same to do; writes benchmarks/RESULTS.md (BENCH=--help)
 	@python=$(TEST_PYTHON) && \
 		$$python -m benchmarks --output benchmarks --work . $(BENCH)
 

@@ -8,13 +8,20 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 from compat_tests import reference
+from odradek.storage.checkpoints import CLEAN_SHUTDOWN
+from odradek.wire.frames import request_frame
+from odradek.wire.messages.api_versions import ApiVersionsRequest
 
 KAFKA_JVM = [
     "-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
@@ -24,6 +31,13 @@ KAFKA_JVM = [
 
 DELETE_DELAY = "log.segment.delete.delay.ms"
 """Short, so that what one case wrote is off the disk before the next."""
+SETTINGS = {DELETE_DELAY: "100"}
+"""What both brokers get in every run."""
+
+PATIENCE_S = 120.0
+API_VERSIONS_FRAME = request_frame(
+    ApiVersionsRequest(client_software_name="benchmark", client_software_version="1"), 3, 1, "benchmark"
+)
 
 
 @dataclass
@@ -34,6 +48,8 @@ class Running:
     pid: int
     port: int
     load_program: pathlib.Path
+    log: pathlib.Path = pathlib.Path()
+    """What it says."""
 
     @property
     def bootstrap(self) -> str:
@@ -41,14 +57,27 @@ class Running:
 
     def cpu_seconds(self) -> float:
         """User and system time of the broker's process so far, from /proc."""
-        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.pid)
 
     def rss_bytes(self) -> int:
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
         match = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert match is not None
         return int(match.group(1)) * 1024
+
+    def open_files(self) -> int:
+        """Descriptors of every kind."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def children(self) -> list[int]:
+        """Process ids: of ours, those that compact."""
+        lists = pathlib.Path(f"/proc/{self.pid}/task").glob("*/children")
+        return [int(child) for one in lists for child in one.read_text().split()]
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def user_environment() -> dict[str, str]:
@@ -60,59 +89,140 @@ def pinned(command: list[str], core: int | None) -> list[str]:
     return command if core is None else ["taskset", "-c", str(core), *command]
 
 
-@contextlib.contextmanager
-def _process(
-    command: list[str], work: pathlib.Path, name: str, env: dict[str, str]
-) -> Iterator[subprocess.Popen[bytes]]:
-    log = work / f"{name}.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=env)
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
+def first_answer_s(port: int, started: float, process: subprocess.Popen[bytes]) -> float:
+    """Seconds from `started` (time.perf_counter) to the first answer to ApiVersions."""
+    while True:
         try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as peer:
+                peer.sendall(API_VERSIONS_FRAME)
+                if peer.recv(4):
+                    return time.perf_counter() - started
+        except OSError:
+            if process.poll() is not None:
+                raise RuntimeError(f"the broker ended with status {process.returncode}") from None
+            if time.perf_counter() - started > PATIENCE_S:
+                raise
+            time.sleep(0.001)
 
 
 @contextlib.contextmanager
-def kafka(load: pathlib.Path, work: pathlib.Path, core: int | None) -> Iterator[Running]:
-    """Apache Kafka as one combined node, formatted in a fresh directory."""
+def kafka(
+    load: pathlib.Path,
+    work: pathlib.Path,
+    core: int | None,
+    *,
+    settings: Mapping[str, str] | None = None,
+    jvm: list[str] | None = None,
+) -> Iterator[Running]:
+    """Apache Kafka as one combined node, formatted in a fresh directory. `jvm` are more options."""
     broker = reference.Kafka(
-        properties={DELETE_DELAY: "100"}, jvm=KAFKA_JVM, prefix=pinned([], core), parent=work
+        properties={**SETTINGS, **(settings or {})},
+        jvm=[*KAFKA_JVM, *(jvm or [])],
+        prefix=pinned([], core),
+        parent=work,
     )
     with broker:
-        yield Running("kafka", broker.pid, broker.port, load)
+        yield Running("kafka", broker.pid, broker.port, load, broker.directory / "broker.log")
+
+
+class Odradek:
+    """Ours, in a fresh directory that stays while it is stopped, killed and started again.
+
+    As a context manager it runs from the beginning, and the directory goes with it.
+    """
+
+    def __init__(
+        self,
+        load: pathlib.Path,
+        work: pathlib.Path,
+        core: int | None,
+        *,
+        settings: Mapping[str, str] | None = None,
+        name: str = "odradek",
+    ) -> None:
+        self.name = name
+        self.port = reference.free_port()
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=work))
+        self.data = self.directory / "data"
+        self.log = self.directory / "broker.log"
+        self._load = load
+        self._process: subprocess.Popen[bytes] | None = None
+        command = [sys.executable, "-m", "odradek", "serve"]
+        command += ["--listen", f"127.0.0.1:{self.port}", "--data-dir", str(self.data)]
+        for setting, value in {**SETTINGS, **(settings or {})}.items():
+            command += ["--set", f"{setting}={value}"]
+        self._command = pinned(command, core)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def running(self) -> Running:
+        assert self._process is not None, "the broker does not run"
+        return Running(self.name, self._process.pid, self.port, self._load, self.log)
+
+    def start(self) -> float:
+        """Returns the seconds from the start of the process to the first answered request."""
+        with self.log.open("ab") as output:
+            started = time.perf_counter()
+            self._process = subprocess.Popen(
+                self._command, stdout=output, stderr=output, env=user_environment()
+            )
+        try:
+            return first_answer_s(self.port, started, self._process)
+        except (OSError, RuntimeError) as error:
+            raise RuntimeError(f"{error}:\n{self.log.read_text(errors='replace')[-3000:]}") from error
+
+    def stop(self) -> float:
+        """A clean stop; returns the seconds that it took."""
+        process, self._process = self._process, None
+        assert process is not None
+        began = time.perf_counter()
+        _end(process, signal.SIGTERM, PATIENCE_S)
+        took = time.perf_counter() - began
+        assert (self.data / CLEAN_SHUTDOWN).exists(), f"that was no clean stop, after {took:.1f} s"
+        return took
+
+    def kill(self) -> None:
+        process, self._process = self._process, None
+        assert process is not None
+        _end(process, signal.SIGKILL, PATIENCE_S)
+
+    def close(self) -> None:
+        """Ends it if it runs, and removes all that it wrote."""
+        process, self._process = self._process, None
+        if process is not None:
+            _end(process, signal.SIGTERM, 30)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _end(process: subprocess.Popen[bytes], how: signal.Signals, patience_s: float) -> None:
+    process.send_signal(how)
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 @contextlib.contextmanager
 def odradek(
     load: pathlib.Path, work: pathlib.Path, core: int | None, *, flush: bool = False
 ) -> Iterator[Running]:
-    """Odradek in a fresh directory; `flush` answers a produce after the disk has it."""
-    name = "odradek-flush" if flush else "odradek"
-    port = reference.free_port()
-    data = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=work))
-    settings = ["group.initial.rebalance.delay.ms=0", f"{DELETE_DELAY}=100"]
+    """Odradek as the tables want it; `flush` answers a produce after the disk has it."""
+    settings = {"group.initial.rebalance.delay.ms": "0"}
     if flush:
-        settings.append("log.flush.interval.messages=1")
-    command = [
-        sys.executable,
-        "-m",
-        "odradek",
-        "serve",
-        "--listen",
-        f"127.0.0.1:{port}",
-        "--data-dir",
-        str(data),
-    ]
-    command += [part for setting in settings for part in ("--set", setting)]
-    try:
-        with _process(pinned(command, core), work, name, user_environment()) as process:
-            reference.wait_until_open(port, process, work / f"{name}.log")
-            yield Running(name, process.pid, port, load)
-    finally:
-        shutil.rmtree(data, ignore_errors=True)
+        settings["log.flush.interval.messages"] = "1"
+    name = "odradek-flush" if flush else "odradek"
+    with Odradek(load, work, core, settings=settings, name=name) as broker:
+        yield broker.running

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from benchmarks.brokers import Running
 from benchmarks.frames import Frame, batch_of, fetch_frame, list_offsets_frame, produce_frame, write_frames
+from benchmarks.load import HERE, Pinning, run_load
+from benchmarks.page_cache import fill_page_cache
+from benchmarks.run import GIGABYTE
 from benchmarks.wire_client import WireClient
 from compat_tests.reference import tool_command
-
-HERE = pathlib.Path(__file__).parent
-GIGABYTE = 1_000_000_000
-
-
-class Pinning(Protocol):
-    """Turns a command into one that runs on the load's core, or leaves it alone."""
-
-    def load(self, command: list[str]) -> list[str]: ...
 
 
 @dataclass
@@ -47,34 +39,6 @@ class Case:
 
     def clean_up(self, broker: Running) -> None:
         """Drops what `prepare` made."""
-
-
-def run_load(broker: Running, pinning: Pinning, frames: pathlib.Path, *arguments: str) -> dict[str, float]:
-    command = [str(broker.load_program), "-p", str(broker.port), "-f", str(frames), *arguments]
-    done = subprocess.run(pinning.load(command), capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        raise RuntimeError(f"load failed: {done.stderr.strip()}")
-    result = json.loads(done.stdout)
-    if result["errors"]:
-        raise RuntimeError(f"{result['errors']} answers carried an error: {done.stderr.strip()}")
-    return result
-
-
-def fill_page_cache(work: pathlib.Path, left_free_bytes: int = 600_000_000) -> None:
-    """Fills free memory with clean pages of a file of holes: they cost no disk and may be evicted.
-
-    A machine that has run for a while has no free memory: new pages of a log take the place of old ones. On a
-    virtual machine that has, a first use of memory is a fault of the host besides, and what is freed may go
-    back to the host within seconds. Measured: 0.7 GB/s into such memory, 3.4 GB/s into memory in use before.
-    """
-    missing = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") - left_free_bytes
-    if missing <= 0:
-        return
-    with (work / f"holes-{time.monotonic_ns()}").open("w+b") as holes:
-        holes.truncate(missing)
-        buffer = bytearray(1 << 20)
-        while holes.raw.readinto(buffer):  # type: ignore[attr-defined]
-            pass
 
 
 @dataclass
@@ -188,24 +152,11 @@ class FetchCase(Case):
     def prepare(self, broker: Running, work: pathlib.Path) -> None:
         batch = batch_of(1000, 1000)
         with WireClient("127.0.0.1", broker.port) as client:
-            ids = client.create_topics([self.topic], 1)
-            topic_id = ids[self.topic]
-            fill = work / f"{broker.name}-fill.frames"
-            write_frames(fill, [produce_frame(self.topic, topic_id, 0, batch)])
-            self._fill(client, produce_frame(self.topic, topic_id, 0, batch))
+            client.create_topics([self.topic], 1)
+            for _ in range(self.batches):
+                client.produce([self.topic], batch)
         frames = [fetch_frame(self.topic, 0, 1000 * i, max_bytes=len(batch)) for i in range(self.batches)]
         write_frames(work / f"{broker.name}-fetch.frames", frames)
-
-    def _fill(self, client: WireClient, frame: Frame) -> None:
-        from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-
-        batch = frame.data[frame.batch_position : -3]
-        for _ in range(self.batches):
-            topic = TopicProduceData(
-                name=self.topic, partition_data=[PartitionProduceData(index=0, records=batch)]
-            )
-            answer = client.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 9)
-            assert answer.responses[0].partition_responses[0].error_code == 0
 
     def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
         before = broker.cpu_seconds()

@@ -1,58 +1,38 @@
-"""`python -m benchmarks.cleaning`: compaction, Apache Kafka's and ours beside each other.
+"""The parts `compaction-speed` and `compaction-latency`: compaction beside Apache Kafka's cleaner, and what
+producers feel of ours.
 
-Two questions. How many seconds does one round over the same log take on one core: each broker is pinned to
-one, with its cleaner, gets the same batches, and says itself in its log how long it took. And what does a
-client feel of it: the p99 of one-record produces, one at a time, idle and while a log is being compacted,
-with the broker and our cleaner on different cores and on one (Kafka's cleaner is a thread of its broker:
-there it has all cores).
-
-A log is kept from being compacted while it is written by `min.compaction.lag.ms` and timestamps in the past;
-all of it becomes due at once. Its last segment stays active and is no part of it. Rounds alternate; the first
-one of each broker is there to warm it and does not count.
+A log is kept from being compacted while it is written by `min.compaction.lag.ms`; set to 0, all of it becomes
+due at once. Its last segment stays active and is no part of it. Both brokers say themselves, in what they
+log, how long a round took and how far it went.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import pathlib
 import random
 import re
-import shutil
-import statistics
 import struct
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks import brokers
-from benchmarks.wire_client import WireClient
-from compat_tests import reference
-from odradek.wire.checksums import crc32c
-from odradek.wire.compression import compression_named
-from odradek.wire.frames import read_response, request_frame
-from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from odradek.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from benchmarks.brokers import Running
+from benchmarks.figures import Figure, Outcome, Section
+from benchmarks.frames import batch_of, produce_frame, write_frames
+from benchmarks.load import RATE, STEADY, STEADY_SAYS, Watch, finish_load, run_load, start_load
+from benchmarks.run import Run
+from benchmarks.wire_client import Pipeline, WireClient
 from odradek.wire.records import Record, build_batch
 
-LAG_MS = 3_600_000
-SEGMENT_BYTES = 64 << 20
-MEGABYTE = 1024 * 1024
-PRODUCE_VERSION = 9
+NEVER_MS = 86_400_000
+ROUND_PATIENCE_S = 180
+WARM_UP_S = 0.3
+TIMES_IDLE_MAX = 2.0
 LENGTH = struct.Struct(">i")
-TIMESTAMPS, TIMESTAMPS_AT = struct.Struct(">qq"), 27
-CHECKSUM, CHECKSUM_AT, CHECKED_FROM = struct.Struct(">I"), 17, 21
-"""Of a batch: base and maximum timestamp, and the checksum of what follows it."""
-SETTINGS = {"log.cleaner.backoff.ms": "100", "log.segment.delete.delay.ms": "100"}
+SETTINGS = {"log.cleaner.backoff.ms": "100"}
 KAFKA_LOGGING = """\
 rootLogger.level = WARN
 rootLogger.appenderRefs = out
@@ -65,305 +45,270 @@ logger.cleaner.name = org.apache.kafka.storage.internals.log
 logger.cleaner.level = INFO
 """
 KAFKA_SAYS = re.compile(
-    r"cleaned log (\S+) \(dirty section = \[(\d+), (\d+)\]\)\s+"
-    r"([\d,.]+) MB of log processed in ([\d,.]+) seconds"
+    r"cleaned log (\S+) \(dirty section = \[(?:\d+), (\d+)\]\)\s+"
+    r"(?:[\d,.]+) MB of log processed in ([\d,.]+) seconds"
 )
-WE_SAY = re.compile(r"compacted (\S+) up to offset (\d+) in ([\d.]+) s: ([\d.]+) MB read")
+WE_SAY = re.compile(r"compacted (\S+) up to offset (\d+) in ([\d.]+) s: ")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Shape:
-    """What the logs look like."""
+    """What a log to be compacted looks like."""
 
     megabytes: int
-    value_bytes: int
-    records_per_batch: int
     keys: int
-    codec: str
+    segment_bytes: int
+    value_bytes: int = 1000
+    records_per_batch: int = 16
+    settle_s: float = 2.0
+    """How long a broker is left alone when all is on the disk: ours looks for what to flush once a second."""
 
+    @property
+    def input_bytes(self) -> int:
+        return self.megabytes << 20
 
-@dataclass
-class Running:
-    """A broker that answers."""
+    @property
+    def least_end(self) -> int:
+        """Before this offset no round over the whole log ends: two segments from its end."""
+        left = self.input_bytes - 2 * self.segment_bytes
+        return left // (self.value_bytes + 40)
 
-    name: str
-    pid: int
-    port: int
-    log: pathlib.Path
-
-    def rounds(self, topic: str) -> list[tuple[int, float]]:
-        """(first dirty offset afterwards, seconds) of every round over the topic that its log tells of."""
-        text = self.log.read_text(errors="replace")
-        found = (
-            [
-                (name, int(end), float(took.replace(",", "")))
-                for name, _, end, _, took in KAFKA_SAYS.findall(text)
-            ]
-            if self.name == "kafka"
-            else [(name, int(end), float(took)) for name, end, took, _ in WE_SAY.findall(text)]
+    def __str__(self) -> str:
+        return (
+            f"{self.megabytes:,} MB in segments of {self.segment_bytes >> 20} MB, batches of "
+            f"{self.records_per_batch} records of {self.value_bytes:,} bytes, {self.keys:,} keys at random"
         )
-        return [(end, took) for name, end, took in found if name == f"{topic}-0"]
+
+
+FULL = Shape(megabytes=2000, keys=500_000, segment_bytes=64 << 20)
+SMALL = Shape(megabytes=4, keys=500, segment_bytes=1 << 20, settle_s=0)
+"""No topic may have smaller segments. Enough, too, to have ours start the process that compacts."""
+
+
+def rounds_of(broker: Running, topic: str) -> list[tuple[int, float]]:
+    """(first dirty offset afterwards, seconds) of every round over a topic of one partition so far."""
+    says = KAFKA_SAYS if broker.name == "kafka" else WE_SAY
+    found = says.findall(broker.log.read_text(errors="replace"))
+    return [(int(end), float(took.replace(",", ""))) for name, end, took in found if name == f"{topic}-0"]
 
 
 @contextlib.contextmanager
-def kafka(work: pathlib.Path, core: int | None) -> Iterator[Running]:
-    config = work / "log4j2.properties"
-    config.write_text(KAFKA_LOGGING)
-    jvm = [*brokers.KAFKA_JVM, f"-Dlog4j2.configurationFile={config}"]
-    broker = reference.Kafka(properties=SETTINGS, jvm=jvm, prefix=brokers.pinned([], core), parent=work)
-    with broker:
-        yield Running("kafka", broker.pid, broker.port, broker.directory / "broker.log")
-
-
-@contextlib.contextmanager
-def odradek(work: pathlib.Path, core: int | None) -> Iterator[Running]:
-    port = reference.free_port()
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="odradek-", dir=work))
-    log = directory / "broker.log"
-    command = [sys.executable, "-m", "odradek", "serve", "--listen", f"127.0.0.1:{port}"]
-    command += ["--data-dir", str(directory / "data")]
-    command += [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            brokers.pinned(command, core), stdout=output, stderr=output, env=brokers.user_environment()
-        )
-    try:
-        reference.wait_until_open(port, process, log)
-        yield Running("odradek", process.pid, port, log)
-    finally:
-        process.terminate()
-        process.wait(30)
-        shutil.rmtree(directory, ignore_errors=True)
+def kafka(run: Run, folder: pathlib.Path) -> Iterator[Running]:
+    """Apache Kafka that logs what its cleaner does."""
+    logging = folder / "log4j2.properties"
+    logging.write_text(KAFKA_LOGGING)
+    options = [f"-Dlog4j2.configurationFile={logging}"]
+    with brokers.kafka(run.load_program, folder, run.cores.server, settings=SETTINGS, jvm=options) as broker:
+        yield broker
 
 
 def write_batches(shape: Shape, path: pathlib.Path) -> None:
-    """About as many bytes of batches as asked for, each behind its length; the same ones each time."""
+    """So many bytes of batches, each behind its length; the same ones each time but for their timestamp."""
     chance = random.Random(7)
     values = [chance.randbytes(shape.value_bytes // 2).hex().encode() for _ in range(64)]
-    codec = compression_named(shape.codec)
+    now_ms = int(time.time() * 1000)
     written = 0
     with path.open("wb") as file:
-        # What counts is what was packed: a codec must not make the input endless.
-        while written < shape.megabytes * MEGABYTE:
+        while written < shape.input_bytes:
             records = [
-                Record(place, 0, b"key-%012d" % chance.randrange(shape.keys), chance.choice(values))
+                Record(place, now_ms, b"key-%012d" % chance.randrange(shape.keys), chance.choice(values))
                 for place in range(shape.records_per_batch)
             ]
-            batch = build_batch(records, compression=codec)
+            batch = build_batch(records)
             file.write(LENGTH.pack(len(batch)) + batch)
-            written += max(len(batch), shape.records_per_batch * shape.value_bytes)
+            written += len(batch)
 
 
-def batches(path: pathlib.Path, timestamp_ms: int) -> Iterator[bytearray]:
-    """The written ones, all records with this timestamp."""
+def batches(path: pathlib.Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while head := file.read(LENGTH.size):
-            batch = bytearray(file.read(LENGTH.unpack(head)[0]))
-            TIMESTAMPS.pack_into(batch, TIMESTAMPS_AT, timestamp_ms, timestamp_ms)
-            CHECKSUM.pack_into(batch, CHECKSUM_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
-            yield batch
+            yield file.read(LENGTH.unpack(head)[0])
 
 
-class Pipeline(WireClient):
-    """Requests of one kind, so many at a time: a log of gigabytes is not written one round trip after the
-    other.
-    """
-
-    def __init__(self, host: str, port: int, depth: int = 32) -> None:
-        super().__init__(host, port)
-        self._depth = depth
-        self._under_way = 0
-
-    def __enter__(self) -> Pipeline:
-        return self
-
-    def send(self, request: ProduceRequest, version: int) -> None:
-        if self._under_way == self._depth:
-            self.receive(version)
-        self._under_way += 1
-        self._socket.sendall(request_frame(request, version, 1, "benchmark"))
-
-    def receive(self, version: int) -> None:
-        self._under_way -= 1
-        (length,) = LENGTH.unpack(self._receive(LENGTH.size))
-        _, response = read_response(self._receive(length), ProduceRequest, version)
-        check(response)
-
-    def finish(self, version: int) -> None:
-        while self._under_way:
-            self.receive(version)
-
-
-def new_topic(client: WireClient, name: str, **settings: str) -> None:
-    configs = [
-        CreatableTopicConfig(name=one.replace("_", "."), value=value) for one, value in settings.items()
-    ]
-    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
-    answer = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
-    assert answer.topics[0].error_code == 0, answer
-    client.wait_for_leaders([name], 1)
-
-
-def produce_request(topic: str, batch: bytes | bytearray) -> ProduceRequest:
-    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
-    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data])
-
-
-def check(answer: ProduceResponse) -> None:
-    assert answer.responses[0].partition_responses[0].error_code == 0, answer
-
-
-def fill(broker: Running, topic: str, path: pathlib.Path, due_ms: int) -> None:
-    """Write a log that is due at `due_ms`, which has to be in the future until the end."""
+def fill(broker: Running, topic: str, shape: Shape, path: pathlib.Path) -> None:
+    """Makes a topic that is not due yet, and gives the disk time to have it all."""
+    configs = {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(shape.segment_bytes),
+        "min.compaction.lag.ms": str(NEVER_MS),
+        "min.cleanable.dirty.ratio": "0.01",
+    }
     with Pipeline("127.0.0.1", broker.port) as client:
-        new_topic(
-            client,
-            topic,
-            cleanup_policy="compact",
-            segment_bytes=str(SEGMENT_BYTES),
-            min_compaction_lag_ms=str(LAG_MS),
-            min_cleanable_dirty_ratio="0.01",
-        )
-        for batch in batches(path, due_ms - LAG_MS):
-            client.send(produce_request(topic, batch), PRODUCE_VERSION)
-        client.finish(PRODUCE_VERSION)
-    assert time.time() * 1000 < due_ms, "the log was not written in time: give --fill-seconds"
+        client.create_topics([topic], 1, configs)
+        for batch in batches(path):
+            client.send(topic, batch)
+    os.sync()
+    time.sleep(shape.settle_s)
 
 
-def wait_for_round(broker: Running, topic: str, patience_s: float) -> float:
-    """Seconds of the first round over the topic."""
-    deadline = time.monotonic() + patience_s
-    while not (rounds := broker.rounds(topic)):
-        assert time.monotonic() < deadline, f"{broker.name} does not compact {topic}"
-        time.sleep(0.1)
-    return rounds[0][1]
-
-
-def wait_until(due_ms: int) -> None:
-    time.sleep(max(due_ms / 1000 - time.time(), 0))
-
-
-def seconds(
-    running: list[Running], path: pathlib.Path, rounds: int, fill_seconds: float
-) -> dict[str, list[float]]:
-    """Of each broker the seconds of each round but the first. Printed beside them is the time of the
-    processor: what counts where others use the core, too.
-    """
-    took: dict[str, list[float]] = {broker.name: [] for broker in running}
-    for number in range(rounds + 1):
-        for broker in running if number % 2 else running[::-1]:
-            due_ms = int((time.time() + fill_seconds) * 1000)
-            fill(broker, f"seconds-{number}", path, due_ms)
-            wait_until(due_ms)
-            before = cpu_seconds(broker.pid)
-            one = wait_for_round(broker, f"seconds-{number}", 600)
-            cpu = cpu_seconds(broker.pid) - before
-            print(f"{broker.name}, round {number}: {one:.2f} s, {cpu:.2f} s of processor", flush=True)
-            if number:
-                took[broker.name].append(one)
-    return took
-
-
-def children(pid: int) -> list[int]:
-    lists = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for one in lists for child in one.read_text().split()]
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and of its children, so far."""
-    ticks = 0
-    for one in (pid, *children(pid)):
-        with contextlib.suppress(FileNotFoundError):
-            fields = pathlib.Path(f"/proc/{one}/stat").read_text().rpartition(") ")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def probe(client: WireClient, topic: str, until_s: float) -> list[float]:
-    """Milliseconds of one-record produces, one at a time, a millisecond apart."""
-    took = []
-    batch = bytes(build_batch([Record(0, int(time.time() * 1000), b"key", b"v" * 100)]))
-    while (now := time.perf_counter()) < until_s:
-        check(client.call(produce_request(topic, batch), PRODUCE_VERSION))
-        took.append((time.perf_counter() - now) * 1000)
-        time.sleep(0.001)
-    return took
-
-
-def quantile(values: list[float], share: float) -> float:
-    return sorted(values)[min(int(len(values) * share), len(values) - 1)]
-
-
-def latency(
-    broker: Running, topic: str, path: pathlib.Path, fill_seconds: float, cleaner_core: int | None
-) -> str:
-    """A line about produces to another topic, idle and during a round."""
-    due_ms = int((time.time() + fill_seconds) * 1000)
+def compact(broker: Running, topic: str, shape: Shape) -> float:
+    """Makes a topic due; returns the seconds of the round over it."""
     with WireClient("127.0.0.1", broker.port) as client:
-        new_topic(client, f"{topic}-probe")
-        fill(broker, topic, path, due_ms)
-        idle_s = min(max(due_ms / 1000 - time.time() - 1, 1), 10)
-        probe(client, f"{topic}-probe", time.perf_counter() + 1)
-        idle = probe(client, f"{topic}-probe", time.perf_counter() + idle_s)
-        wait_until(due_ms)
-        during: list[float] = []
-        while not broker.rounds(topic):
-            if cleaner_core is not None and broker.name == "odradek":
-                for child in children(broker.pid):
-                    os.sched_setaffinity(child, {cleaner_core})
-            during += probe(client, f"{topic}-probe", time.perf_counter() + 0.25)
-    figures = [f"p50 {quantile(one, 0.5):.3f} p99 {quantile(one, 0.99):.3f} ms" for one in (idle, during)]
-    factor = quantile(during, 0.99) / quantile(idle, 0.99)
-    return (
-        f"idle {figures[0]}, compacting {figures[1]} ({factor:.2f} times; {broker.rounds(topic)[0][1]:.1f} s)"
-    )
+        client.configure_topic(topic, {"min.compaction.lag.ms": "0"})
+    deadline = time.monotonic() + ROUND_PATIENCE_S
+    while not (found := rounds_of(broker, topic)):
+        assert time.monotonic() < deadline, f"{broker.name} does not compact {topic}"
+        # Not more often: this is the core of the load, whose p99 a look every 20 ms would be.
+        time.sleep(0.1)
+    end, seconds = found[0]
+    assert end >= shape.least_end, f"{broker.name} compacted {topic} to offset {end} only"
+    return seconds
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=2000)
-    parser.add_argument("--value-bytes", type=int, default=1000)
-    parser.add_argument("--records-per-batch", type=int, default=16)
-    parser.add_argument("--keys", type=int, default=500_000)
-    parser.add_argument("--codec", default="none")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--fill-seconds", type=float, help="how long writing a log may take")
-    parser.add_argument(
-        "--work", type=pathlib.Path, help="where the data goes; a temporary directory by default"
-    )
-    parser.add_argument("--only", choices=["seconds", "latency"])
-    return parser.parse_args()
+def drop(broker: Running, topic: str) -> None:
+    with WireClient("127.0.0.1", broker.port) as client:
+        client.delete_topics([topic])
 
 
-def main() -> None:
-    options = parse()
-    shape = Shape(
-        options.megabytes, options.value_bytes, options.records_per_batch, options.keys, options.codec
-    )
-    fill_seconds = options.fill_seconds or max(20.0, options.megabytes / 15)
-    with tempfile.TemporaryDirectory(prefix="odradek-bench-", dir=options.work) as directory:
-        work = pathlib.Path(directory)
-        path = work / "batches"
+# Seconds, beside Kafka
+
+
+def speed(run: Run) -> Section:
+    """Takes about 80 s a round, and one round more than asked for. A round of one broker that has not ended
+    after three minutes ends the part."""
+    shape = run.choose(FULL, SMALL)
+    # The input, the log of one broker before and after, and what is left of the other's.
+    run.need_room(shape.input_bytes * 4, "Compaction beside Kafka")
+    took: dict[str, list[float]] = {"kafka": [], "odradek": []}
+    processor: dict[str, list[float]] = {"kafka": [], "odradek": []}
+    with run.folder("compaction") as folder:
+        path = folder / "batches"
         write_batches(shape, path)
-        os.sched_setaffinity(0, {1})
-        if options.only != "latency":
-            with kafka(work, 0) as theirs, odradek(work, 0) as ours:
-                took = seconds([theirs, ours], path, options.rounds, fill_seconds)
-            medians = {name: statistics.median(values) for name, values in took.items()}
-            print(f"{shape}: median of {options.rounds} rounds, one core each")
-            for name, median in medians.items():
-                print(f"  {name:<8} {median:6.2f} s, {shape.megabytes / median:5.0f} MB/s  {took[name]}")
-            print(f"  ours takes {medians['odradek'] / medians['kafka']:.2f} of Kafka's time")
-        if options.only != "seconds":
-            with odradek(work, 0) as ours:
-                print("odradek, broker on core 0, cleaner on core 1 (with the client): ", end="", flush=True)
-                print(latency(ours, "apart", path, fill_seconds, 1))
-                print("odradek, broker and cleaner on core 0: ", end="", flush=True)
-                print(latency(ours, "shared", path, fill_seconds, 0))
-            with kafka(work, None) as theirs:
-                print("kafka, all cores: ", end="", flush=True)
-                print(latency(theirs, "shared", path, fill_seconds, None))
+        with kafka(run, folder) as theirs, run.odradek(folder, SETTINGS) as ours, run.on_core(run.cores.load):
+            pair = [theirs, ours.running]
+            for number in range(run.rounds + 1):
+                for broker in pair if number % 2 else pair[::-1]:
+                    seconds, used = one_round(broker, f"round-{number}", shape, path)
+                    if number:
+                        took[broker.name].append(seconds)
+                        processor[broker.name].append(used)
+    found = Section("Compaction beside Kafka's cleaner")
+    found.notes = [
+        f"The same batches to both: {shape}. Each broker is on core {run.cores.server} with its cleaner, the "
+        "other one idle meanwhile, nothing else asked of them. Seconds as each broker says them. The first "
+        "round of each is there to warm it and does not count."
+    ]
+    name = f"compaction of {shape.megabytes:,} MB, one core"
+    found.outcomes = [Outcome(name, "s", True, 1.0, took["kafka"], took["odradek"])]
+    for broker_name, title in (("kafka", "Apache Kafka"), ("odradek", "Odradek")):
+        what = f"processor time of {title} meanwhile, start and end of the round included"
+        found.figures.append(Figure.median(what, processor[broker_name], "s"))
+    return found
 
 
-if __name__ == "__main__":
-    main()
+def one_round(broker: Running, topic: str, shape: Shape, path: pathlib.Path) -> tuple[float, float]:
+    """Seconds, and seconds of the processor for the broker and its children."""
+    fill(broker, topic, shape, path)
+    before = cpu_seconds(broker)
+    seconds = compact(broker, topic, shape)
+    used = cpu_seconds(broker) - before
+    print(f"  {broker.name}, {topic}: {seconds:.2f} s, {used:.2f} s of processor", flush=True)
+    drop(broker, topic)
+    return seconds, used
+
+
+def cpu_seconds(broker: Running) -> float:
+    """Of a broker and its children so far."""
+    total = broker.cpu_seconds()
+    for child in broker.children():
+        with contextlib.suppress(FileNotFoundError):
+            total += brokers.cpu_seconds(child)
+    return total
+
+
+# What producers feel
+
+
+@dataclass
+class Felt:
+    """p99 of a produce in ms and the seconds of the round, one of each a round."""
+
+    idle: list[float]
+    compacting: list[float]
+    compacting_p50: list[float]
+    seconds: list[float]
+
+
+def latency(run: Run) -> Section:
+    """Takes about a minute a round."""
+    shape = run.choose(FULL, SMALL)
+    run.need_room(shape.input_bytes * 3, "Producing beside compaction")
+    places = {"of its own": run.cores.third, "of the broker": run.cores.server}
+    felt = {place: Felt([], [], [], []) for place in places}
+    watch = Watch()
+    with run.folder("compaction") as folder:
+        path, small_path, frames = folder / "batches", folder / "small", folder / "produce.frames"
+        write_batches(shape, path)
+        write_batches(SMALL, small_path)
+        with run.odradek(folder, SETTINGS) as node, run.on_core(run.cores.load):
+            broker = node.running
+            with WireClient("127.0.0.1", broker.port) as client:
+                ids = client.create_topics(["probe"], 1)
+            write_frames(frames, [produce_frame("probe", ids["probe"], 0, batch_of(1, 100))])
+            for number in range(run.rounds):
+                for place, core in places.items():
+                    topic = f"round-{number}-{core}"
+                    fill(broker, topic, shape, path)
+                    start_cleaner(broker, f"before-{topic}", small_path, core)
+                    feel(run, broker, topic, shape, frames, felt[place], watch)
+    return latency_section(run, shape, felt, watch)
+
+
+def start_cleaner(broker: Running, topic: str, path: pathlib.Path, core: int) -> None:
+    """Has the process that compacts started, by a small log, and puts it on a core. When it has nothing to do
+    it stays for a minute."""
+    fill(broker, topic, SMALL, path)
+    compact(broker, topic, SMALL)
+    drop(broker, topic)
+    cleaners = broker.children()
+    assert cleaners, "the broker compacts without a process of its own"
+    for cleaner in cleaners:
+        os.sched_setaffinity(cleaner, {core})
+
+
+def feel(
+    run: Run, broker: Running, topic: str, shape: Shape, frames: pathlib.Path, felt: Felt, watch: Watch
+) -> None:
+    """One round: a steady load on an idle broker, then the same while a topic is compacted."""
+    warm_up = ["-w", str(WARM_UP_S)]
+    idle = run_load(broker, run.load_pinning, frames, *STEADY, *warm_up, "-s", str(run.seconds))
+    felt.idle.append(watch.add(idle, RATE)["p99_us"] / 1000)
+    load = start_load(broker, run.load_pinning, frames, *STEADY, *warm_up, "-s", str(2 * ROUND_PATIENCE_S))
+    try:
+        time.sleep(WARM_UP_S + 0.1)
+        seconds = compact(broker, topic, shape)
+    finally:
+        meanwhile = finish_load(load, at_once=True)
+    felt.compacting.append(watch.add(meanwhile, RATE)["p99_us"] / 1000)
+    felt.compacting_p50.append(meanwhile["p50_us"] / 1000)
+    felt.seconds.append(seconds)
+    drop(broker, topic)
+
+
+def latency_section(run: Run, shape: Shape, felt: dict[str, Felt], watch: Watch) -> Section:
+    cores = run.cores
+    found = Section("Produces while a log is being compacted")
+    found.notes = [
+        f"{shape}. The broker is on core {cores.server}, the load on core {cores.load}; the process that "
+        f"compacts, at nice 19, is on core {cores.third} for 'of its own' and on core {cores.server} for 'of "
+        f"the broker'. {STEADY_SAYS} Idle is measured before each round, when all is on the disk."
+    ]
+    if cores.third == cores.load:
+        found.notes.append(
+            "This machine has no third core: what compacts 'on a core of its own' shares that of the load, "
+            "which goes first, but has to get it back each time. How long that takes is told below."
+        )
+    for place, one in felt.items():
+        where = f"cleaner on a core {place}"
+        limit = TIMES_IDLE_MAX if place == "of its own" and cores.third != cores.server else None
+        idle = Figure.median(f"p99 of a produce, idle ({where})", one.idle, "ms")
+        ratios = [compacting / idle.value for compacting in one.compacting]
+        found.figures += [
+            idle,
+            Figure.median(f"p99 of a produce, compacting ({where})", one.compacting, "ms"),
+            Figure.median(f"p99 compacting in times of idle ({where})", ratios, "x", limit),
+            Figure.median(f"p50 of a produce, compacting ({where})", one.compacting_p50, "ms"),
+            Figure.median(f"the round took ({where})", one.seconds, "s"),
+        ]
+    found.figures += watch.figures()
+    return found

@@ -1,94 +1,118 @@
-"""`python -m benchmarks.cold_reads [DIR]`: what a consumer of old data costs the producers beside it.
+"""The part `cold-reads`: what a consumer of old data costs the producers beside it.
 
-One connection produces records of 100 bytes, one after the other; beside it one fetches a gigabyte, in order,
-that is in the system's memory, and then the same when it is not. The server is on one core, both loads are on
-the other. A page that is missing and touched in the event loop would stop the producer for as long as the
-disk takes.
+A page that is missing and touched in the event loop would stop every producer for as long as the disk takes.
 """
 
 from __future__ import annotations
 
-import os
 import pathlib
-import statistics
-import subprocess
-import sys
-import tempfile
 import time
 
 from benchmarks import brokers
-from benchmarks.__main__ import CorePinning, compile_load
-from benchmarks.cases import run_load
+from benchmarks.figures import Figure, Section
 from benchmarks.frames import batch_of, fetch_frame, produce_frame, write_frames
-from benchmarks.scale import Figure, line
-from benchmarks.wire_client import WireClient
-from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from benchmarks.load import RATE, STEADY, STEADY_SAYS, Watch, finish_load, start_load
+from benchmarks.page_cache import drop_from_memory, resident_share, take_into_memory
+from benchmarks.run import Refused, Run
+from benchmarks.wire_client import Pipeline
 
-BATCHES = 1000
+BATCHES, BATCHES_WHEN_QUICK = 2000, 20
+"""Of a megabyte each."""
 RECORDS_PER_BATCH = 1000
-SECONDS = 3.0
+WARM_UP_S = 0.5
+LEFT_IN_MEMORY_MAX = 0.05
+TIMES_ALONE_MAX = 3.0
+ALONE, WARM, COLD = "alone", "in memory", "not in memory"
 
 
-def fill(client: WireClient, topic: str) -> None:
+def measure(run: Run) -> Section:
+    """Takes about 10 s a round."""
+    batches = run.choose(BATCHES, BATCHES_WHEN_QUICK)
     batch = batch_of(RECORDS_PER_BATCH, 1000)
-    for _ in range(BATCHES):
-        data = PartitionProduceData(index=0, records=batch)
-        request = ProduceRequest(
-            acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
-        )
-        answer = client.call(request, 9)
-        assert answer.responses[0].partition_responses[0].error_code == 0
-
-
-def drop_from_memory(folder: pathlib.Path) -> None:
-    for path in folder.glob("*.log"):
-        descriptor = os.open(path, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
-
-
-def measure(work: pathlib.Path, rounds: int = 5) -> list[Figure]:
-    """p99 of a produce in milliseconds: alone, beside a reader of warm data, beside one of cold data."""
-    load = compile_load(work)
-    pinning = CorePinning(1)
-    p99: dict[str, list[float]] = {"alone": [], "in memory": [], "not in memory": []}
-    with brokers.odradek(load, work, 0) as broker:
-        with WireClient("127.0.0.1", broker.port) as client:
+    run.need_room(batches * len(batch), "Reading cold data")
+    watch = Watch()
+    p99: dict[str, list[float]] = {ALONE: [], WARM: [], COLD: []}
+    rates: dict[str, list[float]] = {WARM: [], COLD: []}
+    with run.folder("cold-reads") as folder, run.odradek(folder) as node:
+        with Pipeline("127.0.0.1", node.port) as client:
             ids = client.create_topics(["old", "new"], 1)
-            fill(client, "old")
-        (folder,) = work.glob("odradek-*/old-0")
-        produce, fetch = work / "produce.frames", work / "fetch.frames"
+            for _ in range(batches):
+                client.send("old", batch)
+        produce, fetch = folder / "produce.frames", folder / "fetch.frames"
         write_frames(produce, [produce_frame("new", ids["new"], 0, batch_of(1, 100))])
-        offsets = [RECORDS_PER_BATCH * number for number in range(BATCHES)]
-        write_frames(fetch, [fetch_frame("old", 0, offset, max_bytes=1 << 20) for offset in offsets])
-        for _ in range(rounds):
+        offsets = [RECORDS_PER_BATCH * number for number in range(batches)]
+        write_frames(fetch, [fetch_frame("old", 0, offset, max_bytes=len(batch)) for offset in offsets])
+        for _ in range(run.rounds):
             for kind, figures in p99.items():
-                drop_from_memory(folder)
-                if kind == "in memory":
-                    for path in folder.glob("*.log"):
-                        path.read_bytes()
-                reader = None
-                if kind != "alone":
-                    command = [str(load), "-p", str(broker.port), "-f", str(fetch), "-c", "1", "-o"]
-                    command += ["-s", str(SECONDS), "-w", "0"]
-                    reader = subprocess.Popen(pinning.load(command), stdout=subprocess.DEVNULL)
-                    time.sleep(0.1)
-                result = run_load(broker, pinning, produce, "-c", "1", "-s", str(SECONDS / 2), "-w", "0")
-                figures.append(result["p99_us"] / 1000)
-                if reader is not None:
-                    assert reader.wait() == 0
-    return [
-        Figure(
-            "p99 of a produce" + ("" if kind == "alone" else f" beside a reader of data {kind}"),
-            statistics.median(figures),
-            "ms",
-        )
-        for kind, figures in p99.items()
+                prepare(node, kind)
+                latency_ms, megabytes_per_s = beside_a_reader(
+                    run, node.running, produce, None if kind == ALONE else fetch, batches, watch
+                )
+                figures.append(latency_ms)
+                if megabytes_per_s is not None:
+                    rates[kind].append(megabytes_per_s)
+    return section(run, batches, p99, rates, watch)
+
+
+def prepare(node: brokers.Odradek, kind: str) -> None:
+    """Has the old data in memory or not. The broker starts anew each time: what it has mapped stays."""
+    node.stop()
+    paths = list((node.data / "old-0").glob("*.log"))
+    if kind == COLD:
+        drop_from_memory(paths)
+        left = max(map(resident_share, paths))
+        if left > LEFT_IN_MEMORY_MAX:
+            raise Refused(
+                f"Reading cold data cannot be measured in {node.data}: {left:.0%} of a file stay in memory, "
+                "as on a file system that is memory itself: name a folder on a disk with --work."
+            )
+    else:
+        take_into_memory(paths)
+    node.start()
+
+
+def beside_a_reader(
+    run: Run,
+    broker: brokers.Running,
+    produce: pathlib.Path,
+    fetch: pathlib.Path | None,
+    count: int,
+    watch: Watch,
+) -> tuple[float, float | None]:
+    """p99 of a produce in ms while somebody reads everything once, and how fast that was read in MB/s."""
+    arguments = [*STEADY, "-s", "300", "-w", str(WARM_UP_S)]
+    producers = start_load(broker, run.load_pinning, produce, *arguments)
+    time.sleep(WARM_UP_S + 0.1)
+    rate = None
+    if fetch is None:
+        time.sleep(run.seconds)
+    else:
+        order = ["-c", "1", "-o", "-n", str(count), "-s", "300"]
+        # The producers' load shares the core with it, and has to come first.
+        reader = start_load(broker, run.load_pinning, fetch, *order, is_lowest=True)
+        result = finish_load(reader)
+        rate = result["bytes_received"] / result["seconds"] / 1e6
+    return watch.add(finish_load(producers, at_once=True), RATE)["p99_us"] / 1000, rate
+
+
+def section(
+    run: Run, batches: int, p99: dict[str, list[float]], rates: dict[str, list[float]], watch: Watch
+) -> Section:
+    found = Section("Produces beside a consumer of cold data")
+    found.notes = [
+        f"{run.rounds} rounds, in turn: the producers alone, beside a consumer that reads {batches:,} "
+        "batches of 1 MB in order, one after the other, from the system's memory, and beside one that reads "
+        f"them from the disk. The broker is on core {run.cores.server}, the loads are on core "
+        f"{run.cores.load}, the consumer's at the lowest priority. {STEADY_SAYS}"
     ]
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="odradek-cold-", dir=sys.argv[1] if sys.argv[1:] else None) as d:
-        for figure in measure(pathlib.Path(d)):
-            print(line(figure))
+    for kind, figures in p99.items():
+        beside = kind if kind == ALONE else f"beside a consumer of data {kind}"
+        found.figures.append(Figure.median(f"p99 of a produce, {beside}", figures, "ms"))
+    alone = found.figures[0].value
+    for kind, limit in ((WARM, None), (COLD, TIMES_ALONE_MAX)):
+        what = f"p99 beside a consumer of data {kind}, in times of alone"
+        found.figures.append(Figure.median(what, [one / alone for one in p99[kind]], "x", limit))
+    for kind, figures in rates.items():
+        found.figures.append(Figure.median(f"read by the consumer of data {kind}", figures, "MB/s"))
+    found.figures += watch.figures()
+    return found

@@ -3,7 +3,7 @@
 One process reads megabytes from a socket into the same megabyte again and again and writes each to the end
 of a new file; the other sends. No broker that takes bytes by read and stores them by write can be faster: it
 has to look at them besides. Each is on a core of its own, and the page cache is filled first, as in the
-bulk cases (`benchmarks.cases.fill_page_cache`).
+bulk cases (`benchmarks.page_cache`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import sys
 import tempfile
 import time
 
-from benchmarks.cases import GIGABYTE, fill_page_cache
+from benchmarks.page_cache import fill_page_cache
+from benchmarks.run import GIGABYTE
 
 PIECE_BYTES = 1_000_000
 PIECES = 1000

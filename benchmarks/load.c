@@ -1,28 +1,35 @@
-/* A closed-loop load client for the Kafka protocol: one thread, one epoll, no protocol knowledge.
+/* A load client for the Kafka protocol: one thread, one epoll, no protocol knowledge.
  *
  * It replays request frames that the harness wrote to a file, keeps `depth` of them in flight on each of
  * `connections` connections, sends the next when an answer comes, and checks the error code at a position
- * that the harness computed. Where the harness hands out producer ids, it patches producer id, epoch and
- * base sequence into the record batch and computes the batch's CRC-32C anew, so that idempotent produces
- * are real ones. It must be cheaper than any server it measures: nothing is allocated after the start.
+ * that the harness computed. With a rate it is no closed loop but a steady load: so many requests a second
+ * become due, evenly spread over the connections, and a latency counts from when its request was due, sent
+ * or not: a server that stands still is not spared the requests that had to wait for it. Where the harness
+ * hands out producer ids, it patches producer id, epoch and base sequence into the record batch and computes
+ * the batch's CRC-32C anew, so that idempotent produces are real ones. It must be cheaper than any server it
+ * measures: nothing is allocated after the start.
  *
  * Frame file, little endian: u32 count, then per frame: u32 length, i32 batch position (-1: none),
  * i32 position of the int16 error code in the answer after its length field (-1: none), u32 slot (which
  * topic and partition, for the sequence counter), then the bytes, length prefix included.
  *
- * Prints one JSON object: requests, errors, seconds, bytes_sent, bytes_received, p50/p99/p999/max in us.
+ * It ends when its time is over, after -n answers, or at SIGINT. Then it prints one JSON object: requests,
+ * errors, seconds, bytes_sent, bytes_received, p50/p99/p999/max in us, cpu_seconds (its own) and
+ * waited_seconds (how long it wanted to run and its core had something else to do).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,6 +48,7 @@ struct frame {
 struct connection {
     int fd;
     uint64_t random;
+    uint64_t next_due; /* of a steady load: when its next request is to be sent */
     uint32_t next_frame, correlation_sent, correlation_expected;
     int64_t producer_id;
     int32_t *sequences;
@@ -58,6 +66,8 @@ struct connection {
 static struct frame *frames;
 static uint32_t frame_count, slot_count, depth = 1;
 static int ordered, large;
+static uint64_t step_ns; /* of a steady load: between two requests of one connection; 0: a closed loop */
+static volatile sig_atomic_t stopped;
 static uint64_t histogram[64 * SUB_BUCKETS], requests, errors, bytes_sent, bytes_received, longest;
 static int measuring;
 static uint32_t crc_table[256];
@@ -66,6 +76,28 @@ static uint64_t now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static double cpu_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* How long this process has been ready to run without running; 0 where the kernel does not count it. */
+static double waited_s(void) {
+    unsigned long long ran = 0, waited = 0;
+    FILE *file = fopen("/proc/self/schedstat", "r");
+    if (file) {
+        if (fscanf(file, "%llu %llu", &ran, &waited) != 2) waited = 0;
+        fclose(file);
+    }
+    return (double)waited / 1e9;
+}
+
+static void stop(int signal_number) {
+    (void)signal_number;
+    stopped = 1;
 }
 
 static void die(const char *what) {
@@ -187,9 +219,14 @@ static int flush_out(struct connection *c) {
     return 1;
 }
 
+static int may_send(struct connection *c, uint64_t now) {
+    return c->in_flight < depth && (!step_ns || c->next_due <= now);
+}
+
 static void send_more(struct connection *c, uint64_t now) {
-    while (c->in_flight < depth) {
-        struct frame *f = take(c, now);
+    while (may_send(c, now)) {
+        struct frame *f = take(c, step_ns ? c->next_due : now);
+        c->next_due += step_ns;
         if (large) c->large_pending++;
         else copy_frame(c, f);
     }
@@ -235,6 +272,19 @@ static void digest(struct connection *c, const uint8_t *p, size_t n, uint64_t no
     }
 }
 
+/* Wakes the loop when the next request is due that its connection has room for. */
+static void set_timer(int timer, struct connection *all, int connection_count) {
+    uint64_t earliest = UINT64_MAX;
+    for (int i = 0; i < connection_count; i++)
+        if (all[i].in_flight < depth && all[i].next_due < earliest) earliest = all[i].next_due;
+    struct itimerspec when = {{0, 0}, {0, 0}};
+    if (earliest != UINT64_MAX) {
+        when.it_value.tv_sec = (time_t)(earliest / 1000000000ull);
+        when.it_value.tv_nsec = (long)(earliest % 1000000000ull);
+    }
+    if (timerfd_settime(timer, TFD_TIMER_ABSTIME, &when, NULL)) die("timerfd_settime");
+}
+
 static void load_frames(const char *path) {
     FILE *file = fopen(path, "rb");
     uint32_t head[4];
@@ -269,7 +319,9 @@ int main(int argc, char **argv) {
     int port = 0, connection_count = 1, option;
     double seconds = 3, warmup = 0;
     int64_t first_producer_id = -1;
-    while ((option = getopt(argc, argv, "h:p:f:c:d:s:w:i:o")) != -1) {
+    uint64_t answers_wanted = UINT64_MAX;
+    double rate = 0;
+    while ((option = getopt(argc, argv, "h:p:f:c:d:s:w:i:r:n:o")) != -1) {
         switch (option) {
         case 'h': host = optarg; break;
         case 'p': port = atoi(optarg); break;
@@ -279,10 +331,12 @@ int main(int argc, char **argv) {
         case 's': seconds = atof(optarg); break;
         case 'w': warmup = atof(optarg); break;
         case 'i': first_producer_id = atoll(optarg); break; /* one a connection, counted up */
+        case 'r': rate = atof(optarg); break; /* requests a second, of all connections together */
+        case 'n': answers_wanted = (uint64_t)atoll(optarg); break;
         case 'o': ordered = 1; break;
         default:
             fprintf(stderr, "usage: load -p PORT -f FRAMES [-h HOST] [-c CONNECTIONS] [-d DEPTH] [-s SECONDS] "
-                            "[-w WARMUP] [-i FIRST_PRODUCER_ID] [-o]\n");
+                            "[-w WARMUP] [-i FIRST_PRODUCER_ID] [-r REQUESTS_A_SECOND] [-n ANSWERS] [-o]\n");
             return 2;
         }
     }
@@ -315,11 +369,22 @@ int main(int argc, char **argv) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = c};
         if (epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd, &event)) die("epoll_ctl");
     }
+    int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    struct epoll_event ticks = {.events = EPOLLIN, .data.ptr = NULL};
+    if (timer < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, timer, &ticks)) die("timerfd");
+    struct sigaction stopping = {.sa_handler = stop};
+    sigaction(SIGINT, &stopping, NULL);
     uint64_t begin = now_ns(), measure_from = begin + (uint64_t)(warmup * 1e9), end = measure_from + (uint64_t)(seconds * 1e9);
     uint64_t now = begin, requests_before = 0, sent_before = 0, received_before = 0;
+    double cpu_before = 0, waited_before = 0;
     struct epoll_event events[512];
+    if (rate > 0) {
+        step_ns = (uint64_t)(1e9 * connection_count / rate);
+        for (int i = 0; i < connection_count; i++) all[i].next_due = begin + (uint64_t)i * step_ns / (uint64_t)connection_count;
+    }
     for (int i = 0; i < connection_count; i++) { send_more(&all[i], now_ns()); flush_out(&all[i]); }
-    while (now < end) {
+    while (now < end && !stopped && requests < answers_wanted) {
+        if (step_ns) set_timer(timer, all, connection_count);
         int n = epoll_wait(epoll, events, 512, 100);
         now = now_ns();
         if (!measuring && now >= measure_from) {
@@ -327,9 +392,11 @@ int main(int argc, char **argv) {
             measure_from = now;
             end = now + (uint64_t)(seconds * 1e9);
             requests_before = requests; sent_before = bytes_sent; received_before = bytes_received;
+            cpu_before = cpu_s(); waited_before = waited_s();
         }
         for (int i = 0; i < n; i++) {
             struct connection *c = events[i].data.ptr;
+            if (!c) continue; /* the timer: `set_timer` takes its tick away */
             for (;;) {
                 ssize_t got = recv(c->fd, buffer, READ_BYTES, MSG_DONTWAIT);
                 if (got == 0) { fprintf(stderr, "load: the broker closed a connection\n"); return 1; }
@@ -344,12 +411,20 @@ int main(int argc, char **argv) {
             send_more(c, now_ns());
             flush_out(c);
         }
+        for (int i = 0; step_ns && i < connection_count; i++)
+            if (may_send(&all[i], now)) { send_more(&all[i], now); flush_out(&all[i]); }
     }
+    if (!measuring) { fprintf(stderr, "load: it was stopped before it began to measure\n"); return 1; }
+    now = now_ns();
+    for (int i = 0; i < connection_count; i++) /* an answer that is still out has taken so long at least */
+        if (all[i].in_flight && now - all[i].sent_at[all[i].head] > longest) longest = now - all[i].sent_at[all[i].head];
     double elapsed = (double)(now - measure_from) / 1e9;
     printf("{\"requests\": %llu, \"errors\": %llu, \"seconds\": %.6f, \"bytes_sent\": %llu, \"bytes_received\": %llu, "
-           "\"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, \"max_us\": %.2f}\n",
+           "\"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, \"max_us\": %.2f, "
+           "\"cpu_seconds\": %.4f, \"waited_seconds\": %.4f}\n",
            (unsigned long long)(requests - requests_before), (unsigned long long)errors, elapsed,
            (unsigned long long)(bytes_sent - sent_before), (unsigned long long)(bytes_received - received_before),
-           quantile_us(0.50), quantile_us(0.99), quantile_us(0.999), (double)longest / 1000.0);
+           quantile_us(0.50), quantile_us(0.99), quantile_us(0.999), (double)longest / 1000.0,
+           cpu_s() - cpu_before, waited_s() - waited_before);
     return 0;
 }

@@ -1,19 +1,26 @@
-"""The figures as a line, a Markdown table and a plot."""
+"""The figures as lines, Markdown tables and plots, and `results.json`, from which all is written anew when
+only some parts were measured.
+"""
 
 from __future__ import annotations
 
-import argparse
+import json
 import pathlib
 import statistics
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 from xml.sax.saxutils import escape
 
-if TYPE_CHECKING:
-    from benchmarks.__main__ import Outcome
+from benchmarks.figures import Figure, Growth, Outcome, Point, Section
 
 LONGEST = 5.4
 """Where a bar of the plot is cut off."""
-TITLES = {"pinned": "Server pinned to one core, load to the other", "free": "All cores free"}
+INTRODUCTION = (
+    "Made by `make bench`. Medians with the lowest and the highest figure; what is compared was measured in "
+    "turn, not one after the other. A core is that of one processor: who is said to be on it is on no other."
+)
+COLOURS = ("#386", "#b33", "#36a", "#a60", "#727", "#555")
 
 
 def figure(value: float) -> str:
@@ -22,7 +29,7 @@ def figure(value: float) -> str:
     return f"{value:.3g}"
 
 
-def spread(values: list[float]) -> str:
+def spread(values: Sequence[float]) -> str:
     return f"{figure(min(values))} to {figure(max(values))}"
 
 
@@ -35,7 +42,13 @@ def line(outcome: Outcome) -> str:
     )
 
 
-def table(outcomes: list[Outcome]) -> str:
+def figure_line(one: Figure) -> str:
+    limit = "" if one.limit is None else f"  (at most {one.limit:g}: {'ok' if one.met else 'MISSED'})"
+    between = "" if one.spread is None else f"  {spread(one.spread)}"
+    return f"{one.what:<78} {figure(one.value):>9} {one.unit}{between}{limit}"
+
+
+def outcome_table(outcomes: Sequence[Outcome]) -> str:
     rows = [
         "| case | unit | Apache Kafka 4.3.1 (spread) | Odradek (spread) | ratio | target | met |",
         "|---|---|---|---|---|---|---|",
@@ -46,23 +59,34 @@ def table(outcomes: list[Outcome]) -> str:
             if outcome.at_least is None
             else f"{'at most' if outcome.lower else 'at least'} {outcome.at_least:g}x"
         )
-        met = {None: "", True: "yes", False: "**no**"}[outcome.met]
         rows.append(
             f"| {outcome.case} | {outcome.unit} "
             f"| {figure(statistics.median(outcome.kafka))} ({spread(outcome.kafka)}) "
             f"| {figure(statistics.median(outcome.odradek))} ({spread(outcome.odradek)}) "
-            f"| {outcome.ratio:.2f}x | {target} | {met} |"
+            f"| {outcome.ratio:.2f}x | {target} | {is_met(outcome.met)} |"
         )
     return "\n".join(rows)
 
 
-def plot(outcomes: list[Outcome]) -> str:
+def figure_table(figures: Sequence[Figure]) -> str:
+    rows = ["| what | measured (spread) | at most | met |", "|---|---|---|---|"]
+    for one in figures:
+        between = "" if one.spread is None else f" ({spread(one.spread)})"
+        limit = "" if one.limit is None else f"{one.limit:g} {one.unit}"
+        rows.append(f"| {one.what} | {figure(one.value)} {one.unit}{between} | {limit} | {is_met(one.met)} |")
+    return "\n".join(rows)
+
+
+def is_met(met: bool | None) -> str:
+    return {None: "", True: "yes", False: "**no**"}[met]
+
+
+def ratio_plot(outcomes: Sequence[Outcome]) -> str:
     """A bar for each ratio as SVG, drawn so that longer is always better for Odradek; the line is 1x."""
     left, scale, row, top = 430, 110, 22, 30
     height = top + row * len(outcomes) + 10
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + 6 * scale}" height="{height}" '
-        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>',
+        *picture(left + 6 * scale, height),
         '<text x="8" y="18">Odradek over Apache Kafka 4.3.1 (right of the line: Odradek is better)</text>',
     ]
     for index, outcome in enumerate(outcomes):
@@ -81,26 +105,119 @@ def plot(outcomes: list[Outcome]) -> str:
     return "\n".join(parts)
 
 
-def write(
-    folder: pathlib.Path,
-    tables: dict[str, list[Outcome]],
-    facts: dict[str, str],
-    options: argparse.Namespace,
-    scale: str,
+def growth_plot(growth: Growth) -> str:
+    """A diagram for each unit, side by side, as SVG. Both axes begin at 0 and are linear: what stays the same
+    is level, and what grows in proportion is a straight line."""
+    units: dict[str, dict[str, list[Point]]] = {}
+    for point in growth.points:
+        units.setdefault(point.unit, {}).setdefault(point.series, []).append(point)
+    width, height, legend = 330, 240, 18
+    most = max(map(len, units.values()), default=0)
+    parts = [
+        *picture(width * len(units) + 20, height + 60 + legend * most),
+        f'<text x="8" y="18">{escape(growth.title)}</text>',
+    ]
+    for number, (unit, series) in enumerate(units.items()):
+        parts += diagram(unit, growth.axis, series, left=60 + number * width, width=width - 80, height=height)
+    return "\n".join([*parts, "</svg>"])
+
+
+def diagram(
+    unit: str, axis: str, series: Mapping[str, list[Point]], *, left: int, width: int, height: int
+) -> list[str]:
+    top, bottom = 50, height
+    points = [point for some in series.values() for point in some]
+    sizes = sorted({point.size for point in points})
+    largest = max(sizes[-1], 1e-9)
+    highest = max(max(point.value for point in points), 1e-9)
+
+    def place(point: Point) -> tuple[float, float]:
+        return left + point.size / largest * width, bottom - point.value / highest * (bottom - top)
+
+    parts = [
+        f'<path d="M{left} {top - 8}V{bottom}H{left + width}" fill="none" stroke="black"/>',
+        f'<text x="{left - 40}" y="{top - 14}">{escape(unit)}</text>',
+        f'<text x="{left - 6}" y="{top + 4}" text-anchor="end">{figure(highest)}</text>',
+        f'<text x="{left - 6}" y="{bottom + 4}" text-anchor="end">0</text>',
+        f'<text x="{left + width}" y="{bottom + 32}" text-anchor="end">{escape(axis)}</text>',
+    ]
+    free_from = -1.0
+    for size in sizes:
+        x = left + size / largest * width
+        parts.append(f'<path d="M{x:.0f} {bottom}v4" stroke="black"/>')
+        if x >= free_from:
+            parts.append(f'<text x="{x:.0f}" y="{bottom + 16}" text-anchor="middle">{figure(size)}</text>')
+            free_from = x + 40
+    for number, (name, some) in enumerate(series.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        places = [place(point) for point in sorted(some, key=lambda point: point.size)]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
+        y = bottom + 50 + 18 * number
+        parts.append(f'<rect x="{left}" y="{y - 9}" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<text x="{left + 16}" y="{y}">{escape(name)}</text>')
+    return parts
+
+
+def picture(width: int, height: int) -> list[str]:
+    """The head of an SVG."""
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
+    ]
+
+
+def print_section(section: Section) -> None:
+    """What a person at the terminal sees of a part."""
+    for outcome in section.outcomes:
+        print(line(outcome))
+    for one in section.figures:
+        print(figure_line(one))
+
+
+def update(
+    folder: pathlib.Path, sections: Mapping[str, Section], facts: Mapping[str, str], order: Sequence[str]
 ) -> None:
-    """Writes RESULTS.md and one results-NAME.svg for each table."""
-    text = ["# Odradek beside Apache Kafka", ""]
-    text.append(
-        f"Made by `make bench`: both brokers on one machine, {options.rounds} measurements of "
-        f"{options.seconds:g} s for each case and broker, who goes first alternating. Before the first case "
-        f"Kafka gets {options.compile_seconds:g} s of produces; it is warm for a case when the median of "
-        "three figures is within 3 % of that of the three before. Medians with the lowest and highest "
-        "figure. Both brokers run throughout; the one not measured is idle."
-    )
-    text += ["", *(f"- {name}: {value}" for name, value in facts.items())]
-    for name, outcomes in tables.items():
-        text += ["", f"## {TITLES[name]}", "", table(outcomes), "", f"![ratios](results-{name}.svg)"]
-        (folder / f"results-{name}.svg").write_text(plot(outcomes) + "\n")
-    if scale:
-        text += ["", "## What things cost as they grow", "", scale]
+    """Takes these sections into `results.json`, in place of what was there of them, and writes RESULTS.md and
+    the plots anew. `facts` are about the machine as it is now, `order` are the names of all sections.
+    """
+    kept = folder / "results.json"
+    plain: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    plain.update({name: asdict(section) for name, section in sections.items()})
+    plain = {name: plain[name] for name in order if name in plain}
+    kept.write_text(json.dumps(plain, indent=1) + "\n")
+    write(folder, {name: section_of(one) for name, one in plain.items()}, facts)
+
+
+def section_of(plain: dict[str, Any]) -> Section:
+    """A section as JSON gave it back."""
+    outcomes = [Outcome(**one) for one in plain["outcomes"]]
+    figures = [
+        Figure(**{**one, "spread": one["spread"] and tuple(one["spread"])}) for one in plain["figures"]
+    ]
+    growths = [
+        Growth(**{**one, "points": [Point(**point) for point in one["points"]]}) for one in plain["growths"]
+    ]
+    return Section(**{**plain, "outcomes": outcomes, "figures": figures, "growths": growths})
+
+
+def write(folder: pathlib.Path, sections: Mapping[str, Section], facts: Mapping[str, str]) -> None:
+    """RESULTS.md, and a plot for each comparison and each growth: results-NAME.svg."""
+    text = ["# Odradek measured, and beside Apache Kafka", "", INTRODUCTION, ""]
+    text += [f"- {name}: {value}" for name, value in facts.items()]
+    for section in sections.values():
+        text += ["", f"## {section.title}", "", f"Measured {section.measured}."]
+        for note in section.notes:
+            text += ["", note]
+        if section.outcomes:
+            text += ["", outcome_table(section.outcomes)]
+        if section.plot:
+            (folder / f"results-{section.plot}.svg").write_text(ratio_plot(section.outcomes) + "\n")
+            text += ["", f"![ratios](results-{section.plot}.svg)"]
+        for growth in section.growths:
+            (folder / f"results-{growth.name}.svg").write_text(growth_plot(growth) + "\n")
+            text += ["", f"![{growth.title}](results-{growth.name}.svg)"]
+        if section.figures:
+            text += ["", figure_table(section.figures)]
     (folder / "RESULTS.md").write_text("\n".join(text) + "\n")

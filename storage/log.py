@@ -16,7 +16,7 @@ from operator import attrgetter
 
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
-from odradek.storage.config import LogConfig
+from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer, Disk, SyncFailed, sync_file, write_all
 from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from odradek.storage.leader_epochs import LeaderEpochs
@@ -238,7 +238,8 @@ class Log(LogStaging):
         patience_ms = self.config.roll_ms - self._jitter_ms
         if first < 0:
             return now_ms - stage.segment.created_ms > patience_ms
-        stage.roll_after_ms = first + patience_ms
+        # `segment.ms` may be the largest that there is, and compiled it is a field of 64 bits.
+        stage.roll_after_ms = min(first + patience_ms, LONG_MAX)
         return max_timestamp_ms > stage.roll_after_ms
 
     def _stage_roll(self, base_offset: int, now_ms: int) -> StagedSegment:

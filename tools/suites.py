@@ -38,7 +38,10 @@ CLIENTS = [
     "compat_tests",
     *(
         f"--ignore=compat_tests/{d}"
-        for d in ("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams")
+        for d in (
+            *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
+            "transactions",
+        )
     ),
 ]
 CLIENT_JARS = ["kafka-4.3.1", "kafka-3.9.2", "kafka-0.9.0.1", "kafka-0.8.2.2"]
@@ -69,6 +72,18 @@ SUITES = {
     ),
     "polyglot": Suite([pytest("compat_tests/polyglot")]),
     "streams": Suite([pytest("compat_tests/streams")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
+    "transactions": Suite([pytest("compat_tests/transactions")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
+    "transactions-on-kafka": Suite(
+        [pytest("compat_tests/transactions", "--broker=kafka")], jars=["kafka-4.3.1", "kafka-3.9.2"]
+    ),
+    "check-transactions": Suite(
+        [
+            pytest(
+                *(f"compat_tests/transactions/test_{name}.py" for name in ("checker", "history")),
+                "--history-seconds=60",
+            )
+        ]
+    ),
     "soak": Suite([pytest("compat_tests/soak")]),
     "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=600")]),
     "spark": Suite([pytest("compat_tests/spark")], jars=["spark-4.0.0"], python="spark"),

@@ -10,7 +10,7 @@ from compat_tests import reference, reference_container
 from compat_tests.differential.harness import PACKED_OTHERWISE, Pair, Side, served_versions
 from odradek.wire.compression import Compression
 
-BELOW_4_3 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 32: 1, 34: 1, 35: 1}
+BELOW_4_3 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 27: 1, 32: 1, 34: 1, 35: 1}
 """API key -> the lowest version that Kafka 4.3 serves, where not 0. What is below is compared with 3.9."""
 
 IN_ZOOKEEPER = (8, 9)
@@ -20,6 +20,8 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "num.partitions": "1",
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     # Retention is looked at soon and often.
     "log.initial.task.delay.ms": "0",
     "log.retention.check.interval.ms": "100",

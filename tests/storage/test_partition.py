@@ -142,6 +142,15 @@ def test_a_read_ends_with_its_segment_whatever_the_limit(store):
             assert records.tobytes()[:8] == offset.to_bytes(8, "big")
 
 
+def test_a_log_whose_segments_never_grow_too_old_takes_what_comes(store):
+    partition = store.create("orders", 2, TOPIC_ID, LogConfig(segment_ms=2**63 - 1))
+    for timestamp in (NOW_MS, NOW_MS + 1, NOW_MS + 10**12):
+        partition.append(batch_of(b"a", timestamp=timestamp), now_ms=timestamp)
+        partition.commit()
+    assert partition.log.bases == [0]
+    assert partition.log_end_offset == 3
+
+
 def test_a_read_of_what_is_committed_ends_before_the_last_stable_offset(partition):
     for value in (b"a", b"b", b"c"):
         partition.append(batch_of(value), now_ms=NOW_MS)

@@ -14,7 +14,7 @@ import org.apache.kafka.streams.state.QueryableStoreTypes;
 
 /**
  * Kafka Streams counts the words of a topic: arguments are broker, application id, state directory, input topic,
- * output topic. Splitting changes the key, so the records pass through an internal repartition topic, and the
+ * output topic and processing guarantee. Splitting changes the key, so the records pass through an internal repartition topic, and the
  * counts are kept in a store with a changelog topic. Prints `state NAME` at every change of state; a line on
  * standard input that says `stop` closes it, `count WORD` prints `count NUMBER` out of the store.
  */
@@ -24,7 +24,7 @@ public final class WordCount {
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[1]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[2]);
-        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.AT_LEAST_ONCE);
+        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, arguments[5]);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "200");
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName());
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName());

@@ -1,0 +1,114 @@
+"""The parts `pinned` and `free`: the cases of `cases.py`, Apache Kafka and Odradek beside each other.
+
+Both brokers run for the whole table, pinned to one core (the load to another) or with all cores free; the one
+that is not being measured is idle. Each case warms Kafka until its rate stands still, then alternates which
+broker goes first for so many rounds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import statistics
+from dataclasses import dataclass
+
+from benchmarks import brokers, kernel_floor, results
+from benchmarks.cases import Case, ProduceCase, all_cases
+from benchmarks.figures import Outcome, Section
+from benchmarks.load import CorePinning, Pinning
+from benchmarks.machine import refuse_memory
+from benchmarks.run import Run
+
+
+@dataclass(frozen=True)
+class Warming:
+    """How Kafka is warmed, and which cases there are."""
+
+    rounds: int
+    """Measurements of 2 s at the most, for each case."""
+    compile_seconds: float
+    only: str = ""
+    """Cases whose name contains this."""
+
+
+def table(run: Run, warming: Warming, *, is_pinned: bool) -> Section:
+    """Every case that the table has."""
+    cases = [
+        case for case in all_cases() if warming.only in case.name and (is_pinned or not case.pinned_only)
+    ]
+    if any(case.broker == "odradek-flush" for case in cases):
+        refuse_memory(run.work)
+    found = Section("Server pinned to one core, load to another" if is_pinned else "All cores free")
+    found.plot = "pinned" if is_pinned else "free"
+    found.notes = [
+        f"{run.rounds} measurements of {run.seconds:g} s for each case and broker, who goes first "
+        f"alternating. Before the first case Kafka gets {warming.compile_seconds:g} s of produces; it is "
+        "warm for a case when the median of three figures is within 3 % of that of the three before. Both "
+        "brokers run throughout; the one not measured is idle."
+    ]
+    if is_pinned and any(isinstance(case, ProduceCase) and case.bulk for case in cases):
+        found.notes.append(floor(run))
+    server_core = run.cores.server if is_pinned else None
+    pinning = CorePinning(run.cores.load if is_pinned else None)
+    with contextlib.ExitStack() as stack:
+        running = {"kafka": stack.enter_context(brokers.kafka(run.load_program, run.work, server_core))}
+        running["odradek"] = stack.enter_context(brokers.odradek(run.load_program, run.work, server_core))
+        if any(case.broker == "odradek-flush" for case in cases):
+            flushing = brokers.odradek(run.load_program, run.work, server_core, flush=True)
+            running["odradek-flush"] = stack.enter_context(flushing)
+        warm_compiler(running["kafka"], run.work, pinning, warming.compile_seconds)
+        for case in cases:
+            found.outcomes.append(run_case(case, running, run, pinning, warming))
+    return found
+
+
+def floor(run: Run) -> str:
+    """What the kernel alone takes of a bulk produce."""
+    rate, cpu_seconds = kernel_floor.measure(run.work, run.cores.server, run.cores.load)
+    print(f"kernel alone: {cpu_seconds:.2f} s/GB, {rate:,.0f} MB/s", flush=True)
+    return (
+        f"The kernel alone, 1 MB pieces from a socket into a file: {cpu_seconds:.2f} s of CPU for each GB, "
+        f"{rate:,.0f} MB/s over one connection."
+    )
+
+
+def warm(case: Case, broker: brokers.Running, work: pathlib.Path, pinning: Pinning, most: int) -> int:
+    """Measures until the median of three figures is no more than 3 % from that of the three before; returns
+    how many it took."""
+    seen: list[float] = []
+    while len(seen) < most:
+        seen.append(case.measure(broker, work, pinning, 2.0))
+        if len(seen) >= 6:
+            before, last = statistics.median(seen[-6:-3]), statistics.median(seen[-3:])
+            if abs(last - before) <= 0.03 * before:
+                break
+    return len(seen)
+
+
+def warm_compiler(kafka: brokers.Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> None:
+    """Small produces for so long: on one core a Java virtual machine needs more than a minute until it has
+    compiled what they use (measured: 8,600 requests/s after 25 s, 24,000 later)."""
+    for varied in (False, True):
+        case = ProduceCase(name="before all", varied=varied)
+        case.prepare(kafka, work)
+        case.measure(kafka, work, pinning, seconds / 2)
+        case.clean_up(kafka)
+
+
+def run_case(
+    case: Case, running: dict[str, brokers.Running], run: Run, pinning: Pinning, warming: Warming
+) -> Outcome:
+    ours, theirs, work = running[case.broker], running["kafka"], run.work
+    for broker in (theirs, ours):
+        case.prepare(broker, work)
+    took = warm(case, theirs, work, pinning, warming.rounds)
+    warm(case, ours, work, pinning, min(3, warming.rounds))
+    figures: dict[str, list[float]] = {ours.name: [], theirs.name: []}
+    for turn in range(run.rounds):
+        for broker in (theirs, ours) if turn % 2 == 0 else (ours, theirs):
+            figures[broker.name].append(case.measure(broker, work, pinning, run.seconds))
+    for broker in (theirs, ours):
+        case.clean_up(broker)
+    outcome = Outcome(case.name, case.unit, case.lower, case.at_least, figures["kafka"], figures[ours.name])
+    print(f"{results.line(outcome)}   (Kafka warm after {took})", flush=True)
+    return outcome

@@ -1,0 +1,95 @@
+"""What a reader of the figures has to know of the machine, and of the state of the code."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import time
+
+from benchmarks.run import Refused
+
+CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+WRITTEN = (":!benchmarks/RESULTS.md", ":!benchmarks/results*")
+"""What a run itself changes."""
+
+
+def facts(work: pathlib.Path) -> dict[str, str]:
+    """One line each, by name. Takes about a second."""
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    return {
+        "cpu": f"{os.cpu_count()} x {model}",
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "java": java_version(),
+        "kafka": "4.3.1",
+        "median fdatasync": (
+            f"{fdatasync_us(work, grows=False):.0f} us, "
+            f"of a file that grows {fdatasync_us(work, grows=True):.0f} us"
+        ),
+    }
+
+
+def java_version() -> str:
+    try:
+        told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    except FileNotFoundError:
+        return "none"
+    return told.splitlines()[0]
+
+
+def fdatasync_us(directory: pathlib.Path, *, grows: bool, rounds: int = 200) -> float:
+    """Median time of an fdatasync after a write of 4 KiB, in microseconds: at the end of a file, or into one
+    that has its blocks already, as the group log has.
+    """
+    path = directory / "fdatasync-probe"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    times = []
+    try:
+        if not grows:
+            os.write(descriptor, bytes(4096 * rounds))
+            os.fsync(descriptor)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        for _ in range(rounds):
+            os.write(descriptor, bytes(4096))
+            start = time.perf_counter_ns()
+            os.fdatasync(descriptor)
+            times.append((time.perf_counter_ns() - start) / 1000)
+    finally:
+        os.close(descriptor)
+        path.unlink()
+    return statistics.median(times)
+
+
+def refuse_memory(directory: pathlib.Path) -> None:
+    """What is flushed to memory is no figure of a flush."""
+    kind = subprocess.run(
+        ["stat", "-f", "-c", "%T", str(directory)], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    if kind in ("tmpfs", "ramfs"):
+        raise Refused(f"{directory} is on {kind}: name a folder on a disk with --work.")
+
+
+def state_of_code() -> str:
+    """The commit, and whether the checkout differs from it."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments], cwd=CHECKOUT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        commit = git("rev-parse", "--short", "HEAD")
+        changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", *WRITTEN)
+    except (OSError, subprocess.CalledProcessError):
+        return "a state of the code that no commit names"
+    return f"commit {commit}{' with changes' if changes else ''}"

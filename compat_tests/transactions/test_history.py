@@ -1,0 +1,108 @@
+"""Histories of three client libraries under crashes, judged; and proof that the judge is no fool.
+
+`make check-transactions` runs these. ODRADEK_HISTORY_SEED, which is printed, repeats a run as far as threads
+can be repeated. The second test starts brokers with a bug planted in them (`planted/sitecustomize.py`) and
+wants it found.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+
+import pytest
+
+from compat_tests.clients import wait_until
+from compat_tests.stories import topic_name
+from compat_tests.transactions.brokers import Start, TransactionBroker
+from compat_tests.transactions.checker import Kind, check, summary
+from compat_tests.transactions.conftest import HISTORY_SECONDS, SHORT_HISTORY_SECONDS
+from compat_tests.transactions.history import History, Outcome
+from compat_tests.transactions.topics import create_topics
+from compat_tests.transactions.workload import Nemesis, Workload
+
+PLANTED = pathlib.Path(__file__).with_name("planted")
+PLANTED_SECONDS = 4.0
+SHOWN = 20
+
+BUGS = {
+    "commit-what-was-aborted": {Kind.ABORTED_READ},
+    "apply-offsets-at-once": {Kind.OFFSETS_ESCAPED},
+    "abort-what-was-committed": {Kind.LOST_WRITE},
+    "read-what-is-open": {Kind.ABORTED_READ, Kind.INTERMEDIATE_READ},
+}
+"""Planted bug -> the kinds of anomaly that it must be found by."""
+IN_EVERY_RUN = ("commit-what-was-aborted", "apply-offsets-at-once")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every bug where there is time for it."""
+    if "bug" in metafunc.fixturenames:
+        seconds = metafunc.config.getoption("--history-seconds", HISTORY_SECONDS)
+        metafunc.parametrize("bug", BUGS if seconds > SHORT_HISTORY_SECONDS else IN_EVERY_RUN)
+
+
+def a_seed(capsys: pytest.CaptureFixture[str]) -> int:
+    seed = int(os.environ.get("ODRADEK_HISTORY_SEED") or random.randrange(1 << 32))
+    with capsys.disabled():
+        print(f"\nODRADEK_HISTORY_SEED={seed}", flush=True)
+    return seed
+
+
+def new_topics(broker: TransactionBroker, workers: int) -> dict[str, int]:
+    """Two topics that are written to and one for what is consumed, with a partition for each worker."""
+    name = topic_name("history")
+    topics = {f"{name}-a": 2, f"{name}-b": 3, f"{name}-in": workers}
+    create_topics(broker.bootstrap, topics)
+    return topics
+
+
+def verdict(history: History) -> str:
+    anomalies = check(history)
+    shown = [str(anomaly) for anomaly in anomalies[:SHOWN]]
+    return f"{len(anomalies)} anomalies in {summary(history)}:\n" + "\n".join(shown)
+
+
+def test_no_promise_is_broken_when_the_broker_is_killed_and_connections_are_lost(
+    start_broker: Start, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = request.config.getoption("--history-seconds", HISTORY_SECONDS)
+    seed = a_seed(capsys)
+    broker = start_broker(proxied=True)
+    workload = Workload(broker, seed, new_topics(broker, 6))
+    nemesis = Nemesis(broker, seed)
+    workload.start()
+    wait_until(lambda: workload.count() >= 12, "transactions are running")
+    workload.run(seconds, nemesis.strike)
+    # They get over the last blow, too.
+    before = [len(worker.transactions) for worker in workload.workers]
+    for worker, count in zip(workload.workers, before, strict=True):
+        wait_until(
+            lambda w=worker, c=count: len(w.transactions) > c + 1, f"{worker.name} goes on", seconds=120
+        )
+    history = workload.finish()
+    with capsys.disabled():
+        print(f"{summary(history)}; {nemesis}", flush=True)
+    assert check(history) == [], verdict(history)
+    assert sum(one.outcome is Outcome.COMMITTED for one in history.transactions) >= 30
+
+
+def test_a_planted_bug_is_found(
+    bug: str,
+    is_odradek: bool,
+    start_broker: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if not is_odradek:
+        pytest.skip("bugs are planted in Odradek only")
+    monkeypatch.setenv("ODRADEK_PLANTED_BUG", bug)
+    monkeypatch.setenv("PYTHONPATH", str(PLANTED), prepend=os.pathsep)
+    broker = start_broker()
+    workload = Workload(broker, a_seed(capsys), new_topics(broker, 2), libraries=["confluent-kafka"])
+    workload.start()
+    workload.run(PLANTED_SECONDS)
+    history = workload.finish()
+    found = {anomaly.kind for anomaly in check(history)}
+    assert found >= BUGS[bug], f"{bug} was not found by {BUGS[bug] - found}: {verdict(history)}"

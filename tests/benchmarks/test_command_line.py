@@ -1,0 +1,65 @@
+"""The command line of the benchmarks: which parts are run, what is refused, what is written."""
+
+import json
+import shutil
+
+import pytest
+
+from benchmarks import machine
+from benchmarks.__main__ import PARTS, TABLES, Part, main, parse_arguments
+from benchmarks.figures import Figure, Section
+
+
+def test_a_part_that_there_is_not_is_refused_with_the_names_of_all(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--parts", "retention,nonsense"])
+    said = capsys.readouterr().err
+    assert "there is no part nonsense" in said
+    assert "compaction-latency" in said
+
+
+def test_only_some_cases_of_the_tables_means_no_other_part():
+    assert parse_arguments(["--only", "produce"]).parts == TABLES
+    assert parse_arguments([]).parts == tuple(PARTS)
+    assert parse_arguments(["--only", "produce", "--parts", "pinned"]).parts == ("pinned",)
+
+
+def test_a_measurement_for_which_there_is_no_room_is_refused_in_one_sentence(tmp_path, monkeypatch, capsys):
+    class Full:
+        free = 1_000_000
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Full)
+    assert main(["--parts", "log-size", "--quick", "--work", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert "needs" in said
+    assert "GB of disk" in said
+    assert said.endswith("not measured: log-size\n")
+
+
+def test_a_part_that_fails_does_not_keep_the_next_ones_from_running(tmp_path, monkeypatch, capsys):
+    def fail(run, warming):
+        raise RuntimeError("the broker ended with status 1")
+
+    monkeypatch.setitem(PARTS, "segments", Part("fails", 1, fail))
+    monkeypatch.setitem(PARTS, "retention", Part("works", 1, lambda run, warming: Section("Retention")))
+    assert main(["--parts", "segments,retention", "--work", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert "the broker ended with status 1" in said.err
+    assert "retention: works" in said.out
+    assert said.out.endswith("not measured: segments\n")
+
+
+def test_whole_parts_are_written_and_the_others_stay(tmp_path, monkeypatch):
+    output = tmp_path / "output"
+    output.mkdir()
+    monkeypatch.setattr(machine, "facts", lambda work: {"cpu": "one"})
+    for name, value in (("retention", 1.0), ("segments", 2.0), ("retention", 3.0)):
+        section = Section(f"Title of {name}", figures=[Figure("how long", value, "ms", 5)])
+        made = Part("works", 1, lambda run, warming, section=section: section)
+        monkeypatch.setitem(PARTS, name, made)
+        assert main(["--parts", name, "--work", str(tmp_path), "--output", str(output)]) == 0
+    assert [*json.loads((output / "results.json").read_text())] == ["segments", "retention"]
+    text = (output / "RESULTS.md").read_text()
+    assert text.index("## Title of segments") < text.index("## Title of retention")
+    assert "| how long | 3 ms | 5 ms | yes |" in text
+    assert "| how long | 1 ms" not in text

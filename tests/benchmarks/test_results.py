@@ -1,0 +1,65 @@
+"""What RESULTS.md and its plots are made of."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+from dataclasses import asdict
+
+from benchmarks.figures import Figure, Growth, Outcome, Section
+from benchmarks.results import figure_table, growth_plot, outcome_table, ratio_plot, section_of
+
+OUTCOMES = [
+    Outcome("seconds for <this>", "s", True, 1.0, [2.0, 2.2, 1.8], [1.0, 1.1, 0.9]),
+    Outcome("requests", "requests/s", False, 1.3, [100.0], [120.0]),
+]
+
+
+def growth():
+    one = Growth("partitions", "Cost by the number of partitions", "partitions")
+    for count in (1_000, 3_000, 10_000):
+        one.add("start & stop", count, [count / 1000, count / 900, count / 1100], "s")
+        one.add("stop", count, [0.5], "s")
+        one.add("RSS", count, [50.0], "MB")
+    return one
+
+
+def test_a_comparison_says_its_ratio_and_whether_that_is_what_was_wanted():
+    assert [outcome.met for outcome in OUTCOMES] == [True, False]
+    table = outcome_table(OUTCOMES)
+    assert "| 0.50x | at most 1x | yes |" in table
+    assert "| 1.20x | at least 1.3x | **no** |" in table
+
+
+def test_a_figure_is_the_median_with_its_spread():
+    one = Figure.median("how long", [3.0, 1.0, 2.0], "ms", limit=1.5)
+    assert (one.value, one.spread, one.met) == (2.0, (1.0, 3.0), False)
+    assert "| how long | 2 ms (1 to 3) | 1.5 ms | **no** |" in figure_table([one])
+
+
+def test_plots_are_sound_pictures():
+    for text in (ratio_plot(OUTCOMES), growth_plot(growth())):
+        ElementTree.fromstring(text)
+
+
+def test_a_plot_of_growth_has_a_diagram_for_each_unit_and_a_line_for_each_series():
+    picture = ElementTree.fromstring(growth_plot(growth()))
+    name = "{http://www.w3.org/2000/svg}"
+    assert len(picture.findall(f"{name}polyline")) == 3
+    texts = [text.text for text in picture.findall(f"{name}text")]
+    assert {"s", "MB", "start & stop", "10,000"} <= set(texts)
+    # In proportion: the points of the first line stand on one from the corner of the diagram.
+    points = [point.split(",") for point in picture.find(f"{name}polyline").get("points").split()]
+    slopes = [(240 - float(y)) / (float(x) - 60) for x, y in points]
+    assert max(slopes) - min(slopes) < 0.01
+
+
+def test_a_section_comes_back_from_json_as_it_was():
+    section = Section(
+        "Title",
+        ["a note"],
+        OUTCOMES,
+        "pinned",
+        [Figure("a", 1.0, "s", 2.0, (0.5, 1.5)), Figure("b", 1.0, "s")],
+        [growth()],
+        "today",
+    )
+    assert section_of(json.loads(json.dumps(asdict(section)))) == section

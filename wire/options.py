@@ -258,8 +258,10 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
     entries = []
     for name in _wanted(names, BROKER_OPTIONS):
         option = BROKER_OPTIONS[name]
+        if option.unlisted and not any(name in layer for layer in layers):
+            continue
         value = None if option.is_sensitive else option.text(values[name])
-        entries.append(_entry(option, value, _synonyms(name, layers), read_only=option.dynamic == READ_ONLY))
+        entries.append(_entry(option, value, _synonyms(name, layers), read_only=_is_told_read_only(option)))
     if names is None:
         names = layers.start
     for name in names:
@@ -277,8 +279,13 @@ def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = Non
         option = BROKER_OPTIONS[name]
         value = None if option.is_sensitive else layers.all_brokers[name]
         synonyms = [synonym for synonym in _synonyms(name, only) if synonym.source == FROM_ALL_BROKERS]
-        entries.append(_entry(option, value, synonyms, read_only=option.dynamic == READ_ONLY))
+        entries.append(_entry(option, value, synonyms, read_only=_is_told_read_only(option)))
     return entries
+
+
+def _is_told_read_only(option: Option) -> bool:
+    """Kafka says so of its throttles, too (DynamicBrokerConfig.AllDynamicConfigs)."""
+    return option.dynamic == READ_ONLY or option.unlisted
 
 
 def _wanted(names: Iterable[str] | None, options: Mapping[str, Option]) -> list[str]:
@@ -318,7 +325,7 @@ def _synonyms(name: str, layers: BrokerLayers) -> list[ConfigSynonym]:
                 found.append(ConfigSynonym(synonym, text, source))
     for synonym in names:
         text = BROKER_OPTIONS[synonym].default_text
-        if text is not None:
+        if text is not None and not BROKER_OPTIONS[synonym].unlisted:
             found.append(ConfigSynonym(synonym, text, FROM_DEFAULT))
     # Kafka drops what stands before the option's own name, so `log.retention.hours` alone leaves the list of
     # `retention.ms` empty and its source "default". Tools print it; we say the same

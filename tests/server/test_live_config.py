@@ -78,7 +78,10 @@ async def sources(server, kind, name, setting):
         resource_type=kind, resource_name=name, configuration_keys=[setting]
     )
     request = describe_configs.DescribeConfigsRequest(resources=[resource], include_synonyms=True)
-    (config,) = (await ask(server, request, 4)).results[0].configs
+    configs = (await ask(server, request, 4)).results[0].configs
+    if not configs:
+        return None, []
+    (config,) = configs
     return (config.value, config.config_source), [(one.value, one.source) for one in config.synonyms]
 
 
@@ -167,6 +170,51 @@ def test_limits_of_connections_and_of_producers_follow(tmp_path):
     asyncio.run(act())
 
 
+def test_threads_of_compaction_are_halved_or_doubled_at_a_time(tmp_path):
+    async def act():
+        async with running(tmp_path) as server:
+            for count, outcome in [
+                ("0", "INVALID_REQUEST"),
+                ("3", "INVALID_REQUEST"),
+                ("2", "NONE"),
+                ("4", "NONE"),
+                ("9", "INVALID_REQUEST"),
+                ("8", "NONE"),
+                ("3", "INVALID_REQUEST"),
+                (None, "INVALID_REQUEST"),
+                ("4", "NONE"),
+                ("2", "NONE"),
+                (None, "NONE"),
+            ]:
+                assert await alter(server, BROKER, "", log_cleaner_threads=count) == outcome, count
+            # What is set for one broker rules over what is set for all.
+            assert await alter(server, BROKER, "1", log_cleaner_threads="2") == "NONE"
+            assert await alter(server, BROKER, "", log_cleaner_threads="9") == "NONE"
+            assert await alter(server, BROKER, "1", log_cleaner_threads=None) == "INVALID_REQUEST"
+
+    asyncio.run(act())
+
+
+def test_moves_between_directories_are_throttled_as_it_is_set_and_after_a_restart(tmp_path):
+    throttle = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+    async def act():
+        async with running(tmp_path) as server:
+            assert server._store.move_allowance.take(10**9) == 10**9
+            assert await sources(server, BROKER, "1", throttle) == (None, [])
+            for name, rate in (("", "1000"), ("1", "300")):
+                assert await alter(server, BROKER, name, **{throttle.replace(".", "_"): rate}) == "NONE"
+            assert await sources(server, BROKER, "1", throttle) == (("300", 2), [("300", 2), ("1000", 3)])
+            assert server._store.move_allowance.take(10**9) == 600
+        async with running(tmp_path) as server:
+            assert server._store.move_allowance.take(10**9) == 600
+            for refused in ("-1", "soon"):
+                settings = {throttle.replace(".", "_"): refused}
+                assert await alter(server, BROKER, "1", **settings) == "INVALID_REQUEST"
+
+    asyncio.run(act())
+
+
 def test_a_message_too_large_for_the_new_bound_is_refused(tmp_path):
     async def act():
         async with running(tmp_path) as server:
@@ -250,6 +298,7 @@ FOLLOWED = {
     "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.threads",
     "producer.id.expiration.ms",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
 }
 """Asked for each time, or told in `BrokerServer._follow_settings`."""
 

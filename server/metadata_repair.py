@@ -245,26 +245,28 @@ def _row_of(kind: object, key: object, value: object, crc: object) -> Row | None
     texts = [text for text in fields if isinstance(text, bytes)]
     if len(texts) < len(fields) or not isinstance(crc, int):
         return None
-    row = _decoded(texts)
-    if row is not None and (checksum(*row) ^ crc).bit_count() <= 1:
-        return row  # in the latter case it is the checksum itself that has suffered
+    row, found = _decoded(texts)
+    if row is not None and (found ^ crc).bit_count() <= 1:
+        return row  # or it is the checksum itself that has suffered
     if sum(map(len, texts)) > _MENDED_BYTES_MAX:
         return None
     for place, text in enumerate(texts):
         for bit in range(8 * len(text)):
             other = bytearray(text)
             other[bit // 8] ^= 1 << bit % 8
-            row = _decoded([*texts[:place], bytes(other), *texts[place + 1 :]])
-            if row is not None and checksum(*row) == crc:
+            row, found = _decoded([*texts[:place], bytes(other), *texts[place + 1 :]])
+            if row is not None and found == crc:
                 return row
     return None
 
 
-def _decoded(texts: Sequence[bytes]) -> Row | None:
+def _decoded(texts: Sequence[bytes]) -> tuple[Row | None, int]:
+    """The row of these texts, and its checksum; none where they are no texts."""
     try:
-        return Row(*(text.decode() for text in texts))
+        kind, key, value = (text.decode() for text in texts)
     except UnicodeDecodeError:
-        return None
+        return None, 0
+    return Row(kind, key, value), checksum(kind, key, value)
 
 
 def _give_first_page(path: str) -> None:

@@ -41,7 +41,9 @@ CLIENTS = [
         for d in ("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams")
     ),
 ]
-CLIENT_JARS = ["kafka-4.3.1", "kafka-3.9.2", "kafka-0.9.0.1", "kafka-0.8.2.2"]
+CLIENT_JARS = [
+    f"kafka-{version}" for version in ("4.3.1", "3.9.2", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
+]
 
 LINTERS = [
     ["python", "-m", "ruff", "check", "."],

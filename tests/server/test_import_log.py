@@ -480,6 +480,38 @@ def test_an_existing_topic_is_refused(kafka, tmp_path):
     )
 
 
+def test_damaged_metadata_are_refused_until_they_are_repaired(kafka, tmp_path):
+    data = tmp_path / "data"
+    take_in(kafka, data=data, topic="users")
+    with (data / FILE_NAME).open("r+b") as file:
+        file.seek(60)
+        file.write(b"\0\0\0\1")
+    with pytest.raises(CannotImport) as error:
+        take_in(kafka, data=data)
+    assert str(error.value) == (
+        f"{data / FILE_NAME} is damaged in its head. odradek check --repair {data} saves what can be saved."
+    )
+    assert check([str(data)], repair=True, out=io.StringIO()) == 0
+    take_in(kafka, data=data)
+    assert topics(data).keys() == {"users", "orders"}
+
+
+@pytest.mark.parametrize("byte", [0, 18, 40, 61, 63, 70, 100, 600])
+def test_a_broker_starts_whatever_is_wrong_in_the_head_of_its_metadata(kafka, tmp_path, byte):
+    data = tmp_path / "data"
+    take_in(kafka, data=data, configs={"retention.ms": "-1"})
+    content = bytearray((data / FILE_NAME).read_bytes())
+    content[byte] ^= 1
+    (data / FILE_NAME).write_bytes(content)
+    for _ in range(2):
+        with Embedded(data_dir=data):
+            pass
+        topic = topics(data)["orders"]
+        assert (topic.topic_id, dict(topic.configs)) == (TOPIC_ID, {"retention.ms": "-1"})
+    assert served(data) == (expected(), 0)
+    assert check([str(data)], out=io.StringIO()) == 0
+
+
 def test_a_directory_in_the_way_is_refused(kafka, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(kafka / "users-0", data / "orders-1")

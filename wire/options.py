@@ -261,7 +261,7 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
         if option.unlisted and not any(name in layer for layer in layers):
             continue
         value = None if option.is_sensitive else option.text(values[name])
-        entries.append(_entry(option, value, _synonyms(name, layers), read_only=_is_told_read_only(option)))
+        entries.append(_entry(option, value, _synonyms(name, layers), read_only=option.dynamic == READ_ONLY))
     if names is None:
         names = layers.start
     for name in names:
@@ -279,13 +279,8 @@ def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = Non
         option = BROKER_OPTIONS[name]
         value = None if option.is_sensitive else layers.all_brokers[name]
         synonyms = [synonym for synonym in _synonyms(name, only) if synonym.source == FROM_ALL_BROKERS]
-        entries.append(_entry(option, value, synonyms, read_only=_is_told_read_only(option)))
+        entries.append(_entry(option, value, synonyms, read_only=option.dynamic == READ_ONLY))
     return entries
-
-
-def _is_told_read_only(option: Option) -> bool:
-    """Kafka says so of its throttles, too (DynamicBrokerConfig.AllDynamicConfigs)."""
-    return option.dynamic == READ_ONLY or option.unlisted
 
 
 def _wanted(names: Iterable[str] | None, options: Mapping[str, Option]) -> list[str]:

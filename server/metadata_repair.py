@@ -33,8 +33,8 @@ from odradek.coordinator.cluster import (
 )
 from odradek.coordinator.topics import INTERNAL_TOPICS
 from odradek.server.config import ConfigError
-from odradek.server.metadata_store import LOG, REPAIRED, SqliteMetadataStore, checksum, is_sound
-from odradek.server.write_ahead_log import Patch, patch
+from odradek.server.metadata_store import LOG, REPAIRED, UNREADABLE, SqliteMetadataStore, checksum, is_sound
+from odradek.server.write_ahead_log import Patch, likeliest_first, patch
 from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metadata
 from odradek.storage.disk import Disk
 from odradek.storage.store import key_of
@@ -132,6 +132,8 @@ def choose(path: str, choices: Sequence[Patch]) -> Patch:
     OSError.
     """
     copy = path + _READING
+    with open(path + LOG, "rb") as log, open(path, "rb") as database:
+        choices = likeliest_first(choices, log.read(), database.read())
     try:
         for choice in choices:
             _copy(path, copy)
@@ -152,7 +154,7 @@ def _is_sound(path: str) -> bool:
             return all(is_sound(*fields) for fields in rows) and _finds_nothing_wrong(connection)
         finally:
             connection.close()
-    except sqlite3.Error:
+    except UNREADABLE:
         return False
 
 
@@ -232,7 +234,7 @@ def _scan(path: str, rows: Rows) -> bool:
                     return True
             finally:
                 connection.close()
-        except sqlite3.Error:
+        except UNREADABLE:
             continue
     return False
 

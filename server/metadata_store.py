@@ -23,6 +23,7 @@ __all__ = [
     "FILE_NAME",
     "LOG",
     "REPAIRED",
+    "UNREADABLE",
     "DamagedMetadata",
     "SqliteMetadataStore",
     "checksum",
@@ -53,6 +54,10 @@ _NOT_THE_FILES_FAULT = (
 )
 
 
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a damaged file may raise; the latter when SQLite quotes from it."""
+
+
 class DamagedMetadata(ConfigError):
     """The file is ours, and not as it was written; `metadata_repair` knows what to do."""
 
@@ -74,7 +79,7 @@ class SqliteMetadataStore:
             raise ConfigError(f"{path} cannot be opened: {error}.") from None
         try:
             self._open()
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             self._connection.close()
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
             kind = ConfigError if code in _NOT_THE_FILES_FAULT else DamagedMetadata
@@ -150,7 +155,7 @@ class SqliteMetadataStore:
                 if not is_sound(kind, key, value, crc):
                     raise DamagedMetadata(f"{self.path} is damaged at {kind} {key!r}.")
                 yield Row(kind, key, value)
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             raise DamagedMetadata(f"{self.path} is damaged ({error}).") from None
 
     def write(self, rows: Iterable[Row]) -> None:
@@ -264,7 +269,7 @@ def verify(path: str) -> tuple[list[Row], list[str]]:
             return rows, wrong
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except UNREADABLE as error:
         return rows, [*wrong, f"it cannot be read: {error}"]
 
 

@@ -14,10 +14,10 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from functools import cache
-from operator import mul
+from operator import eq, mul
 from typing import NamedTuple
 
-__all__ = ["Patch", "Reading", "mend", "patch", "read"]
+__all__ = ["Patch", "Reading", "likeliest_first", "mend", "patch", "read"]
 
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
@@ -84,6 +84,27 @@ def patch(path: str, patches: Sequence[Patch]) -> None:
             file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def likeliest_first(choices: Sequence[Patch], log: bytes, database: bytes) -> list[Patch]:
+    """Choices in the order in which to try them: first those whose page is most like the one that was there
+    before it. `database` is the file beside the log.
+    """
+    frame_bytes = len(choices[0].content)
+    page_bytes = frame_bytes - FRAME_HEADER_BYTES
+    position = choices[0].position
+    former: dict[bytes, bytes] = {}
+    for at in range(HEADER_BYTES, position, frame_bytes):
+        former[log[at : at + 4]] = log[at + FRAME_HEADER_BYTES : at + frame_bytes]
+
+    def rank(choice: Patch) -> tuple[int, bool]:
+        content = choice.content
+        page_at = (int.from_bytes(content[:4], "big") - 1) * page_bytes
+        before = former.get(content[:4], database[max(page_at, 0) : page_at + page_bytes])
+        # Without the mark of its end a transaction did not happen.
+        return sum(map(eq, content[FRAME_HEADER_BYTES:], before)), content[4:8] != bytes(4)
+
+    return sorted(choices, key=rank, reverse=True)
 
 
 # The header and the frames ----------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from odradek.coordinator.cluster import (
 )
 from odradek.coordinator.topics import INTERNAL_TOPICS
 from odradek.server.config import ConfigError
-from odradek.server.metadata_store import LOG, REPAIRED, UNREADABLE, SqliteMetadataStore, checksum, is_sound
+from odradek.server.metadata_store import LOG, REPAIRED, UNREADABLE, SqliteMetadataStore, checksum, verify
 from odradek.server.write_ahead_log import Patch, likeliest_first, patch
 from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metadata
 from odradek.storage.disk import Disk
@@ -138,28 +138,12 @@ def choose(path: str, choices: Sequence[Patch]) -> Patch:
         for choice in choices:
             _copy(path, copy)
             patch(copy + LOG, [choice])
-            if _is_sound(copy):
+            if not verify(copy)[1]:
                 return choice
     finally:
         _remove(copy)
     # What is wrong stands elsewhere as well: the rows will tell.
     return choices[0]
-
-
-def _is_sound(path: str) -> bool:
-    try:
-        connection = sqlite3.connect(path)
-        try:
-            rows = connection.execute("SELECT kind, key, value, crc FROM facts")
-            return all(is_sound(*fields) for fields in rows) and _finds_nothing_wrong(connection)
-        finally:
-            connection.close()
-    except UNREADABLE:
-        return False
-
-
-def _finds_nothing_wrong(connection: sqlite3.Connection) -> bool:
-    return connection.execute("PRAGMA integrity_check(1)").fetchone()[0] in ("ok", b"ok")
 
 
 def _build(path: str, rows: Rows) -> None:
@@ -230,7 +214,7 @@ def _scan(path: str, rows: Rows) -> bool:
                         is_whole = False
                     else:
                         rows[row.table, row.key] = row.value
-                if is_whole and _finds_nothing_wrong(connection):
+                if is_whole and connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == b"ok":
                     return True
             finally:
                 connection.close()

@@ -27,7 +27,6 @@ __all__ = [
     "DamagedMetadata",
     "SqliteMetadataStore",
     "checksum",
-    "is_sound",
     "verify",
 ]
 
@@ -152,7 +151,7 @@ class SqliteMetadataStore:
         try:
             found = self._connection.execute("SELECT kind, key, value, crc FROM facts ORDER BY kind, key")
             for kind, key, value, crc in found:
-                if not is_sound(kind, key, value, crc):
+                if not _is_sound(kind, key, value, crc):
                     raise DamagedMetadata(f"{self.path} is damaged at {kind} {key!r}.")
                 yield Row(kind, key, value)
         except UNREADABLE as error:
@@ -238,7 +237,7 @@ def checksum(kind: str, key: str, value: str) -> int:
     return zlib.crc32(f"{len(kind)},{len(key)},{kind}{key}{value}".encode())
 
 
-def is_sound(kind: object, key: object, value: object, crc: object) -> bool:
+def _is_sound(kind: object, key: object, value: object, crc: object) -> bool:
     """Whether a row is as it was written; a damaged one may be of any types."""
     texts = (kind, key, value)
     return all(isinstance(text, str) for text in texts) and crc == checksum(*map(str, texts))
@@ -262,7 +261,7 @@ def verify(path: str) -> tuple[list[Row], list[str]]:
                 wrong.append("its head is damaged, or it is a database of another program")
             wrong += [told for (told,) in connection.execute("PRAGMA integrity_check(5)") if told != "ok"]
             for kind, key, value, crc in connection.execute("SELECT kind, key, value, crc FROM facts"):
-                if is_sound(kind, key, value, crc):
+                if _is_sound(kind, key, value, crc):
                     rows.append(Row(kind, key, value))
                 else:
                     wrong.append(f"the checksum of row {kind} {key!r} does not fit")

@@ -11,7 +11,14 @@ from odradek.server.live_config import LiveConfig
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import read_response, request_frame
-from odradek.wire.messages import create_topics, describe_configs, incremental_alter_configs, produce
+from odradek.wire.messages import (
+    alter_replica_log_dirs,
+    create_topics,
+    describe_configs,
+    describe_log_dirs,
+    incremental_alter_configs,
+    produce,
+)
 from odradek.wire.option import READ_ONLY
 from odradek.wire.options import BROKER_OPTIONS, HONOURED, TOPIC_OPTIONS
 from odradek.wire.records import Record, build_batch, iter_batches
@@ -211,6 +218,41 @@ def test_moves_between_directories_are_throttled_as_it_is_set_and_after_a_restar
             for refused in ("-1", "soon"):
                 settings = {throttle.replace(".", "_"): refused}
                 assert await alter(server, BROKER, "1", **settings) == "INVALID_REQUEST"
+
+    asyncio.run(act())
+
+
+def test_a_move_under_way_goes_on_at_once_when_its_throttle_is_lifted(tmp_path):
+    throttle = "replica_alter_log_dirs_io_max_bytes_per_second"
+    one, two = tmp_path / "one", tmp_path / "two"
+
+    async def moved_bytes(server):
+        request = describe_log_dirs.DescribeLogDirsRequest(topics=None)
+        answer = await ask(server, request, 4)
+        (held,) = [result for result in answer.results if result.log_dir == str(two)]
+        return [(one.partition_size, one.is_future_key) for topic in held.topics for one in topic.partitions]
+
+    async def act():
+        async with running(f"{one},{two}") as server:
+            await create(server, "t")
+            assert server._store.get("t", 0).directory == str(one / "t-0")
+            for _ in range(20):
+                assert await send(server, "t") == 0
+            size_bytes = server._store.get("t", 0).size_bytes
+            assert await alter(server, BROKER, "", **{throttle: "100"}) == "NONE"
+            topic = alter_replica_log_dirs.AlterReplicaLogDirTopic(name="t", partitions=[0])
+            there = alter_replica_log_dirs.AlterReplicaLogDir(path=str(two), topics=[topic])
+            request = alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[there])
+            assert (await ask(server, request, 2)).results[0].partitions[0].error_code == 0
+            async with asyncio.timeout(20):
+                while (found := await moved_bytes(server)) in ([], [(0, True)]):
+                    await asyncio.sleep(0.01)
+                # It would take minutes.
+                assert found[0][0] < size_bytes / 10
+                assert found[0][1]
+                assert await alter(server, BROKER, "", **{throttle: None}) == "NONE"
+                while await moved_bytes(server) != [(size_bytes, False)]:
+                    await asyncio.sleep(0.01)
 
     asyncio.run(act())
 

@@ -178,7 +178,7 @@ def own_settings(bootstrap: str, topic: str) -> dict[str, str]:
 
 
 def write_compacted(kafka: reference.Kafka, segment_option: str) -> None:
-    """Twenty keys, written over and over, with tombstones; waits until the cleaner has been there."""
+    """Twenty keys, written over and over, with tombstones; waits until the cleaner was there and rests."""
     bootstrap = kafka.bootstrap_servers
     create(bootstrap, "compacted", 1, **{segment_option: "2000"}, **COMPACTED)
     producer = producing(bootstrap, enable_idempotence=True)
@@ -188,8 +188,10 @@ def write_compacted(kafka: reference.Kafka, segment_option: str) -> None:
         if n % 10 == 9:
             assert producer.flush(DEADLINE_SECONDS) == 0
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while len(read_all(bootstrap, "compacted", 1)) > 300:
+    before = read_all(bootstrap, "compacted", 1)
+    while len(now := read_all(bootstrap, "compacted", 1)) > 300 or now != before:
         assert time.monotonic() < deadline, "the cleaner did not come"
+        before = now
         time.sleep(0.2)
 
 

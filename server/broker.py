@@ -456,6 +456,7 @@ class BrokerServer:
             logger.info("set at run time, but without effect here: %s", ", ".join(live.without_effect))
         if self._store is not None:
             self._store.producer_expiration_ms = live["producer.id.expiration.ms"]
+            self._store.move_allowance.change(live["replica.alter.log.dirs.io.max.bytes.per.second"])
         if self._connections is not None:
             self._connections.limits = _limits(self.config, live)
         if self._cleaner is not None:

@@ -7,8 +7,9 @@ store.
 
 `--repair` first does what a start after a crash would do (puts back what the group log holds, finishes an
 interrupted compaction), then removes what is no sound batch and makes the rest anew from the log. It tells
-each byte of a log that is lost. Not repaired, since nobody knows better: `meta.properties`, the metadata
-store, a directory of another topic's id.
+each byte of a log that is lost. A damaged metadata store is made anew from what can be read and from the
+directories (`metadata_repair`), as a start would. Not repaired, since nobody knows better: `meta.properties`,
+a directory of another topic's id.
 
 A directory that a broker has is left alone, and so is one on a disk that does not answer.
 """
@@ -377,23 +378,47 @@ class _Check:
     def _look_at_metadata(self) -> None:
         for directory in self._directories:
             path = f"{directory.path}/{metadata_store.FILE_NAME}"
-            if not self._disk.exists(path):
+            if not any(self._disk.exists(path + ending) for ending in ("", metadata_store.REPAIRED)):
                 continue
-            rows, wrong = metadata_store.verify(path)
-            consequence = "a broker does not start with it: restore the file from a backup"
-            if directory.only is None:
-                self.report.findings(Finding(DAMAGE, path, None, what, consequence) for what in wrong)
-            if wrong:
-                continue
-            try:
-                self._view, self._deletions = _view_of(rows)
-            except (AssertionError, KeyError, ValueError):
+            view, deletions, findings = _look_at_store(path)
+            if directory.only is None and findings:
+                repairs = self._repair_metadata(directory.path, path) if self._repair else []
+                self.report.findings(findings, is_repaired=bool(repairs))
+                if repairs:
+                    self.report.repairs(repairs)
+                    view, deletions, findings = _look_at_store(path)
+                    self.report.findings(findings)
+            if view is not None:
+                self._view, self._deletions = view, deletions
                 if directory.only is None:
-                    what = "its rows contradict each other"
-                    self.report.findings([Finding(DAMAGE, path, None, what, consequence)])
-                continue
-            if directory.only is None:
-                self.report.findings(_check_settings(path, self._view))
+                    self.report.findings(_check_settings(path, view))
+
+    def _repair_metadata(self, directory: str, path: str) -> list[Repair]:
+        """Do what a start would do about a damaged store; nothing where that would not begin."""
+        from odradek.server.config import ConfigError
+        from odradek.server.metadata_repair import repair
+
+        identity = _identity(directory)
+        if identity is None:
+            return []
+        told: list[str] = []
+        paths = [one.path for one in self._directories if one.only is None]
+        try:
+            store = metadata_store.SqliteMetadataStore(path)
+            try:
+                _view_of(list(store.rows()))
+            finally:
+                store.close()
+            told.append("what a kill has left in its write-ahead log was mended and taken in")
+        except (metadata_store.DamagedMetadata, AssertionError, LookupError, ValueError):
+            node_id, now_ms = int(identity[1]), int(time.time() * 1000)
+            try:
+                repair(path, self._disk, paths, node_id=node_id, now_ms=now_ms, tell=told.append).close()
+            except ConfigError as error:
+                raise CannotCheck(str(error)) from error
+        except ConfigError:
+            return []  # of a newer version, or not ours
+        return [Repair(path, None, what) for what in told]
 
     def _partitions(self, directory: _Directory) -> Iterator[str]:
         """The names of the partition directories to check; says what else is there."""
@@ -605,14 +630,23 @@ def _readable_offsets(data: bytes) -> dict[Key, int]:
 
 def _check_identity(directory: str) -> Iterator[Finding]:
     path = f"{directory}/{meta_properties.FILE_NAME}"
-    consequence = "a broker does not start with it: restore the file from a backup"
     if not os.path.exists(path):
         if any(key_of(name) for name in os.listdir(directory)):
             yield Finding(
                 NOTE, path, None, "it is not there", "a start makes a new one, with a new cluster id"
             )
         return
-    if _identity(directory) is None:
+    with open(path, "rb") as file:
+        content = file.read()
+    mended = meta_properties.mended(content)
+    if mended != content:
+        what = "its checksum does not fit"
+        consequence = "one bit of it is wrong: a start reads it as it was written"
+        if not mended:
+            consequence = "a start makes a new one, with a new cluster id: restore the file from a backup"
+        yield Finding(DAMAGE, path, None, what, consequence)
+    elif _identity(directory) is None:
+        consequence = "a broker does not start with it: restore the file from a backup"
         yield Finding(DAMAGE, path, None, "it does not say version, cluster.id and node.id", consequence)
 
 
@@ -620,7 +654,7 @@ def _identity(directory: str) -> tuple[str, str] | None:
     """Cluster and node of a data directory; None when its file does not say them."""
     try:
         with open(f"{directory}/{meta_properties.FILE_NAME}", "rb") as file:
-            properties = parse_properties(file.read())
+            properties = parse_properties(meta_properties.mended(file.read()))
     except (FileNotFoundError, ValueError):
         return None
     node_id = properties.get("node.id", properties.get("broker.id", ""))
@@ -628,6 +662,18 @@ def _identity(directory: str) -> tuple[str, str] | None:
     if properties.get("version") not in ("0", "1") or not cluster_id or not node_id.isdigit():
         return None
     return cluster_id, node_id
+
+
+def _look_at_store(path: str) -> "tuple[ClusterView | None, Mapping[bytes, str], list[Finding]]":
+    """What the metadata store says, and which deletions are not finished; nothing where it is damaged."""
+    rows, wrong = metadata_store.verify(path)
+    consequence = "a start makes it anew from what can be read, and tells what is missing"
+    if not wrong:
+        try:
+            return *_view_of(rows), []
+        except (AssertionError, LookupError, ValueError):
+            wrong = ["its rows contradict each other"]
+    return None, {}, [Finding(DAMAGE, path, None, what, consequence) for what in wrong]
 
 
 def _view_of(rows: list[Any]) -> "tuple[ClusterView, Mapping[bytes, str]]":

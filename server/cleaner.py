@@ -40,7 +40,7 @@ from odradek.storage.throttle import Throttle
 from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
-    from odradek.server.timers import Timers
+    from odradek.server.timers import Timer, Timers
     from odradek.server.work import WorkQueue
     from odradek.storage.partition import Partition
 
@@ -122,6 +122,10 @@ class Worker(Protocol):
         """Raises `OSError` when nobody can be set to work."""
         ...
 
+    def pace(self, bytes_per_second: float) -> None:
+        """Have the round that is under way go on at another rate."""
+        ...
+
     def cancel(self) -> None:
         """Give the round up. The last event comes all the same."""
         ...
@@ -157,9 +161,10 @@ class ProcessWorker:
             assert self._process.stdout is not None
             self._text, self._has_spoken = b"", False
             self._loop.add_reader(self._process.stdout.fileno(), self._listen)
-        # JSON has no infinity that everybody reads; this is Kafka's own.
-        rate = min(bytes_per_second, sys.float_info.max)
-        yield partial(self._send, {"job": job.as_plain(), "bytes_per_second": rate})
+        yield partial(self._send, {"job": job.as_plain(), "bytes_per_second": _finite(bytes_per_second)})
+
+    def pace(self, bytes_per_second: float) -> None:
+        self._send({"pace": self._token, "bytes_per_second": _finite(bytes_per_second)})
 
     def cancel(self) -> None:
         self._send({"cancel": self._token})
@@ -221,6 +226,11 @@ class ProcessWorker:
                 self._tell(_event_of(message))
 
 
+def _finite(bytes_per_second: float) -> float:
+    """JSON has no infinity that everybody reads; this is Kafka's own."""
+    return min(bytes_per_second, sys.float_info.max)
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     for pipe in (process.stdin, process.stdout):
@@ -259,6 +269,7 @@ class LoopWorker:
         self._tell = tell
         self._round: Round | None = None
         self._throttle = Throttle(1.0, 0.0)
+        self._next_step: Timer | None = None
         self._begun_s = 0.0
 
     def beginning(self, job: CleaningJob, bytes_per_second: float) -> Work[None]:
@@ -266,9 +277,17 @@ class LoopWorker:
         self._throttle = Throttle(bytes_per_second, self._begun_s)
         small = replace(job, buffer_bytes=min(job.buffer_bytes, STEP_BYTES))
         self._round = cleaning_round(self._disk, small, os.urandom(16))
-        self._timers.after(1, partial(self._step, self._round))
+        self._step_later(self._round, 0.0)
         return
         yield  # a Work
+
+    def pace(self, bytes_per_second: float) -> None:
+        if self._round is None:
+            return
+        rest_s = self._throttle.change(bytes_per_second, self._loop.time())
+        if self._next_step is not None:
+            self._next_step.cancel()
+        self._step_later(self._round, rest_s)
 
     def cancel(self) -> None:
         if self._round is not None:
@@ -301,7 +320,10 @@ class LoopWorker:
             self._tell(event)
         else:
             rest_s = max(rest_s, self._throttle.add(event, now_s))
-        self._timers.after(max(rest_s * 1000, 1), partial(self._step, running))
+        self._step_later(running, rest_s)
+
+    def _step_later(self, running: Round, rest_s: float) -> None:
+        self._next_step = self._timers.after(max(rest_s * 1000, 1), partial(self._step, running))
 
 
 class LogCleaner:
@@ -333,7 +355,7 @@ class LogCleaner:
         self.configure(self.options)
 
     def configure(self, options: CleanerOptions) -> None:
-        """Take new options: the number of workers at once, the others for the rounds to come."""
+        """Take new options: the number of workers and the rate at once, the others for the rounds to come."""
         self.options = options
         self._lanes = [lane for lane in self._lanes if not lane.is_closed]
         going_on = [lane for lane in self._lanes if not lane.is_last]
@@ -343,6 +365,18 @@ class LogCleaner:
             lane = _Lane(self)
             self._lanes.append(lane)
             lane.look_later(0)
+        self.share_rate()
+
+    @property
+    def rate_of_one(self) -> float:
+        """Bytes per second of each round that is under way: together they keep the rate that is set."""
+        whole = self.options.bytes_per_second
+        return whole if whole >= sys.float_info.max else whole / max(sum(map(_is_at_work, self._lanes)), 1)
+
+    def share_rate(self) -> None:
+        """Have every round that is under way go by its share."""
+        for lane in self._lanes:
+            lane.follow_rate()
 
     def close(self) -> None:
         """End all work at once and remove what is half done."""
@@ -377,7 +411,19 @@ class _Lane:
         self.is_last = False
         self.is_closed = False
         self._deaths = 0
+        self._rate = float("nan")
         self._idle_since_s = owner.loop.time()
+
+    @property
+    def is_at_work(self) -> bool:
+        return self._round is not None
+
+    def follow_rate(self) -> None:
+        """Have a round that is under way go by its share of the rate that is set now."""
+        rate = self._owner.rate_of_one
+        if self.is_at_work and rate != self._rate:
+            self._rate = rate
+            self.worker.pace(rate)
 
     def look_later(self, delay_ms: float) -> None:
         self._owner.timers.after(delay_ms, self._look)
@@ -417,13 +463,17 @@ class _Lane:
         if found is None:
             return False
         self._round, self._is_given_up = found, False
-        rate = owner.options.bytes_per_second / max(owner.options.threads, 1)
+        rate = self._rate = owner.rate_of_one
+        owner.share_rate()
         try:
             yield from self.worker.beginning(found.job, rate)
         except OSError as error:
             owner.give_up_processes(error)
             self.worker = owner.new_worker(self._hear)
             yield from self.worker.beginning(found.job, rate)
+        # What was set meanwhile may have come before the job, which says what it was.
+        self._rate = rate
+        self.follow_rate()
         return True
 
     def _have_looked(self, has_begun: bool) -> None:
@@ -511,11 +561,16 @@ class _Lane:
         if isinstance(self._round, Cleaning) and delay_ms == 0:
             self._owner.deaths.pop(self._round.partition, None)
         self._round = None
+        self._owner.share_rate()
         self._idle_since_s = self._owner.loop.time()
         if self.is_last:
             self.close()
         elif not self.is_closed:
             self.look_later(max(delay_ms, 0))
+
+
+def _is_at_work(lane: _Lane) -> bool:
+    return lane.is_at_work
 
 
 def _ignore(result: object) -> None:

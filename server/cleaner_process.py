@@ -6,7 +6,8 @@ lock: it reads sealed segments, writes `.cleaned` files, and leaves it to the br
 It runs at the lowest priority and ends when its input does, whatever ended the broker; what it was writing
 is removed.
 
-In: `{"job": {...}, "bytes_per_second": n}`, `{"cancel": token}`. Out: `{"ready": true}` once, then for each
+In: `{"job": {...}, "bytes_per_second": n}`; for the round under way `{"cancel": token}` and
+`{"pace": token, "bytes_per_second": n}`. Out: `{"ready": true}` once, then for each
 job, with its token, any number of `group` and at last one of `done`, `failed` and `cancelled`.
 """
 
@@ -70,6 +71,10 @@ class Teller:
             text = text[os.write(self._descriptor, text) :]
 
 
+class _Cancelled(Exception):
+    """The broker does not want the round any more."""
+
+
 def work(order: dict[str, Any], orders: Orders, teller: Teller) -> None:
     """One round, from its order to its last message."""
     job = CleaningJob.from_plain(order["job"])
@@ -78,23 +83,20 @@ def work(order: dict[str, Any], orders: Orders, teller: Teller) -> None:
     throttle = Throttle(order["bytes_per_second"], begun_s)
     running = cleaning_round(OsDisk(), job, os.urandom(16))
     try:
-        while True:
+        while not orders.is_over:
             event = next(running)
             rest_s = 0.0
             if isinstance(event, CleanedGroup):
                 teller.tell({**about, "group": asdict(event)})
             else:
                 rest_s = throttle.add(event, time.monotonic())
-            sent = orders.next(rest_s)
-            if orders.is_over:
-                return
-            if sent == {"cancel": job.token}:
-                running.close()
-                teller.tell({**about, "cancelled": True})
-                return
+            _rest(rest_s, job.token, orders, throttle)
     except StopIteration as end:
         outcome: CleaningOutcome = end.value
         teller.tell({**about, "done": asdict(outcome), "seconds": time.monotonic() - begun_s})
+    except _Cancelled:
+        running.close()
+        teller.tell({**about, "cancelled": True})
     except BrokenPipeError:
         return
     except (OSError, KafkaError, MemoryError) as error:
@@ -105,6 +107,17 @@ def work(order: dict[str, Any], orders: Orders, teller: Teller) -> None:
         teller.tell({**about, "failed": f"{type(error).__name__}: {error}", "errno": None})
     finally:
         running.close()
+
+
+def _rest(rest_s: float, token: str, orders: Orders, throttle: Throttle) -> None:
+    """Take the orders that come within so many seconds, and longer or shorter when one changes the rate."""
+    until_s = time.monotonic() + rest_s
+    while (order := orders.next(max(until_s - time.monotonic(), 0.0))) is not None:
+        if order.get("cancel") == token:
+            raise _Cancelled
+        if order.get("pace") == token:
+            now_s = time.monotonic()
+            until_s = now_s + throttle.change(order["bytes_per_second"], now_s)
 
 
 def main() -> None:

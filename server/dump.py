@@ -508,7 +508,7 @@ def _metadata_store(path: str) -> Iterator[Fact]:
                 yield {"what": "metadata", "table": kind, "key": key, "value": value}
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         yield _damage(path, error)
 
 

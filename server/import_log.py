@@ -125,6 +125,8 @@ def import_log(
     except OSError as error:
         where = error.filename or "the disk"
         raise CannotImport(f"{where}: {error.strerror or error}; nothing was taken in.") from error
+    except metadata_store.DamagedMetadata as error:
+        raise CannotImport(f"{error} odradek check --repair {data_dir} saves what can be saved.") from error
     except ConfigError as error:
         raise CannotImport(str(error)) from error
     finally:
@@ -319,7 +321,7 @@ class _Import:
         with open(os.path.join(directory, meta_properties.FILE_NAME), "rb") as file:
             from odradek.server.properties import parse_properties
 
-            node_id = parse_properties(file.read()).get("node.id", "")
+            node_id = parse_properties(meta_properties.mended(file.read())).get("node.id", "")
         if not node_id.isdigit():
             raise CannotImport(
                 f"{directory}/{meta_properties.FILE_NAME} is damaged: odradek check says more."
@@ -335,7 +337,11 @@ class _Import:
             new_topic_id=lambda: b"",
             check_topic_configs=lambda name, configs: _ignore(options.parse_topic_configs(configs)),
         )
-        machine.load()
+        try:
+            machine.load()
+        except (AssertionError, LookupError, ValueError) as error:
+            what = f"The rows of {store.path} contradict each other."
+            raise metadata_store.DamagedMetadata(what) from error
         machine.register_broker(Broker(node_id, {}), is_controller=True)
         return machine
 

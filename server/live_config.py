@@ -77,7 +77,19 @@ class LiveConfig:
         options.parse_broker_configs(configs, for_all_brokers=not owner)
         layers: BrokerLayers = self._layers
         layers = layers._replace(broker=configs) if owner else layers._replace(all_brokers=configs)
+        values = options.broker_values(layers)
         try:
-            check_bounds(options.broker_values(layers))
+            check_bounds(values)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        self._check_cleaner_threads(values["log.cleaner.threads"])
+
+    def _check_cleaner_threads(self, wanted: int) -> None:
+        """Kafka takes a change in steps (LogCleaner.validateReconfiguration)."""
+        now = self._values["log.cleaner.threads"]
+        if wanted != now and not max(now // 2, 1) <= wanted <= 2 * now:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Invalid dynamic configuration: log.cleaner.threads is {now}, so {max(now // 2, 1)} to "
+                f"{2 * now} may be next, not {wanted}.",
+            )

@@ -17,7 +17,7 @@ from odradek.server.config import ConfigError
 from odradek.server.properties import parse_properties
 from odradek.wire.schema import uuid_to_text
 
-__all__ = ["FILE_NAME", "Identity", "claim_directories"]
+__all__ = ["FILE_NAME", "Identity", "claim_directories", "mended"]
 
 FILE_NAME = "meta.properties"
 _KRAFT_METADATA = "__cluster_metadata-0"
@@ -116,16 +116,16 @@ def _read(directory: str) -> dict[str, str]:
         raise _unusable(path, error) from None
     except ValueError:
         properties = {}
-    mended = _mended(content)
-    if mended != content:
-        logger.error("%s was damaged, and has been %s", path, "mended" if mended else "made anew")
-        return parse_properties(mended)
+    right = mended(content)
+    if right != content:
+        logger.error("%s was damaged, and has been %s", path, "mended" if right else "made anew")
+        return parse_properties(right)
     if properties.get("version") not in ("0", "1") or not properties.get("cluster.id"):
         raise ConfigError(f"{path} is damaged: restore it, or name another directory in log.dirs.")
     return properties
 
 
-def _mended(content: bytes) -> bytes:
+def mended(content: bytes) -> bytes:
     """A file's content as its checksum wants it: with one bit the other way, if need be. Empty when that does
     not do. A file without checksum, as Kafka writes it, is believed.
     """

@@ -1,13 +1,22 @@
 """The cluster's metadata after its file has been damaged: what can still be read, and what directories tell.
 
-A broker that refused to start for one flipped bit would come back to the same bit. So the damaged file is
-kept beside (`odradek-metadata.db.0.damaged`), and a new one is made of the rows that can be read with their
-checksums, from either end. Topics whose rows are lost are found again by the directories of their partitions,
-which say name, number and topic id; their settings are then the defaults. Ids of producers go on far behind
-whatever was given out. Every step is told.
+A broker that refused to start for one flipped bit would come back to the same bit. So a new store is made of
+the rows that can be read with their checksums, from either end; the damaged file is kept beside it
+(`odradek-metadata.db.0.damaged`). What a file says before its rows (SQLite's header, the schema) is the same
+in every store, so that of a new one does where it is damaged; a row in which one bit has flipped is mended by
+its checksum. Topics whose rows are lost are found again by the directories of their partitions, which say
+name, number and topic id.
+
+When rows are lost nobody knows which settings were among them. Defaults would delete after a week what was to
+stay for ever: so topics that say nothing else then keep everything, until somebody sets them again. Ids of
+producers go on far behind whatever was given out. Every step is told.
+
+Killed at any point a repair begins again, or is finished by the next start: the new store stands complete
+under another name before the damaged one is touched.
 """
 
 import os
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,18 +26,34 @@ from odradek.coordinator.cluster import (
     DELETION,
     PARTITION,
     TOPIC,
+    TOPIC_CONFIG,
     PartitionView,
     Row,
     partition_row,
 )
-from odradek.server.metadata_store import SqliteMetadataStore, checksum
+from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.server.config import ConfigError
+from odradek.server.metadata_store import LOG, REPAIRED, UNREADABLE, SqliteMetadataStore, checksum, verify
+from odradek.server.write_ahead_log import Patch, likeliest_first, patch
 from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metadata
 from odradek.storage.disk import Disk
 from odradek.storage.store import key_of
+from odradek.wire.errors import KafkaError
 
-__all__ = ["repair"]
+__all__ = ["choose", "finish_repair", "repair"]
 
-_FILES = ("", "-wal", "-shm")
+_BESIDE = (LOG, "-shm")
+_BUILDING = ".building"
+_READING = ".reading"
+_PAGE_SIZE, _COUNTER, _FREE_PAGES, _VALID_FOR = slice(16, 18), slice(24, 28), slice(32, 40), slice(92, 96)
+"""In SQLite's header; the second counts changes, the last says for which of them the count of pages is."""
+_MENDED_BYTES_MAX = 4096
+"""Of a row; each of its bits is tried."""
+_KEEPING_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+_KEEPING_LATEST = {"cleanup.policy": "compact"}
+_NAMES_TOLD = 20
+
+Rows = dict[tuple[str, str], str]
 
 
 def repair(
@@ -40,58 +65,241 @@ def repair(
     now_ms: int,
     tell: Callable[[str], object],
 ) -> SqliteMetadataStore:
-    """A new store at `path` in the place of a damaged one that nobody has open. Raises ConfigError."""
-    rows = _readable_rows(path)
-    kept = _set_aside(path)
-    tell(f"{path} is damaged: kept as {kept}; {len(rows)} of its rows could be read")
-    for name, topic_id, count in _topics_on_disk(disk, directories, rows):
-        tell(f"topic {name}: found again by its directories, where settings were lost they are the defaults")
+    """A new store at `path` in the place of a damaged one that nobody has open.
+
+    ConfigError: the new one cannot be written; the damaged one is still there then, or kept beside.
+    """
+    try:
+        rows = _repaired_rows(path, disk, directories, node_id=node_id, now_ms=now_ms, tell=tell)
+        _build(path, rows)
+        finish_repair(path, tell=tell)
+    except (OSError, KafkaError) as error:
+        raise ConfigError(f"{path} is damaged and cannot be repaired: {error}.") from error
+    return SqliteMetadataStore(path)
+
+
+def _repaired_rows(
+    path: str,
+    disk: Disk,
+    directories: Sequence[str],
+    *,
+    node_id: int,
+    now_ms: int,
+    tell: Callable[[str], object],
+) -> Rows:
+    rows, is_whole = _saved_rows(path)
+    found = _topics_on_disk(disk, directories, rows)
+    if is_whole:
+        # A directory of which no row says anything is nobody's, then; rows may lack others all the same.
+        named = {key for kind, key in rows if kind == TOPIC}
+        named |= {key.rpartition("/")[0] for kind, key in rows if kind == PARTITION}
+        found = [one for one in found if one[0] in named]
+        is_whole = not found
+    rest = "and that is all that there were" if is_whole else "and others are lost"
+    tell(f"{len(rows)} rows of the metadata could be read, {rest}")
+    for name, topic_id, count in found:
+        tell(f"topic {name}: found again by its directories")
         rows[TOPIC, name] = topic_id.hex()
         for index in range(count):
             view = PartitionView(index, node_id, 0, (node_id,), (node_id,))
             row = partition_row(name, view)
             assert row.value is not None
             rows.setdefault((PARTITION, row.key), row.value)
+    if not is_whole:
+        _stand_in_for_lost(rows, now_ms, tell)
+    return rows
+
+
+def finish_repair(path: str, *, tell: Callable[[str], object]) -> None:
+    """Let a store that was made anew take its place at `path`, and keep the one that was there. Raises
+    OSError.
+    """
+    number = 0
+    while os.path.exists(kept := f"{path}.{number}.damaged"):
+        number += 1
+    # The log first: it would be taken for the new store's.
+    for suffix in (*_BESIDE, ""):
+        if os.path.exists(path + suffix):
+            os.replace(path + suffix, kept + suffix)
+            if not suffix:
+                tell(f"the damaged metadata are kept as {kept}")
+    os.replace(path + REPAIRED, path)
+    _sync_directory_of(path)
+
+
+def choose(path: str, choices: Sequence[Patch]) -> Patch:
+    """Of several ways to mend the write-ahead log of a store the one that gives sound rows only. Raises
+    OSError.
+    """
+    copy = path + _READING
+    with open(path + LOG, "rb") as log, open(path, "rb") as database:
+        choices = likeliest_first(choices, log.read(), database.read())
+    try:
+        for choice in choices:
+            _copy(path, copy)
+            patch(copy + LOG, [choice])
+            if not verify(copy)[1]:
+                return choice
+    finally:
+        _remove(copy)
+    # What is wrong stands elsewhere as well: the rows will tell.
+    return choices[0]
+
+
+def _build(path: str, rows: Rows) -> None:
+    building = path + _BUILDING
+    _remove(building)
+    store = SqliteMetadataStore(building)
+    try:
+        store.write(Row(kind, key, value) for (kind, key), value in rows.items())
+    finally:
+        store.close()
+    os.replace(building, path + REPAIRED)
+    _sync_directory_of(path)
+
+
+def _stand_in_for_lost(rows: Rows, now_ms: int, tell: Callable[[str], object]) -> None:
+    """Whatever was lost, nothing is deleted for it, and nothing is given out twice."""
     # One id a microsecond at the most has been given out since 1970.
     rows[CLUSTER, "next_producer_id"] = str(
         max(int(rows.get((CLUSTER, "next_producer_id"), "0")), now_ms * 1000)
     )
-    store = SqliteMetadataStore(path)
-    store.write(Row(kind, key, value) for (kind, key), value in rows.items())
-    return store
+    kept = []
+    for name in sorted(key for kind, key in rows if kind == TOPIC):
+        keeping = _KEEPING_LATEST if name in INTERNAL_TOPICS else _KEEPING_ALL
+        missing = {option for option in keeping if (TOPIC_CONFIG, f"{name}/{option}") not in rows}
+        for option in missing:
+            rows[TOPIC_CONFIG, f"{name}/{option}"] = keeping[option]
+        if missing and keeping is _KEEPING_ALL:
+            kept.append(name)
+    if kept:
+        more = f" and {len(kept) - _NAMES_TOLD} more" if len(kept) > _NAMES_TOLD else ""
+        options = ", ".join(_KEEPING_ALL)
+        tell(
+            f"topics {', '.join(kept[:_NAMES_TOLD])}{more}: their settings may be lost; they keep all "
+            f"records until somebody says anew what {options} are to be"
+        )
 
 
-def _readable_rows(path: str) -> dict[tuple[str, str], str]:
-    rows: dict[tuple[str, str], str] = {}
+# What can be read -------------------------------------------------------------------------------------------
+
+
+def _saved_rows(path: str) -> tuple[Rows, bool]:
+    """The rows that can be read with their checksums, and whether these are all that there were."""
+    copy = path + _READING
+    rows: Rows = {}
+    try:
+        _copy(path, copy)
+        if _scan(copy, rows):
+            return rows, True
+        _copy(path, copy)
+        _give_first_page(copy)
+        return rows, _scan(copy, rows)
+    finally:
+        _remove(copy)
+
+
+def _scan(path: str, rows: Rows) -> bool:
+    """Add what can be read from either end; whether nothing at all is wrong, save for what was mended."""
     for order in ("ASC", "DESC"):
+        is_whole = True
         try:
             connection = sqlite3.connect(path)
+            connection.text_factory = bytes
             try:
-                for kind, key, value, crc in connection.execute(
-                    f"SELECT kind, key, value, crc FROM facts ORDER BY kind {order}, key {order}"
-                ):
-                    if crc == checksum(kind, key, value):
-                        rows[kind, key] = value
+                query = f"SELECT kind, key, value, crc FROM facts ORDER BY kind {order}, key {order}"
+                for fields in connection.execute(query):
+                    row = _row_of(*fields)
+                    if row is None or row.value is None:
+                        is_whole = False
+                    else:
+                        rows[row.table, row.key] = row.value
+                if is_whole and connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == b"ok":
+                    return True
             finally:
                 connection.close()
-        except (sqlite3.Error, TypeError, UnicodeError):
-            pass
-    return rows
+        except UNREADABLE:
+            continue
+    return False
 
 
-def _set_aside(path: str) -> str:
-    number = 0
-    while os.path.exists(kept := f"{path}.{number}.damaged"):
-        number += 1
-    for suffix in _FILES:
+def _row_of(kind: object, key: object, value: object, crc: object) -> Row | None:
+    """The row as its checksum wants it: with one bit the other way, if need be. None where that is not
+    enough.
+    """
+    fields = (kind, key, value)
+    texts = [text for text in fields if isinstance(text, bytes)]
+    if len(texts) < len(fields) or not isinstance(crc, int):
+        return None
+    row, found = _decoded(texts)
+    if row is not None and (found ^ crc).bit_count() <= 1:
+        return row  # or it is the checksum itself that has suffered
+    if sum(map(len, texts)) > _MENDED_BYTES_MAX:
+        return None
+    for place, text in enumerate(texts):
+        for bit in range(8 * len(text)):
+            other = bytearray(text)
+            other[bit // 8] ^= 1 << bit % 8
+            row, found = _decoded([*texts[:place], bytes(other), *texts[place + 1 :]])
+            if row is not None and found == crc:
+                return row
+    return None
+
+
+def _decoded(texts: Sequence[bytes]) -> tuple[Row | None, int]:
+    """The row of these texts, and its checksum; none where they are no texts."""
+    try:
+        kind, key, value = (text.decode() for text in texts)
+    except UnicodeDecodeError:
+        return None, 0
+    return Row(kind, key, value), checksum(kind, key, value)
+
+
+def _give_first_page(path: str) -> None:
+    """Put the first page of a new store in the place of its own: SQLite's header and the schema."""
+    new = path + _BUILDING
+    _remove(new)
+    SqliteMetadataStore(new).close()
+    with open(new, "rb") as file:
+        content = file.read()
+    _remove(new)
+    page = bytearray(content[: int.from_bytes(content[_PAGE_SIZE], "big")])
+    with open(path, "r+b") as file:
+        header = file.read(_VALID_FOR.stop)
+        if len(header) < _VALID_FOR.stop:
+            return
+        page[_FREE_PAGES] = header[_FREE_PAGES]
+        # Two different numbers: how many pages there are is then asked of the file.
+        page[_COUNTER], page[_VALID_FOR] = b"\0\0\0\2", b"\0\0\0\1"
+        file.seek(0)
+        file.write(page)
+
+
+def _copy(source: str, target: str) -> None:
+    _remove(target)
+    for suffix in ("", LOG):
+        if os.path.exists(source + suffix):
+            shutil.copyfile(source + suffix, target + suffix)
+
+
+def _remove(path: str) -> None:
+    for suffix in ("", *_BESIDE):
         if os.path.exists(path + suffix):
-            os.replace(path + suffix, kept + suffix)
-    return kept
+            os.remove(path + suffix)
 
 
-def _topics_on_disk(
-    disk: Disk, directories: Sequence[str], rows: dict[tuple[str, str], str]
-) -> list[tuple[str, bytes, int]]:
+def _sync_directory_of(path: str) -> None:
+    descriptor = os.open(os.path.dirname(path) or os.curdir, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# What directories tell --------------------------------------------------------------------------------------
+
+
+def _topics_on_disk(disk: Disk, directories: Sequence[str], rows: Rows) -> list[tuple[str, bytes, int]]:
     """(name, id, number of partitions) of topics of which a row is missing."""
     ids: dict[str, Counter[bytes]] = {}
     counts: dict[str, int] = {}

@@ -2,9 +2,12 @@
 
 Rows are (table, key) -> text, as `coordinator/cluster.py` writes them. A write is one transaction that is on
 disk when `write` returns (WAL, synchronous=FULL). Each row carries a CRC of its content, so that damage is
-told at start instead of being served. A file of a newer schema is refused, never changed.
+told at start instead of being served. A file of a newer schema is refused, never changed; a number in which a
+bit has flipped is no newer schema. What a kill has left in the write-ahead log is looked at before SQLite
+reads it (`write_ahead_log`).
 """
 
+import logging
 import os
 import sqlite3
 import zlib
@@ -16,11 +19,27 @@ from odradek.server.config import ConfigError
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
-__all__ = ["FILE_NAME", "DamagedMetadata", "SqliteMetadataStore", "checksum", "verify"]
+__all__ = [
+    "FILE_NAME",
+    "LOG",
+    "REPAIRED",
+    "UNREADABLE",
+    "DamagedMetadata",
+    "SqliteMetadataStore",
+    "checksum",
+    "verify",
+]
+
+logger = logging.getLogger("odradek.metadata")
 
 FILE_NAME = "odradek-metadata.db"
+REPAIRED = ".repaired"
+"""Ending of what `metadata_repair` has made whole, until it stands in the place of the damaged file."""
+LOG = "-wal"
+"""Ending of SQLite's write-ahead log, which only a kill leaves behind."""
 _APPLICATION_ID = 0x0D7AD0EC
 _SCHEMA_VERSION = 1
+_VERSION_MAX = 0x7FFF
 _ROWS_PER_STEP = 64
 """Half a millisecond."""
 _NOT_THE_FILES_FAULT = (
@@ -32,6 +51,10 @@ _NOT_THE_FILES_FAULT = (
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PERM,
 )
+
+
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a damaged file may raise; the latter when SQLite quotes from it."""
 
 
 class DamagedMetadata(ConfigError):
@@ -47,6 +70,7 @@ class SqliteMetadataStore:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._look_before(path)
         # The broker hands slow writes to a worker thread now and then; never to two at once.
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -54,7 +78,7 @@ class SqliteMetadataStore:
             raise ConfigError(f"{path} cannot be opened: {error}.") from None
         try:
             self._open()
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             self._connection.close()
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
             kind = ConfigError if code in _NOT_THE_FILES_FAULT else DamagedMetadata
@@ -63,26 +87,49 @@ class SqliteMetadataStore:
             self._connection.close()
             raise
 
+    def _look_before(self, path: str) -> None:
+        """At what a kill has left: a repair that was not finished, changes that are in the log only."""
+        try:
+            if os.path.exists(path + REPAIRED):
+                from odradek.server.metadata_repair import finish_repair
+
+                finish_repair(path, tell=logger.error)
+            if not os.path.exists(path + LOG):
+                return
+            from odradek.server import write_ahead_log
+
+            found = write_ahead_log.mend(path + LOG)
+            if found.choices:
+                from odradek.server.metadata_repair import choose
+
+                write_ahead_log.patch(path + LOG, [choose(path, found.choices)])
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be opened: {error.strerror or error}.") from None
+        if found.patches or found.choices:
+            logger.error("%s was damaged, and has been mended", path + LOG)
+        if found.lost_count:
+            logger.error("%s: %s", path + LOG, _told_of_lost(found.lost_count))
+
     def _open(self) -> None:
         connection = self._connection
         application_id = _pragma(connection, "application_id")
-        version = _pragma(connection, "user_version")
+        version = _version_of(_pragma(connection, "user_version"))
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        is_empty = not tables
-        if "facts" in tables and (application_id != _APPLICATION_ID or version < _SCHEMA_VERSION):
+        is_ours = application_id == _APPLICATION_ID
+        if (is_ours and version is None) or ("facts" in tables and not (is_ours and version)):
             raise DamagedMetadata(f"{self.path} is damaged in its head.")
-        if application_id != _APPLICATION_ID and not (is_empty and application_id == 0):
+        if not is_ours and (tables or application_id or version != 0):
             raise ConfigError(
                 f"{self.path} is a database of another program: name another directory in log.dirs."
             )
-        if version > _SCHEMA_VERSION:
+        if version and version > _SCHEMA_VERSION:
             raise ConfigError(
                 f"{self.path} has schema {version} and this version of Odradek knows {_SCHEMA_VERSION}: "
                 "start it with the newer version that wrote it."
             )
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
-        if version < _SCHEMA_VERSION:
+        if not version:
             self._create()
         elif (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             # A row may be missing, which no row's checksum shows.
@@ -96,7 +143,7 @@ class SqliteMetadataStore:
             " crc INTEGER NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID"
         )
         connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version={_SCHEMA_VERSION}")
+        connection.execute(f"PRAGMA user_version={_number_of(_SCHEMA_VERSION)}")
         connection.execute("COMMIT")
 
     def rows(self) -> Iterator[Row]:
@@ -104,10 +151,10 @@ class SqliteMetadataStore:
         try:
             found = self._connection.execute("SELECT kind, key, value, crc FROM facts ORDER BY kind, key")
             for kind, key, value, crc in found:
-                if crc != checksum(kind, key, value):
+                if not _is_sound(kind, key, value, crc):
                     raise DamagedMetadata(f"{self.path} is damaged at {kind} {key!r}.")
                 yield Row(kind, key, value)
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             raise DamagedMetadata(f"{self.path} is damaged ({error}).") from None
 
     def write(self, rows: Iterable[Row]) -> None:
@@ -159,6 +206,27 @@ class SqliteMetadataStore:
                 pass
 
 
+def _number_of(version: int) -> int:
+    """What the file's head says of its schema: the version, and above it the version with all bits the other
+    way. So no flipped bit makes another version of it.
+    """
+    return (version ^ _VERSION_MAX) << 16 | version
+
+
+def _version_of(number: int) -> int | None:
+    """The schema's version, 0 for a file without one; None when the number is damaged."""
+    version = number & _VERSION_MAX
+    return version if number == _number_of(version) or not number else None
+
+
+def _told_of_lost(count: int) -> str:
+    changes = "the last change" if count == 1 else f"the last {count} changes"
+    return (
+        f"{changes} cannot be read, and what cannot be read is not there: it was damaged, or a loss of power "
+        "has torn it before anybody was told of it"
+    )
+
+
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
@@ -169,32 +237,61 @@ def checksum(kind: str, key: str, value: str) -> int:
     return zlib.crc32(f"{len(kind)},{len(key)},{kind}{key}{value}".encode())
 
 
+def _is_sound(kind: object, key: object, value: object, crc: object) -> bool:
+    """Whether a row is as it was written; a damaged one may be of any types."""
+    texts = (kind, key, value)
+    return all(isinstance(text, str) for text in texts) and crc == checksum(*map(str, texts))
+
+
 def verify(path: str) -> tuple[list[Row], list[str]]:
     """The sound rows of the store at `path`, and what is wrong with the rest, a clause each.
 
     Nothing is changed. A store that cannot be read at all has no rows.
     """
-    from urllib.parse import quote  # a start does without
-
     rows: list[Row] = []
+    wrong = _wrong_with_log(path)
     try:
-        # With "immutable" no file is made beside it; a write-ahead log that is there has to be read, though.
-        how = "mode=ro" if os.path.exists(f"{path}-wal") else "immutable=1"
-        connection = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{how}", uri=True)
+        connection = _reading(path)
         try:
-            version = _pragma(connection, "user_version")
-            if _pragma(connection, "application_id") != _APPLICATION_ID:
-                return rows, ["it is a database of another program"]
-            if version > _SCHEMA_VERSION:
+            version = _version_of(_pragma(connection, "user_version"))
+            is_ours = _pragma(connection, "application_id") == _APPLICATION_ID
+            if version and version > _SCHEMA_VERSION:
                 return rows, [f"it has schema {version}, and {_SCHEMA_VERSION} is the newest known here"]
-            wrong = [told for (told,) in connection.execute("PRAGMA integrity_check(5)") if told != "ok"]
+            if not is_ours or not version:
+                wrong.append("its head is damaged, or it is a database of another program")
+            wrong += [told for (told,) in connection.execute("PRAGMA integrity_check(5)") if told != "ok"]
             for kind, key, value, crc in connection.execute("SELECT kind, key, value, crc FROM facts"):
-                if crc == checksum(kind, key, value):
+                if _is_sound(kind, key, value, crc):
                     rows.append(Row(kind, key, value))
                 else:
                     wrong.append(f"the checksum of row {kind} {key!r} does not fit")
             return rows, wrong
         finally:
             connection.close()
-    except sqlite3.Error as error:
-        return rows, [f"it cannot be read: {error}"]
+    except UNREADABLE as error:
+        return rows, [*wrong, f"it cannot be read: {error}"]
+
+
+def _wrong_with_log(path: str) -> list[str]:
+    """What a start would have to do about the write-ahead log."""
+    from odradek.server import write_ahead_log
+
+    try:
+        with open(path + LOG, "rb") as file:
+            found = write_ahead_log.read(file.read())
+    except FileNotFoundError:
+        return []
+    wrong = []
+    for position, _ in (*found.patches, *found.choices[:1]):
+        wrong.append(f"its write-ahead log is damaged at byte {position}, and can be mended")
+    if found.lost_count:
+        wrong.append(f"of its write-ahead log {_told_of_lost(found.lost_count)}")
+    return wrong
+
+
+def _reading(path: str) -> sqlite3.Connection:
+    from urllib.parse import quote  # a start does without
+
+    # With "immutable" no file is made beside it; a write-ahead log that is there has to be read, though.
+    how = "mode=ro" if os.path.exists(path + LOG) else "mode=ro&immutable=1"
+    return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{how}", uri=True)

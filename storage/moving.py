@@ -12,8 +12,9 @@ A kill, or a loss of power, at any point leaves a whole partition:
   longer then. (With nothing appended they are the same.)
 - Where the new name did not survive a loss of power, no flush of the new directory had come to its end.
 
-What goes away meanwhile (retention, compaction) is left out of the copy with the next pass. There is no
-throttle.
+What goes away meanwhile (retention, compaction) is left out of the copy with the next pass. No more of a log
+is copied than `replica.alter.log.dirs.io.max.bytes.per.second` allows; when more is allowed, it goes on. So
+one that is written faster than that is never there, as in Kafka.
 """
 
 import errno
@@ -37,6 +38,7 @@ from odradek.storage.segment import (
     Segment,
     file_name,
 )
+from odradek.storage.throttle import Allowance
 from odradek.wire.work import Work
 
 COPIED_BYTES = 4_194_304
@@ -82,8 +84,10 @@ class Move:
     def size_bytes(self) -> int:
         return sum(self._copied.values())
 
-    def catching_up(self) -> Work[None]:
-        """Copy and flush what there is, until only a little has come in the meantime. Raises `OSError`."""
+    def catching_up(self, allowance: Allowance) -> Work[bool]:
+        """Copy and flush what there is, until only a little has come in the meantime; False when no more of
+        it is allowed before. Raises `OSError`.
+        """
         yield self._begin
         log = self.partition.log
         while True:
@@ -94,13 +98,15 @@ class Move:
             for segment in [one for one in self._copied if one not in segments]:
                 yield partial(self._forget, segment)
             for segment, size_bytes in zip(segments, sizes, strict=True):
-                yield from self._copying(segment, size_bytes, is_sealed=segment is not segments[-1])
+                is_sealed = segment is not segments[-1]
+                if not (yield from self._copying(segment, size_bytes, allowance, is_sealed=is_sealed)):
+                    return False
             yield partial(self._flush, epochs)
             self.end_offset = self.synced_offset = end_offset
             self.log_start_offset = self.partition.log_start_offset
             self._epochs = epochs
             if left <= REST_BYTES_MAX:
-                return
+                return True
 
     def finish(self, path: str) -> bool:
         """Let the log go on in the copy, which gets its name, `path`. False, and nothing done, when the copy
@@ -117,7 +123,7 @@ class Move:
             or self.partition.log_start_offset != self.log_start_offset
         ):
             return False
-        self._copy(active, active.size_bytes)
+        self._copy(active, active.size_bytes, COPIED_BYTES)
         self._copy_file(active, TRANSACTION_INDEX)
         self._disk.rename(self.future, path)
         log.relocate(path, self.synced_offset)
@@ -138,22 +144,28 @@ class Move:
             write_partition_metadata(self._disk, path, self.partition.topic_id)
             self._unsynced.add(path)
 
-    def _copying(self, segment: Segment, size_bytes: int, *, is_sealed: bool) -> Work[None]:
+    def _copying(
+        self, segment: Segment, size_bytes: int, allowance: Allowance, *, is_sealed: bool
+    ) -> Work[bool]:
         self.end_offset = max(self.end_offset, segment.base_offset)
         try:
-            while self._copied.get(segment, -1) < size_bytes:
-                yield partial(self._copy, segment, size_bytes)
+            while (copied := self._copied.get(segment, -1)) < size_bytes:
+                allowed_bytes = allowance.take(min(size_bytes - max(copied, 0), COPIED_BYTES))
+                if not allowed_bytes and size_bytes:
+                    return False
+                yield partial(self._copy, segment, size_bytes, allowed_bytes)
             if is_sealed and segment not in self._complete:
                 yield partial(self._copy_beside, segment)
         except FileNotFoundError:
             if segment in self.partition.log.segments:
                 raise
             # Retention or compaction took it: the next pass leaves it out.
+        return True
 
-    def _copy(self, segment: Segment, size_bytes: int) -> None:
+    def _copy(self, segment: Segment, size_bytes: int, allowed_bytes: int) -> None:
         """The next piece of a segment."""
         start = self._copied.get(segment, 0)
-        wanted_bytes = min(size_bytes - start, COPIED_BYTES)
+        wanted_bytes = min(size_bytes - start, allowed_bytes)
         with segment.pinned() as source:
             content = source.read(start, wanted_bytes)
         if len(content) < wanted_bytes:

@@ -29,6 +29,7 @@ from odradek.storage.partition import ZERO_UUID, Partition
 from odradek.storage.producer_state import EXPIRATION_MS, EXPIRY_INTERVAL_MS
 from odradek.storage.recovery import Recovered, base_offset_of, begin_log, needs_recovery, open_log
 from odradek.storage.segment import LOG, FilePool, Segment
+from odradek.storage.throttle import Allowance
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
@@ -190,6 +191,7 @@ class LogStore:
         self._has_broken = False
         self._rescan_after_ms = 0
         self._moves: dict[Key, Move] = {}
+        self.move_allowance = Allowance()
         self._abandoned: list[Move] = []
         self._moved: list[_LeftBehind] = []
         self._interrupted_moves: dict[Key, DataDirectory] = {}
@@ -782,6 +784,7 @@ class LogStore:
         second while there are any. One such work at a time.
         """
         self._now_ms = now_ms
+        self.move_allowance.refill(now_ms)
         for key, move in list(self._moves.items()):
             if self._moves.get(key) is not move:
                 continue
@@ -804,13 +807,15 @@ class LogStore:
             self._leave_behind(left)
 
     def _moving_one(self, key: Key, move: "Move") -> Work[None]:
-        yield from move.catching_up()
+        has_caught_up = yield from move.catching_up(self.move_allowance)
         place = self._places.get(key)
         if self._moves.get(key) is not move:
             return
         if place is None or place.partition is not move.partition or place.offline_because is not None:
             self._abandoned.append(self._moves.pop(key))
             return
+        if not has_caught_up:
+            return  # more is allowed later
         # There before the directory has its name: no start may miss where the log begins.
         target = move.target
         for name, offsets in place.home.offsets.items():

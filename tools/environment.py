@@ -45,6 +45,8 @@ _SPARK_OWN_JARS = ["org.apache.hadoop:*", "org.scala-lang:*"]
 JARS: dict[str, tuple[list[str], list[str]]] = {
     "kafka-4.3.1": ([f"org.apache.kafka:{part}:4.3.1" for part in _KAFKA_PARTS] + _LOGGING, []),
     "kafka-3.9.2": ([f"org.apache.kafka:{part}:3.9.2" for part in _KAFKA_PARTS], []),
+    "kafka-0.10.2.2": (["org.apache.kafka:kafka_2.11:0.10.2.2"], []),
+    "kafka-0.10.0.1": (["org.apache.kafka:kafka_2.11:0.10.0.1"], []),
     "kafka-0.9.0.1": (["org.apache.kafka:kafka_2.11:0.9.0.1"], []),
     "kafka-0.8.2.2": (["org.apache.kafka:kafka_2.11:0.8.2.2"], []),
     "spark-4.0.0": (["org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"], _SPARK_OWN_JARS),

@@ -44,7 +44,9 @@ CLIENTS = [
         )
     ),
 ]
-CLIENT_JARS = ["kafka-4.3.1", "kafka-3.9.2", "kafka-0.9.0.1", "kafka-0.8.2.2"]
+CLIENT_JARS = [
+    f"kafka-{version}" for version in ("4.3.1", "3.9.2", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
+]
 
 LINTERS = [
     ["python", "-m", "ruff", "check", "."],

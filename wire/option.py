@@ -93,6 +93,8 @@ class Option:
     """Broker options that give a topic option its default, the strongest first."""
     internal: bool = False
     """For Kafka's own tests: taken, but not told to clients."""
+    unlisted: bool = False
+    """Set at run time only, in Kafka (`DynamicConfig.Broker`), and told only where it is."""
 
     @property
     def is_sensitive(self) -> bool:

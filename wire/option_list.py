@@ -533,6 +533,9 @@ BROKER = (
            doc="Windows over which moves between directories are measured."),
     Option("alter.log.dirs.replication.quota.window.size.seconds", LATER, INT, 1, low=1,
            doc="Length of such a window."),
+    Option("replica.alter.log.dirs.io.max.bytes.per.second", HONOURED, LONG, LONG_MAX, low=0,
+           dynamic=CLUSTER_WIDE, unlisted=True,
+           doc="Most bytes of logs that are moved between directories in a second."),
     Option("client.quota.callback.class", LATER, CLASS, None,
            doc="Java class that decides about quotas."),
     # Metrics

@@ -258,6 +258,8 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
     entries = []
     for name in _wanted(names, BROKER_OPTIONS):
         option = BROKER_OPTIONS[name]
+        if option.unlisted and not any(name in layer for layer in layers):
+            continue
         value = None if option.is_sensitive else option.text(values[name])
         entries.append(_entry(option, value, _synonyms(name, layers), read_only=option.dynamic == READ_ONLY))
     if names is None:
@@ -318,7 +320,7 @@ def _synonyms(name: str, layers: BrokerLayers) -> list[ConfigSynonym]:
                 found.append(ConfigSynonym(synonym, text, source))
     for synonym in names:
         text = BROKER_OPTIONS[synonym].default_text
-        if text is not None:
+        if text is not None and not BROKER_OPTIONS[synonym].unlisted:
             found.append(ConfigSynonym(synonym, text, FROM_DEFAULT))
     # Kafka drops what stands before the option's own name, so `log.retention.hours` alone leaves the list of
     # `retention.ms` empty and its source "default". Tools print it; we say the same

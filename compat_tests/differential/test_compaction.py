@@ -290,10 +290,13 @@ def test_the_same_requests_leave_the_same_records(both: Pair, kafka: reference.K
         hours += 2
         for side in both.sides:
             roll(side, topic, hours)
-        time.sleep(0.5)
-        seen[:] = [survivors(side, topic, f"127.0.0.1:{side.port}") for side in both.sides]
-        theirs, ours = seen
-        return theirs == ours and len(ours) < 40 and not any(value is None for _, _, _, value in ours)
+        deadline = time.monotonic() + 2.0
+        while time.monotonic() < deadline:
+            seen[:] = [survivors(side, topic, f"127.0.0.1:{side.port}") for side in both.sides]
+            theirs, ours = seen
+            if theirs == ours and len(ours) < 40 and not any(value is None for _, _, _, value in ours):
+                return True
+        return False
 
     wait_until(are_equal, f"{count} records, the rest differs")
     theirs, ours = seen

@@ -255,6 +255,22 @@ def settled(side: Side, topic: str, version: int) -> Any:
     return found
 
 
+def look_everywhere(pair: Pair) -> None:
+    """Returns when retention has been at every topic on both sides: at this one it has been twice."""
+    topic = new_topic(pair, "sentinel", **ROLLING)
+    fill(pair, topic, spaced(4))
+    for gone in (1, 2):
+        resource = changed(topic, {"retention_bytes": str((4 - gone) * SEGMENT_BYTES)})
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        pair.ask(lambda _: request, pair.versions(IncrementalAlterConfigsRequest)[-1])
+        for side in pair.sides:
+            deadline = time.monotonic() + 30
+            while (start := side.ask(offsets(topic, -2), 5).topics[0].partitions[0].offset) < gone:
+                assert time.monotonic() < deadline, f"{side.name} does not look at its topics"
+                time.sleep(0.02)
+            assert start == gone
+
+
 def test_retention_leaves_the_same(pair: Pair) -> None:
     if not pair.versions(DeleteRecordsRequest):
         return  # the other reference broker serves them all
@@ -272,8 +288,7 @@ def test_retention_leaves_the_same(pair: Pair) -> None:
         if story.delete_before is not None:
             request = delete_records((topics[story.name], 0, story.delete_before))
             pair.ask(lambda _: request, pair.versions(DeleteRecordsRequest)[-1], story.name)
-    # Both sides have looked several times by then.
-    time.sleep(1.5)
+    look_everywhere(pair)
     for story in STORIES:
         topic = topics[story.name]
         theirs, ours = (settled(side, topic, log_dirs) for side in pair.sides)

@@ -31,6 +31,8 @@ BROKER_SETTINGS = [
     "compression.type",
     "message.max.bytes",
     "num.partitions",
+    "log.cleaner.threads",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
 ]
 
 Operation = tuple[str, int, str | None]
@@ -346,6 +348,20 @@ def test_settings_of_brokers_change_alike(brokers_as_before: Pair) -> None:
         compare({}, {}, "one broker, nothing")
 
 
+def test_settings_that_change_in_steps_or_have_no_default_change_alike(brokers_as_before: Pair) -> None:
+    pair = brokers_as_before
+    threads, throttle = "log.cleaner.threads", "replica.alter.log.dirs.io.max.bytes.per.second"
+    for name in ("1", ""):
+        for own in ({threads: "2"}, {threads: "4", throttle: "1000000"}, {threads: "2", throttle: "0"}, {}):
+            operations = [
+                (setting, SET if setting in own else DELETE, own.get(setting))
+                for setting in (threads, throttle)
+            ]
+            request = incremental(partly(BROKER, name, *operations))
+            pair.ask(lambda _: request, 1, f"{name!r} {own}")
+            compare_settings(pair, BROKER, name, own, BROKER_SETTINGS, f"{name!r} {own}")
+
+
 def test_changes_of_brokers_are_refused_alike(brokers_as_before: Pair) -> None:
     pair = brokers_as_before
     refused: list[tuple[str, str, str | None]] = [
@@ -361,6 +377,11 @@ def test_changes_of_brokers_are_refused_alike(brokers_as_before: Pair) -> None:
         ("", "compression.type", "none"),
         ("", "compression.gzip.level", "0"),
         ("", "listener.security.protocol.map", "PLAINTEXT:PLAINTEXT"),
+        ("1", "log.cleaner.threads", "0"),
+        ("", "log.cleaner.threads", "3"),
+        ("1", "log.cleaner.threads", "3"),
+        ("1", "replica.alter.log.dirs.io.max.bytes.per.second", "-1"),
+        ("", "replica.alter.log.dirs.io.max.bytes.per.second", "soon"),
         ("", "ssl.keystore.type", "JKS"),
         ("1", "ssl.keystore.type", "JKS"),
         ("2", "log.retention.ms", "5"),

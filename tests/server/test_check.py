@@ -244,20 +244,88 @@ def write_rows(data, *rows):
     store.close()
 
 
-def test_a_damaged_row_of_the_metadata_is_found(data):
+def change_a_row(data):
     import sqlite3
 
     connection = sqlite3.connect(data / FILE_NAME)
     connection.execute("UPDATE facts SET value = 'ff' WHERE kind = 'topic'")
     connection.commit()
     connection.close()
+
+
+MADE_ANEW = "A start makes it anew from what can be read, and tells what is missing."
+
+
+def test_a_damaged_row_of_the_metadata_is_found(data):
+    change_a_row(data)
     assert told(data, status=1) == [
-        f"damage {FILE_NAME}: the checksum of row topic 'orders' does not fit. "
-        "A broker does not start with it: restore the file from a backup."
+        f"damage {FILE_NAME}: the checksum of row topic 'orders' does not fit. {MADE_ANEW}"
     ]
     (data / FILE_NAME).write_bytes(b"no database at all" * 100)
     (line,) = told(data, status=1)
-    assert f"damage {FILE_NAME}: it cannot be read: file is not a database." in line
+    assert f"damage {FILE_NAME}: it cannot be read: file is not a database. {MADE_ANEW}" in line
+
+
+def test_damaged_metadata_are_made_anew_and_the_damaged_file_is_kept(data):
+    change_a_row(data)
+    damaged = (data / FILE_NAME).read_bytes()
+    lines = told(data, repair=True)
+    assert lines[0].startswith(f"damage {FILE_NAME}: the checksum of row topic 'orders' does not fit.")
+    assert lines[1:] == [
+        f"repair {FILE_NAME}: 2 rows of the metadata could be read, and others are lost.",
+        f"repair {FILE_NAME}: topic orders: found again by its directories.",
+        f"repair {FILE_NAME}: topics orders: their settings may be lost; they keep all records until "
+        "somebody says anew what cleanup.policy, retention.ms, retention.bytes are to be.",
+        f"repair {FILE_NAME}: the damaged metadata are kept as {FILE_NAME}.0.damaged.",
+    ]
+    assert (data / f"{FILE_NAME}.0.damaged").read_bytes() == damaged
+    assert told(data) == []
+
+
+def test_what_a_kill_has_left_of_the_metadata_is_mended(data, tmp_path):
+    store = SqliteMetadataStore(str(data / FILE_NAME))
+    store.write([Row("topic_config", "orders/retention.ms", "-1")])
+    killed = tmp_path / "killed"
+    shutil.copytree(data, killed)
+    store.close()
+    log = killed / f"{FILE_NAME}-wal"
+    content = bytearray(log.read_bytes())
+    content[100] ^= 1
+    log.write_bytes(content)
+    (line,) = told(killed, status=1)
+    what = "its write-ahead log is damaged at byte 32, and can be mended"
+    assert line.startswith(f"damage {FILE_NAME}: {what}.")
+    assert told(killed, repair=True)[1:] == [
+        f"repair {FILE_NAME}: what a kill has left in its write-ahead log was mended and taken in."
+    ]
+    assert told(killed) == []
+
+
+def test_a_repair_that_was_interrupted_is_told_and_finished(data):
+    (data / FILE_NAME).rename(data / f"{FILE_NAME}.repaired")
+    assert told(data, status=1)[0].startswith(f"damage {FILE_NAME}: it cannot be read")
+    told(data, repair=True)
+    assert told(data) == []
+
+
+def test_metadata_of_a_newer_version_are_left_alone(data):
+    import sqlite3
+
+    connection = sqlite3.connect(data / FILE_NAME)
+    connection.execute(f"PRAGMA user_version={(99 ^ 0x7FFF) << 16 | 99}")
+    connection.close()
+    before = (data / FILE_NAME).read_bytes()
+    assert "it has schema 99, and 1 is the newest known here" in told(data, status=1, repair=True)[0]
+    assert (data / FILE_NAME).read_bytes() == before
+
+
+def test_an_identity_with_one_wrong_bit_is_told(data):
+    path = data / "meta.properties"
+    path.write_bytes(path.read_bytes().replace(b"node.id=1", b"node.id=3"))
+    assert told(data, status=1) == [
+        "damage meta.properties: its checksum does not fit. One bit of it is wrong: a start reads it as it "
+        "was written."
+    ]
 
 
 def test_rows_that_contradict_each_other_are_found(data):

@@ -103,8 +103,9 @@ class Running:
 
 
 @asynccontextmanager
-async def running(directory: Path, *, topics: str = "t", **options):
+async def running(directory: Path, *, topics: str = "t", between_requests: bool = False, **options):
     one = Running(directory, CleanerOptions(**{"backoff_ms": 20, **options}), topics)
+    one.driver.may_start_processes = not between_requests
     one.driver.start()
     try:
         yield one
@@ -161,6 +162,34 @@ def test_several_logs_are_compacted_at_once_with_several_threads(tmp_path):
     asyncio.run(story())
 
 
+def test_a_new_rate_counts_for_the_round_that_is_under_way(tmp_path):
+    async def story() -> None:
+        # At this rate the first thing that is read is rested for for hours.
+        async with running(tmp_path, bytes_per_second=10.0) as one:
+            await one.until(lambda: one.driver.pids)
+            pids = one.driver.pids
+            one.driver.configure(CleanerOptions(backoff_ms=20, bytes_per_second=5.0))
+            one.driver.configure(CleanerOptions(backoff_ms=20, bytes_per_second=1e9))
+            await one.until(one.is_clean)
+            assert one.driver.pids == pids
+            one.check()
+
+    asyncio.run(story())
+
+
+def test_a_new_rate_counts_for_a_round_between_requests_too(tmp_path):
+    async def story() -> None:
+        async with running(tmp_path, bytes_per_second=500_000.0, between_requests=True) as one:
+            await one.until(one.half_done)
+            one.driver.configure(CleanerOptions(backoff_ms=20, bytes_per_second=1.0))
+            one.driver.configure(CleanerOptions(backoff_ms=20, bytes_per_second=1e9))
+            await one.until(one.is_clean)
+            assert not one.driver.pids
+            one.check()
+
+    asyncio.run(story())
+
+
 def test_a_process_that_dies_is_started_again_and_nothing_of_its_work_remains(tmp_path, monkeypatch):
     monkeypatch.setattr(cleaner, "RESTART_DELAY_MS", 10)
 
@@ -168,9 +197,9 @@ def test_a_process_that_dies_is_started_again_and_nothing_of_its_work_remains(tm
         async with running(tmp_path, bytes_per_second=500_000.0) as one:
             await one.until(one.half_done)
             (pid,) = one.driver.pids
-            one.driver.configure(CleanerOptions(backoff_ms=20))
             before = one.half_done()
             os.kill(pid, signal.SIGKILL)
+            one.driver.configure(CleanerOptions(backoff_ms=20))
             await one.until(one.is_clean)
             assert one.driver.pids != [pid]
             assert not any(path.exists() for path in before)

@@ -260,6 +260,38 @@ def test_a_directory_that_lies_in_its_place_is_taken_in_where_it_is(kafka, tmp_p
     assert served(data, "users") == (expected(), 0)
 
 
+@pytest.mark.parametrize("where", ["log", "snapshot"])
+def test_no_producer_is_given_an_id_that_an_adopted_stray_knows(kafka, tmp_path, where):
+    """Its batches, or a snapshot of it where those are gone, would make duplicates of another one's."""
+    data = tmp_path / "data"
+    take_in(kafka, data=data)
+    first = next_producer_id(data)
+    stray = data / "late-0"
+    store = LogStore(OsDisk(), [str(tmp_path / "other")])
+    store.open(NOW_MS)
+    partition = store.create("late", 0, bytes(range(2, 18)), LogConfig(segment_bytes=120))
+    for producer_id in (7_000_000, -1, -1):
+        sequence = 0 if producer_id >= 0 else -1
+        batch = build_batch(
+            [Record(0, NOW_MS, b"k", b"v" * 40)],
+            producer_id=producer_id,
+            producer_epoch=sequence,
+            base_sequence=sequence,
+        )
+        partition.append(batch, now_ms=NOW_MS)
+        partition.commit()
+    if where == "snapshot":
+        partition.delete_records(2)
+        store.maintain(NOW_MS)
+        assert partition.log.segments[0].base_offset > 0
+    store.close(NOW_MS)
+    shutil.copytree(tmp_path / "other" / "late-0", stray)
+    with Embedded(data_dir=data):
+        pass
+    take_in(stray, data=data, topic="late")
+    assert next_producer_id(data) == 7_000_001 > first
+
+
 def test_room_behind_the_entries_of_an_index_is_not_taken_over(kafka, tmp_path):
     index = next((kafka / "orders-0").glob("*.timeindex"))
     index.write_bytes(index.read_bytes() + bytes(1200))
@@ -350,6 +382,49 @@ def test_messages_of_old_formats_are_converted(kafka, tmp_path):
     assert check([str(data)], out=io.StringIO()) == 0
 
 
+def test_an_old_log_is_compacted_like_any_other_once_it_is_taken_in(tmp_path):
+    """Kafka cleans such a log in its old format; here none is left of it."""
+    old = tmp_path / "old-0"
+    old.mkdir()
+    offset = 0
+    for segment in range(4):
+        messages = []
+        base_offset = offset
+        for n in range(20):
+            key = b"key%d" % (n % 7)
+            value = None if n == 13 else b"%d" % offset
+            messages.append(
+                build_message(segment % 2, offset=offset, timestamp=NOW_MS + offset, key=key, value=value)
+            )
+            offset += 1
+        (old / f"{base_offset:020}.log").write_bytes(b"".join(messages))
+    data = tmp_path / "data"
+    take_in(old, data=data, topic="old", configs={"cleanup.policy": "compact"})
+    before = served(data, "old")[0]
+    assert len(before) == 80
+    config = LogConfig(
+        cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.01, delete_retention_ms=0
+    )
+    store = LogStore(OsDisk(), [str(data)], config_for=lambda topic: config)
+    store.open(NOW_MS)
+    partition = store.get("old", 0)
+    for later_ms in (1000, 2000):
+        partition.append(build_batch([Record(0, NOW_MS + 1000, b"last", b"%d" % later_ms)]), now_ms=NOW_MS)
+        partition.commit()
+        partition.log.roll(NOW_MS)
+        partition.flush()
+        while store.clean(NOW_MS + later_ms):
+            pass
+    assert store.cleaner.uncleanable() == {}
+    store.close(NOW_MS)
+    latest = {key: one for one in before for key in [one[2]]}
+    left = served(data, "old")[0]
+    # A tombstone goes with the round after the one that first saw it.
+    assert [one for one in left if one[2] != b"last"] == sorted(
+        one for one in latest.values() if one[3] is not None
+    )
+
+
 # --- Refusals ---
 
 
@@ -403,6 +478,38 @@ def test_an_existing_topic_is_refused(kafka, tmp_path):
     assert str(error.value) == (
         f"{data} has a topic orders already: take another name with --topic, or delete that one first."
     )
+
+
+def test_damaged_metadata_are_refused_until_they_are_repaired(kafka, tmp_path):
+    data = tmp_path / "data"
+    take_in(kafka, data=data, topic="users")
+    with (data / FILE_NAME).open("r+b") as file:
+        file.seek(60)
+        file.write(b"\0\0\0\1")
+    with pytest.raises(CannotImport) as error:
+        take_in(kafka, data=data)
+    assert str(error.value) == (
+        f"{data / FILE_NAME} is damaged in its head. odradek check --repair {data} saves what can be saved."
+    )
+    assert check([str(data)], repair=True, out=io.StringIO()) == 0
+    take_in(kafka, data=data)
+    assert topics(data).keys() == {"users", "orders"}
+
+
+@pytest.mark.parametrize("byte", [0, 18, 40, 61, 63, 70, 100, 600])
+def test_a_broker_starts_whatever_is_wrong_in_the_head_of_its_metadata(kafka, tmp_path, byte):
+    data = tmp_path / "data"
+    take_in(kafka, data=data, configs={"retention.ms": "-1"})
+    content = bytearray((data / FILE_NAME).read_bytes())
+    content[byte] ^= 1
+    (data / FILE_NAME).write_bytes(content)
+    for _ in range(2):
+        with Embedded(data_dir=data):
+            pass
+        topic = topics(data)["orders"]
+        assert (topic.topic_id, dict(topic.configs)) == (TOPIC_ID, {"retention.ms": "-1"})
+    assert served(data) == (expected(), 0)
+    assert check([str(data)], out=io.StringIO()) == 0
 
 
 def test_a_directory_in_the_way_is_refused(kafka, tmp_path):

@@ -11,7 +11,14 @@ from odradek.server.live_config import LiveConfig
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import read_response, request_frame
-from odradek.wire.messages import create_topics, describe_configs, incremental_alter_configs, produce
+from odradek.wire.messages import (
+    alter_replica_log_dirs,
+    create_topics,
+    describe_configs,
+    describe_log_dirs,
+    incremental_alter_configs,
+    produce,
+)
 from odradek.wire.option import READ_ONLY
 from odradek.wire.options import BROKER_OPTIONS, HONOURED, TOPIC_OPTIONS
 from odradek.wire.records import Record, build_batch, iter_batches
@@ -78,7 +85,10 @@ async def sources(server, kind, name, setting):
         resource_type=kind, resource_name=name, configuration_keys=[setting]
     )
     request = describe_configs.DescribeConfigsRequest(resources=[resource], include_synonyms=True)
-    (config,) = (await ask(server, request, 4)).results[0].configs
+    configs = (await ask(server, request, 4)).results[0].configs
+    if not configs:
+        return None, []
+    (config,) = configs
     return (config.value, config.config_source), [(one.value, one.source) for one in config.synonyms]
 
 
@@ -167,6 +177,86 @@ def test_limits_of_connections_and_of_producers_follow(tmp_path):
     asyncio.run(act())
 
 
+def test_threads_of_compaction_are_halved_or_doubled_at_a_time(tmp_path):
+    async def act():
+        async with running(tmp_path) as server:
+            for count, outcome in [
+                ("0", "INVALID_REQUEST"),
+                ("3", "INVALID_REQUEST"),
+                ("2", "NONE"),
+                ("4", "NONE"),
+                ("9", "INVALID_REQUEST"),
+                ("8", "NONE"),
+                ("3", "INVALID_REQUEST"),
+                (None, "INVALID_REQUEST"),
+                ("4", "NONE"),
+                ("2", "NONE"),
+                (None, "NONE"),
+            ]:
+                assert await alter(server, BROKER, "", log_cleaner_threads=count) == outcome, count
+            # What is set for one broker rules over what is set for all.
+            assert await alter(server, BROKER, "1", log_cleaner_threads="2") == "NONE"
+            assert await alter(server, BROKER, "", log_cleaner_threads="9") == "NONE"
+            assert await alter(server, BROKER, "1", log_cleaner_threads=None) == "INVALID_REQUEST"
+
+    asyncio.run(act())
+
+
+def test_moves_between_directories_are_throttled_as_it_is_set_and_after_a_restart(tmp_path):
+    throttle = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+    async def act():
+        async with running(tmp_path) as server:
+            assert server._store.move_allowance.take(10**9) == 10**9
+            assert await sources(server, BROKER, "1", throttle) == (None, [])
+            for name, rate in (("", "1000"), ("1", "300")):
+                assert await alter(server, BROKER, name, **{throttle.replace(".", "_"): rate}) == "NONE"
+            assert await sources(server, BROKER, "1", throttle) == (("300", 2), [("300", 2), ("1000", 3)])
+            assert server._store.move_allowance.take(10**9) == 600
+        async with running(tmp_path) as server:
+            assert server._store.move_allowance.take(10**9) == 600
+            for refused in ("-1", "soon"):
+                settings = {throttle.replace(".", "_"): refused}
+                assert await alter(server, BROKER, "1", **settings) == "INVALID_REQUEST"
+
+    asyncio.run(act())
+
+
+def test_a_move_under_way_goes_on_at_once_when_its_throttle_is_lifted(tmp_path):
+    throttle = "replica_alter_log_dirs_io_max_bytes_per_second"
+    one, two = tmp_path / "one", tmp_path / "two"
+
+    async def moved_bytes(server):
+        request = describe_log_dirs.DescribeLogDirsRequest(topics=None)
+        answer = await ask(server, request, 4)
+        (held,) = [result for result in answer.results if result.log_dir == str(two)]
+        return [(one.partition_size, one.is_future_key) for topic in held.topics for one in topic.partitions]
+
+    async def act():
+        async with running(f"{one},{two}") as server:
+            await create(server, "t")
+            assert server._store.get("t", 0).directory == str(one / "t-0")
+            for _ in range(20):
+                assert await send(server, "t") == 0
+            size_bytes = server._store.get("t", 0).size_bytes
+            assert await alter(server, BROKER, "", **{throttle: "100"}) == "NONE"
+            topic = alter_replica_log_dirs.AlterReplicaLogDirTopic(name="t", partitions=[0])
+            there = alter_replica_log_dirs.AlterReplicaLogDir(path=str(two), topics=[topic])
+            request = alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[there])
+            assert (await ask(server, request, 2)).results[0].partitions[0].error_code == 0
+            async with asyncio.timeout(20):
+                while (found := await moved_bytes(server)) in ([], [(0, True)]):
+                    await asyncio.sleep(0.01)
+                # It would take minutes.
+                assert found[0][0] < size_bytes / 10
+                assert found[0][1]
+                assert await alter(server, BROKER, "", **{throttle: None}) == "NONE"
+                while await moved_bytes(server) != [(size_bytes, False)]:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(act())
+
+
 def test_a_message_too_large_for_the_new_bound_is_refused(tmp_path):
     async def act():
         async with running(tmp_path) as server:
@@ -251,6 +341,7 @@ FOLLOWED = {
     "log.cleaner.threads",
     "producer.id.expiration.ms",
     "transaction.partition.verification.enable",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
 }
 """Asked for each time, or told in `BrokerServer._follow_settings`."""
 

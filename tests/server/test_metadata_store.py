@@ -84,7 +84,7 @@ def test_a_changed_row_is_told_instead_of_served(path):
 def test_a_newer_schema_is_refused_unchanged(path):
     SqliteMetadataStore(path).close()
     with sqlite3.connect(path) as other:
-        other.execute("PRAGMA user_version=99")
+        other.execute(f"PRAGMA user_version={(99 ^ 0x7FFF) << 16 | 99}")
     with pytest.raises(ConfigError, match="has schema 99"):
         SqliteMetadataStore(path)
 
@@ -209,42 +209,145 @@ def test_a_meta_properties_that_cannot_be_mended_is_made_anew(tmp_path):
     assert claim_directories([str(tmp_path)], node_id=1) == second
 
 
+def damaged_files(tmp_path, count):
+    """Sets a file with one flipped bit after the other in place; yields which bit it is."""
+    path = tmp_path / "odradek-metadata.db"
+    content = path.read_bytes()
+    chance = random.Random(1)
+    step, count = (1, 20 * count) if os.environ.get("ODRADEK_NIGHTLY") else (17, count)
+    for place in [*range(0, 8 * 100, step), *(chance.randrange(8 * len(content)) for _ in range(count))]:
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        for old in tmp_path.glob("odradek-metadata.db*"):
+            old.unlink()
+        path.write_bytes(damaged)
+        yield place
+
+
+def opened_or_repaired(path, told):
+    """The rows that a start finds, whatever it takes."""
+    try:
+        return rows_of(path)
+    except DamagedMetadata:
+        repair(path, OsDisk(), [os.path.dirname(path)], node_id=1, now_ms=1, tell=told.append).close()
+        return rows_of(path)
+
+
 @pytest.mark.timeout(600)
 def test_topics_survive_a_flipped_bit_of_the_metadata(tmp_path):
     """Wherever it is: the file is read, or kept aside and made anew from rows and directories."""
-    path = str(tmp_path / "odradek-metadata.db")
-    topic_id = bytes(range(16))
+    path, topic_id = str(tmp_path / "odradek-metadata.db"), bytes(range(16))
     store = SqliteMetadataStore(path)
     rows = {("topic", "t"): topic_id.hex(), ("partition", "t/0"): "1 0 1 1", ("partition", "t/1"): "1 0 1 1"}
+    kept = ("topic_config", "t/retention.ms")
     store.write([Row(kind, key, value) for (kind, key), value in rows.items()])
+    store.write([Row(*kept, "-1"), Row("topic_config", "t/cleanup.policy", "compact")])
     store.close()
     for index in range(2):
         directory = tmp_path / f"t-{index}"
         directory.mkdir()
         write_partition_metadata(OsDisk(), f"{directory}/partition.metadata", topic_id)
-    content = (tmp_path / "odradek-metadata.db").read_bytes()
-    chance = random.Random(1)
-    step, count = (1, 1000) if os.environ.get("ODRADEK_NIGHTLY") else (17, 30)
-    places = [*range(0, 8 * 100, step), *(chance.randrange(8 * len(content)) for _ in range(count))]
     told: list[str] = []
-    refused: list[str] = []
-    for place in places:
-        damaged = bytearray(content)
-        damaged[place // 8] ^= 1 << place % 8
+    whole = 0
+    for place in damaged_files(tmp_path, 60):
+        found = {(kind, key): value for kind, key, value in opened_or_repaired(path, told)}
+        assert found.items() >= rows.items(), f"bit {place}"
+        assert found[kept] == "-1", f"bit {place}: what was to stay for ever would be deleted"
+        whole += found.get(("topic_config", "t/cleanup.policy")) == "compact"
+        assert place >= 8 * 100 or found["topic_config", "t/cleanup.policy"] == "compact", f"bit {place}"
+    assert told
+    assert whole > 80
+
+
+def test_a_changed_bit_of_a_row_is_mended_by_its_checksum(path):
+    rows = {("topic", "t"): "00" * 16, ("partition", "t/0"): "1 0 1 1"}
+    rows["topic_config", "t/retention.ms"] = "86400000"
+    store = SqliteMetadataStore(path)
+    store.write([Row(kind, key, value) for (kind, key), value in rows.items()])
+    store.close()
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE facts SET value = '06400000' WHERE kind = 'topic_config'")
+    told: list[str] = []
+    repair(path, OsDisk(), [], node_id=1, now_ms=1, tell=told.append).close()
+    assert {(kind, key): value for kind, key, value in rows_of(path)} == rows
+    assert told[0] == "3 rows of the metadata could be read, and that is all that there were"
+
+
+KEEPS_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def test_a_topic_whose_settings_may_be_lost_keeps_all_records_and_says_so(path):
+    store = SqliteMetadataStore(path)
+    offsets = "__consumer_offsets"
+    for name in ("a", "b", offsets):
+        store.write([Row("topic", name, "00" * 16), Row("partition", f"{name}/0", "1 0 1 1")])
+    store.write([Row("topic_config", "b/retention.ms", "5000"), Row("topic_config", "x/y", "z")])
+    store.close()
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE facts SET value = 'another' WHERE key = 'x/y'")
+    told: list[str] = []
+    repair(path, OsDisk(), [], node_id=1, now_ms=1, tell=told.append).close()
+    settings = {key: value for kind, key, value in rows_of(path) if kind == "topic_config"}
+    assert settings == {
+        **{f"a/{option}": value for option, value in KEEPS_ALL.items()},
+        **{f"b/{option}": value for option, value in KEEPS_ALL.items()},
+        "b/retention.ms": "5000",
+        f"{offsets}/cleanup.policy": "compact",
+    }
+    assert "others are lost" in told[0]
+    assert told[1].startswith("topics a, b: their settings may be lost; they keep all records until")
+
+
+def test_a_directory_that_is_nobodys_stays_so_unless_rows_are_lost(tmp_path):
+    path, topic_id = str(tmp_path / "odradek-metadata.db"), bytes(range(16))
+    rows = {("topic", "t"): topic_id.hex(), ("partition", "t/0"): "1 0 1 1"}
+    for name in ("t-0", "stray-0"):
+        (tmp_path / name).mkdir()
+        write_partition_metadata(OsDisk(), f"{tmp_path}/{name}/partition.metadata", topic_id)
+    for changed, topics in (("0 0 1 1", {"t"}), ("quite another one", {"t", "stray"})):
         for old in tmp_path.glob("odradek-metadata.db*"):
             old.unlink()
-        (tmp_path / "odradek-metadata.db").write_bytes(damaged)
-        try:
-            store = SqliteMetadataStore(path)
-            found = list(store.rows())
-        except DamagedMetadata:
-            store = repair(path, OsDisk(), [str(tmp_path)], node_id=1, now_ms=1, tell=told.append)
-            found = list(store.rows())
-        except ConfigError as error:
-            # A schema number that has grown cannot be told from that of a newer version.
-            refused.append(str(error))
-            continue
+        store = SqliteMetadataStore(path)
+        store.write([Row(kind, key, value) for (kind, key), value in rows.items()])
         store.close()
-        assert {(kind, key): value for kind, key, value in found}.items() >= rows.items(), f"bit {place}"
-    assert told
-    assert all("newer version" in sentence for sentence in refused), refused
+        with sqlite3.connect(path) as other:
+            other.execute("UPDATE facts SET value = ? WHERE kind = 'partition'", (changed,))
+        found = opened_or_repaired(path, [])
+        assert {key for kind, key, _ in found if kind == "topic"} == topics
+
+
+@pytest.mark.parametrize("moved", range(4))
+def test_a_repair_that_a_kill_has_interrupted_is_finished_by_the_next_start(path, moved):
+    """The new store is complete; so many of the old one's files have been set aside."""
+    store = SqliteMetadataStore(path)
+    store.write([Row("topic", "old", "1")])
+    store.close()
+    store = SqliteMetadataStore(path + ".repaired")
+    store.write([Row("topic", "new", "2")])
+    store.close()
+    for ending in ("-wal", "-shm"):
+        with open(path + ending, "wb") as file:
+            file.write(b"of the old one")
+    for ending in ("-wal", "-shm", "")[:moved]:
+        os.rename(path + ending, f"{path}.0.damaged{ending}")
+    assert rows_of(path) == [("topic", "new", "2")]
+    assert rows_of(f"{path}.0.damaged") == [("topic", "old", "1")]
+    assert not os.path.exists(path + ".repaired")
+
+
+@pytest.mark.parametrize("stage", ["shutil.copyfile", "os.replace", "os.fsync"])
+def test_a_repair_that_cannot_be_done_leaves_what_there_was(path, stage, monkeypatch):
+    store = SqliteMetadataStore(path)
+    store.write([Row("topic", "a", "00" * 16), Row("topic_config", "a/x", "y")])
+    store.close()
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE facts SET value = 'changed' WHERE key = 'a/x'")
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, full)
+        with pytest.raises(ConfigError, match="No space left"):
+            repair(path, OsDisk(), [], node_id=1, now_ms=1, tell=lambda what: None)
+    assert ("topic", "a", "00" * 16) in opened_or_repaired(path, [])

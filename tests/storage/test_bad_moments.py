@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 from memory_disk import MemoryDisk
 from promises import World, history
+from stores import NOW_MS, open_store
 
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
@@ -18,14 +19,7 @@ from odradek.wire.records import Record, build_batch, iter_records
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
-NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
-
-
-def open_store(disk, directory: str = "data", **kwargs) -> LogStore:
-    store = LogStore(disk, [directory], **kwargs)
-    store.open(NOW_MS)
-    return store
 
 
 def append(partition, *values: bytes, timestamp: int = NOW_MS) -> None:

@@ -3,7 +3,9 @@ readers.
 """
 
 import pytest
+import stores
 from memory_disk import MemoryDisk, PowerLost
+from stores import NOW_MS
 
 from odradek.storage.cleaner import CleanableSegment, CleanerSettings, Cleaning, plan_cleaning
 from odradek.storage.cleaning_run import CleanedGroup, cleaning_round
@@ -15,7 +17,6 @@ from odradek.wire.errors import KafkaError
 from odradek.wire.records import BatchHeader, Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish
 
-NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 COMPACTED = LogConfig(
     cleanup_policy=frozenset({"compact"}),
@@ -26,9 +27,7 @@ COMPACTED = LogConfig(
 
 
 def open_store(disk: MemoryDisk) -> LogStore:
-    store = LogStore(disk, ["data"], config_for=lambda topic: COMPACTED, new_id=lambda: "id")
-    store.open(NOW_MS)
-    return store
+    return stores.open_store(disk, config_for=lambda topic: COMPACTED, new_id=lambda: "id")
 
 
 @pytest.fixture

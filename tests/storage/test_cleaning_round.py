@@ -440,3 +440,25 @@ def test_a_throttle_keeps_its_rate_and_rests_after_an_interval_or_what_it_has_ro
     # What was below the rate is not made up for later.
     assert throttle.add(1, 20.0) == 0
     assert throttle.add(1000, 20.5) == pytest.approx(0.5)
+
+
+def test_a_new_rate_counts_for_the_rest_under_way():
+    throttle = Throttle(100.0, 0.0)
+    assert throttle.change(100.0, 0.0) == 0
+    assert throttle.add(1000, 0.0) == pytest.approx(10)
+    # Of the 1000 bytes 400 are rested for.
+    assert throttle.change(200.0, 4.0) == pytest.approx(3)
+    assert throttle.change(50.0, 5.0) == pytest.approx(8)
+    assert throttle.change(1e300, 6.0) == pytest.approx(0)
+    assert throttle.add(10, 6.1) == 0
+    assert throttle.change(100.0, 6.2) == 0
+
+
+def test_a_rate_of_nothing_rests_and_one_below_is_no_limit():
+    throttle = Throttle(0.0, 0.0)
+    assert throttle.add(1, 0.0) > 1_000_000
+    assert throttle.change(10.0, 100.0) == pytest.approx(0.1)
+    throttle = Throttle(-1.0, 0.0)
+    assert [throttle.add(10**9, 0.1), throttle.add(10**9, 100.0)] == [0, 0]
+    assert throttle.change(float("inf"), 200.0) == 0
+    assert throttle.add(10**9, 300.0) == 0

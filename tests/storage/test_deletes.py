@@ -1,9 +1,12 @@
 """What goes away: log starts that survive, and readers who finish on the data that they began with."""
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
+import stores
 from memory_disk import MemoryDisk
+from stores import NOW_MS, offsets_of, open_store, value_at
 
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
@@ -12,41 +15,17 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records
 from odradek.wire.work import finish
 
-NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
 OTHER_ID = bytes(reversed(TOPIC_ID))
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=50, file_delete_delay_ms=1000)
 
 
-def open_store(disk, *directories: str, **kwargs) -> LogStore:
-    store = LogStore(disk, directories or ["data"], **kwargs)
-    store.open(NOW_MS)
-    return store
-
-
-def append(partition, count: int, size_bytes: int = 30) -> None:
-    for _ in range(count):
-        value = b"%d" % partition.log.next_offset
-        batch = build_batch([Record(0, NOW_MS, b"k", value.ljust(size_bytes))])
-        partition.append(batch, now_ms=NOW_MS)
-    partition.commit()
+append = partial(stores.append, size_bytes=30)
 
 
 def killed(disk, **kwargs) -> LogStore:
     disk.held.clear()
     return open_store(disk, **kwargs)
-
-
-def read_from(partition, offset: int) -> list[int]:
-    """Offsets of what a reader finds from `offset` on."""
-    found = []
-    while offset < partition.high_watermark:
-        for record in iter_records(partition.read(offset, max_bytes=1).records.tobytes()):
-            assert record.value.split()[0] == b"%d" % record.offset
-            if record.offset >= offset:
-                found.append(record.offset)
-                offset = record.offset + 1
-    return found
 
 
 # Log starts
@@ -149,7 +128,7 @@ def test_a_read_in_flight_ends_on_the_data_that_it_began_with(tmp_path, what, si
     store = open_store(disk, directory, open_files_max=1)
     config = LogConfig(segment_bytes=3 * size_bytes, file_delete_delay_ms=1000)
     partition = store.create("t", 0, TOPIC_ID, config)
-    append(partition, 9, size_bytes)
+    append(partition, 9, size_bytes=size_bytes)
     end = partition.log_end_offset
     before = [partition.read(offset, max_bytes=1).records for offset in range(9)]
     in_hand = [one.buffers() for one in before[::2]]
@@ -164,7 +143,7 @@ def test_a_read_in_flight_ends_on_the_data_that_it_began_with(tmp_path, what, si
     store.maintain(NOW_MS + 500)
     for offset, records in enumerate(before):
         (record,) = iter_records(records.tobytes())
-        assert (record.offset, record.value.split()[0]) == (offset, b"%d" % offset)
+        assert (record.offset, record.value.rstrip()) == (offset, value_at(offset))
     store.maintain(NOW_MS + 5000)
     for offset, (view,) in zip(range(0, 9, 2), in_hand, strict=True):
         (record,) = iter_records(view)
@@ -218,12 +197,12 @@ def test_a_consumer_reads_on_from_the_new_start_while_all_before_it_goes_away():
         store.maintain(NOW_MS + round_number * 500)
         whole = records.tobytes()
         for record in iter_records(whole[: int.from_bytes(whole[8:12], "big") + 12]) if whole else ():
-            assert record.value.split()[0] == b"%d" % record.offset
+            assert record.value.rstrip() == value_at(record.offset)
             seen.append(record.offset)
             position = record.offset + 1
     assert seen == sorted(set(seen))
     assert position > 20
-    assert read_from(partition, partition.log_start_offset)[-1] == partition.high_watermark - 1
+    assert offsets_of(partition, partition.log_start_offset)[-1] == partition.high_watermark - 1
 
 
 def test_retention_of_a_thousand_segments_is_done_in_many_small_steps():

@@ -4,16 +4,16 @@ import errno
 import random
 
 import pytest
+import stores
 from memory_disk import MemoryDisk
+from stores import NOW_MS, append, offsets_of
 
 from odradek.storage.config import LogConfig
 from odradek.storage.group_log import PAGE_BYTES, GroupLog
 from odradek.storage.store import LogStore, StoreListener
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import Record, build_batch, iter_records
 from odradek.wire.work import finish
 
-NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
 OTHER_ID = bytes(reversed(TOPIC_ID))
 LATER_MS = NOW_MS + 60_000
@@ -42,27 +42,7 @@ class Told(StoreListener):
 
 
 def open_store(disk, *directories: str, **kwargs) -> LogStore:
-    store = LogStore(disk, directories or ["data"], listener=Told(), **kwargs)
-    store.open(NOW_MS)
-    return store
-
-
-def append(partition, count: int = 1) -> None:
-    for _ in range(count):
-        value = b"value %d" % partition.log.next_offset
-        batch = build_batch([Record(0, NOW_MS, b"k", value)])
-        partition.append(batch, now_ms=NOW_MS)
-    partition.commit()
-
-
-def offsets_of(partition) -> list[int]:
-    found, offset = [], partition.log_start_offset
-    while offset < partition.high_watermark:
-        for record in iter_records(partition.read(offset, max_bytes=1).records.tobytes()):
-            assert record.value == b"value %d" % record.offset
-            found.append(record.offset)
-            offset = record.offset + 1
-    return found
+    return stores.open_store(disk, *directories, listener=Told(), **kwargs)
 
 
 def refusal(call) -> ErrorCode:

@@ -3,17 +3,18 @@
 import errno
 
 import pytest
+import stores
 from memory_disk import MemoryDisk, PowerLost
+from stores import NOW_MS, offsets_of, value_at
 
 from odradek.storage import moving
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
 from odradek.storage.store import LogStore, StoreListener
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import Record, build_batch, iter_records
+from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish
 
-NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
 OTHER_ID = bytes(reversed(TOPIC_ID))
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, file_delete_delay_ms=1000)
@@ -31,16 +32,14 @@ class Told(StoreListener):
 
 
 def open_store(disk, directories=("one", "two"), **kwargs) -> LogStore:
-    store = LogStore(disk, directories, listener=Told(), config_for=lambda topic: CONFIG, **kwargs)
-    store.open(NOW_MS)
-    return store
+    return stores.open_store(disk, *directories, listener=Told(), config_for=lambda topic: CONFIG, **kwargs)
 
 
 def append(partition, count: int = 1, producer_id: int = -1) -> None:
     for _ in range(count):
         offset = partition.log.next_offset
         batch = build_batch(
-            [Record(0, NOW_MS + offset, b"k", b"value %d" % offset)],
+            [Record(0, NOW_MS + offset, b"k", value_at(offset))],
             producer_id=producer_id,
             producer_epoch=0 if producer_id >= 0 else -1,
             base_sequence=-1
@@ -51,16 +50,6 @@ def append(partition, count: int = 1, producer_id: int = -1) -> None:
         )
         partition.append(batch, now_ms=NOW_MS)
     partition.commit()
-
-
-def offsets_of(partition) -> list[int]:
-    found, offset = [], partition.log_start_offset
-    while offset < partition.high_watermark:
-        for record in iter_records(partition.read(offset, max_bytes=1).records.tobytes()):
-            assert record.value == b"value %d" % record.offset
-            found.append(record.offset)
-            offset = record.offset + 1
-    return found
 
 
 def move(store, now_ms=NOW_MS) -> None:
@@ -108,6 +97,43 @@ def test_a_partition_is_the_same_in_its_new_directory(tmp_path, is_real, count):
     assert partition.log.producers.producers[7].last_sequence == count + 2
 
 
+def test_a_move_keeps_the_rate_that_is_allowed_and_follows_its_change():
+    store = open_store(MemoryDisk())
+    partition = store.create("t", 0, TOPIC_ID, CONFIG)
+    append(partition, 100)
+
+    def copied_at(second: int) -> int:
+        finish(store.moving(NOW_MS + 1000 * second))
+        return next(store.moves())[3]
+
+    store.move_allowance.change(500)
+    store.begin_move("t", 0, "two")
+    # Two seconds may be saved up; so may they after a clock was set ahead.
+    assert [copied_at(second) for second in range(4)] == [1000, 1500, 2000, 2500]
+    assert copied_at(3600) == 3500
+    assert copied_at(3500) == 3500
+    store.move_allowance.change(0)
+    assert [copied_at(second) for second in (3501, 3502)] == [3500, 3500]
+    append(partition, 5)
+    store.move_allowance.change(2**63 - 1)
+    move(store, NOW_MS + 3_503_000)
+    assert store.listener.moves == [("t-0", "two")]
+    assert offsets_of(partition) == list(range(105))
+
+
+def test_moves_share_what_is_allowed():
+    store = open_store(MemoryDisk())
+    for index in range(2):
+        append(store.create("t", index, TOPIC_ID, CONFIG), 30)
+        store.begin_move("t", index, "one" if store.get("t", index).directory.startswith("two") else "two")
+    store.move_allowance.change(1000)
+    size_bytes = sum(store.get("t", index).size_bytes for index in range(2))
+    for second in range(size_bytes // 1000 + 1):
+        finish(store.moving(NOW_MS + 1000 * second))
+        assert sum(one[3] for one in store.moves()) <= 2000 + 1000 * second
+    assert len(store.listener.moves) == 2
+
+
 def test_what_happens_during_a_move_is_in_the_copy(monkeypatch):
     """Appends, rolls, retention, DeleteRecords: all between the steps of the copying."""
     monkeypatch.setattr(moving, "COPIED_BYTES", 100)
@@ -153,7 +179,7 @@ def test_an_append_that_is_staged_when_the_log_changes_over_is_committed_in_the_
     append(partition, 3)
     for _ in range(9):  # beyond the end of the segment
         offset = partition.log.next_offset
-        batch = build_batch([Record(0, NOW_MS + offset, b"k", b"value %d" % offset)])
+        batch = build_batch([Record(0, NOW_MS + offset, b"k", value_at(offset))])
         partition.append(batch, now_ms=NOW_MS)
     store.begin_move("t", 0, "two")
     finish(store.moving(NOW_MS))

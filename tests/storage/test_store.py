@@ -2,9 +2,12 @@
 
 import errno
 import pathlib
+from functools import partial
 
 import pytest
+import stores
 from memory_disk import MemoryDisk, PowerLost
+from stores import NOW_MS
 
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
@@ -14,20 +17,14 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish
 
-NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
 
 
 def open_store(disk, *directories: str, **kwargs) -> LogStore:
-    store = LogStore(disk, directories or ["data"], new_id=lambda: "0" * 32, **kwargs)
-    store.open(NOW_MS)
-    return store
+    return stores.open_store(disk, *directories, new_id=lambda: "0" * 32, **kwargs)
 
 
-def append(partition, count: int = 1, timestamp: int = NOW_MS, **kwargs) -> None:
-    for _ in range(count):
-        partition.append(build_batch([Record(0, timestamp, b"k", b"v" * 30)], **kwargs), now_ms=timestamp)
-    partition.commit()
+append = partial(stores.append, size_bytes=30)
 
 
 def test_files_have_kafkas_names_and_formats(tmp_path):
@@ -130,6 +127,20 @@ def test_a_segment_is_rolled_by_the_records_time_and_not_while_nothing_is_append
     partition.set_config(LogConfig(cleanup_policy=compacted, segment_ms=10_000, max_compaction_lag_ms=500))
     append(partition, timestamp=NOW_MS + 101_002)
     assert partition.log.bases == [0, 2, 3, 4, 6]
+
+
+def test_jitter_spreads_the_rolling_of_partitions_and_makes_none_later():
+    store = open_store(MemoryDisk())
+    waited_ms = []
+    for index in range(20):
+        config = LogConfig(segment_ms=1000, segment_jitter_ms=800)
+        partition = store.create("t", index, TOPIC_ID, config)
+        while len(partition.log.bases) == 1:
+            append(partition, timestamp=NOW_MS + 50 * partition.log_end_offset)
+        waited_ms.append(50 * (partition.log_end_offset - 1))
+    assert 200 < min(waited_ms) < 450
+    assert 750 < max(waited_ms) <= 1050
+    assert len(set(waited_ms)) > 7
 
 
 def test_a_deletion_that_was_interrupted_is_finished_at_the_start():

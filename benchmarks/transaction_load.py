@@ -163,18 +163,19 @@ class Producer:
 
 
 def run(producers: list[Producer], seconds: float) -> None:
-    """Lets all work for so long."""
+    """Lets all work for so long, or until one transaction is over where that takes longer."""
     deadline = time.perf_counter() + seconds
     again: list[tuple[float, int]] = []
     with selectors.DefaultSelector() as selector:
         for number, producer in enumerate(producers):
             selector.register(producer.socket, selectors.EVENT_READ, number)
             producer.begin()
-        while (now := time.perf_counter()) < deadline:
+        while (now := time.perf_counter()) < deadline or not any(one.commits_s for one in producers):
+            assert now < deadline + PATIENCE_S, "no transaction ends"
             while again and again[0][0] <= now:
                 producers[heapq.heappop(again)[1]].send_records()
             until = min(deadline, again[0][0]) if again else deadline
-            for key, _ in selector.select(max(0.0, until - now)):
+            for key, _ in selector.select(max(RETRY_S, until - now)):
                 if not producers[key.data].take():
                     heapq.heappush(again, (time.perf_counter() + RETRY_S, key.data))
 

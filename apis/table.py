@@ -127,7 +127,7 @@ def _of_transactions(node: NodeParts, settings: ApiSettings) -> Rows:
         27: (2, lambda: _write_txn_markers(node)),
         28: (5, _later("transaction_offsets.TxnOffsetCommit", *commits)),
         65: (0, _later("transactions.DescribeTransactions", transactions)),
-        66: (2, _later("transactions.ListTransactions", transactions)),
+        66: (2, _later("transactions.ListTransactions", transactions, node.searches)),
     }
 
 

@@ -21,13 +21,14 @@ request says of its sender.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from odradek.apis.api import Waiting
+from odradek.apis.api import Waiting, WorkAnswer
 from odradek.apis.groups import Gathering, Groups
 from odradek.coordinator import transaction_commands as commands
 from odradek.coordinator.topics import INTERNAL_TOPICS, OFFSETS_TOPIC
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import describe_transactions, list_transactions
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from odradek.wire.messages.add_partitions_to_txn import (
@@ -48,8 +49,10 @@ from odradek.wire.messages.list_transactions import ListTransactionsRequest, Lis
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.turn import Timers
+    from odradek.apis.turn import Timers, WorkQueue
     from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.regular_expression import RegularExpression
+    from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_FENCED = 2
 FIRST_VERSION_OF_BROKERS = 4
@@ -59,6 +62,9 @@ PAUSES_MS = (1, 2, 4)
 
 Partition = tuple[str, int]
 """Topic and index."""
+
+MATCHED_PER_STEP = 1_000
+"""Transactional ids that are held against a pattern at once: a millisecond or so."""
 
 
 class Transactions(Protocol):
@@ -73,7 +79,6 @@ class Transactions(Protocol):
         states: Collection[str] = (),
         producer_ids: Collection[int] = (),
         duration_ms: int = -1,
-        id_pattern: str | None = None,
     ) -> commands.ListTransactionsReply: ...
 
 
@@ -319,18 +324,42 @@ def _described(
 
 
 class ListTransactions:
-    """The handler: the transactional ids whose coordinator this node is."""
+    """The handler: the transactional ids whose coordinator this node is; `searches` is for their patterns."""
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, searches: WorkQueue) -> None:
         self._transactions = transactions
+        self._searches = searches
 
-    def __call__(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+    def __call__(
+        self, request: ListTransactionsRequest, context: RequestContext
+    ) -> ListTransactionsResponse | WorkAnswer:
         reply = self._transactions.list_transactions(
             states=list(dict.fromkeys(request.state_filters)),
             producer_ids=frozenset(request.producer_id_filters),
             duration_ms=request.duration_filter,
-            id_pattern=request.transactional_id_pattern,
         )
+        pattern = request.transactional_id_pattern
+        if reply.error_code is ErrorCode.NONE and pattern:
+            return WorkAnswer(self._searches, self._selecting(pattern, reply), context)
+        return self._response(reply)
+
+    def _selecting(
+        self, pattern: str, reply: commands.ListTransactionsReply
+    ) -> Work[ListTransactionsResponse]:
+        from odradek.coordinator.regular_expression import RegularExpression
+
+        try:
+            expression = RegularExpression(pattern)
+        except KafkaError as error:
+            return ListTransactionsResponse(error_code=error.code)
+        listed, reply.transactions = reply.transactions, []
+        for start in range(0, len(listed), MATCHED_PER_STEP):
+            some = listed[start : start + MATCHED_PER_STEP]
+            reply.transactions += yield partial(_matching, expression, some)
+        return self._response(reply)
+
+    @staticmethod
+    def _response(reply: commands.ListTransactionsReply) -> ListTransactionsResponse:
         return ListTransactionsResponse(
             error_code=reply.error_code,
             unknown_state_filters=list(reply.unknown_states),
@@ -343,3 +372,10 @@ class ListTransactions:
                 for one in reply.transactions
             ],
         )
+
+
+def _matching(
+    expression: RegularExpression, listed: Sequence[commands.ListedTransaction]
+) -> list[commands.ListedTransaction]:
+    """Those whose whole id matches. In a worker thread."""
+    return [one for one in listed if expression.matches(one.transactional_id)]

@@ -16,12 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from odradek.coordinator.regular_expression import RegularExpression
 
 __all__ = [
     "AddPartitions",
@@ -242,10 +239,7 @@ class ListedTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class ListTransactions:
-    """List the transactional ids of a machine; `TransactionCoordinator.list_transactions` asks all of them.
-
-    INVALID_REGULAR_EXPRESSION when the pattern takes too much work.
-    """
+    """List the transactional ids of a machine; `TransactionCoordinator.list_transactions` asks all."""
 
     ticket: Any
     states: frozenset[str] = frozenset()
@@ -254,8 +248,6 @@ class ListTransactions:
     """Wanted producer ids; empty for all."""
     duration_ms: int = -1
     """Only those that began longer ago; below 0 for all."""
-    id_pattern: RegularExpression | None = None
-    """What the whole id has to match; None for all."""
 
     def refused(self, code: ErrorCode) -> ListTransactionsReply:
         return ListTransactionsReply(code)

@@ -23,7 +23,7 @@ from odradek.coordinator.transaction_commands import (
 from odradek.coordinator.transaction_machine import TransactionMachine
 from odradek.coordinator.transaction_settings import TransactionSettings
 from odradek.coordinator.transaction_state import unknown_states
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import ErrorCode
 
 __all__ = ["TRANSACTIONS_TOPIC", "MarkerResults", "TransactionCoordinator", "WriteMarkersFunction"]
 
@@ -82,22 +82,12 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
         states: Collection[str] = (),
         producer_ids: Collection[int] = (),
         duration_ms: int = -1,
-        id_pattern: str | None = None,
     ) -> ListTransactionsReply:
         """The transactional ids of all machines of this node; see `ListTransactions`.
 
-        `id_pattern` is a regular expression; None or empty for all. COORDINATOR_LOAD_IN_PROGRESS while a
-        machine is not ready, INVALID_REGULAR_EXPRESSION.
+        COORDINATOR_LOAD_IN_PROGRESS while a machine is not ready.
         """
         command = ListTransactions(None, frozenset(states), frozenset(producer_ids), duration_ms)
-        if id_pattern:
-            from odradek.coordinator.regular_expression import RegularExpression
-
-            try:
-                # One for all machines: what it may cost is bounded for the whole listing.
-                command.id_pattern = RegularExpression(id_pattern)
-            except KafkaError as error:
-                return command.refused(error.code)
         answers = self._ask_all(command)
         if answers is None:
             return command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

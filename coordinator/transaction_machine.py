@@ -544,21 +544,14 @@ class TransactionMachine:
     def _list_transactions(self, command: ListTransactions, now_ms: int, out: list[Effect]) -> None:
         states = {STATES_BY_LABEL.get(label) for label in command.states}
         reply = ListTransactionsReply(NONE, unknown_states(command.states))
-        try:
-            expression = command.id_pattern
-            for transactional_id, transaction in self.transactions.items():
-                if (
-                    (not command.states or transaction.state in states)
-                    and (not command.producer_ids or transaction.producer_id in command.producer_ids)
-                    and (command.duration_ms < 0 or now_ms - transaction.start_ms > command.duration_ms)
-                    and (expression is None or expression.matches(transactional_id))
-                ):
-                    label = transaction.state.label
-                    reply.transactions.append(
-                        ListedTransaction(transactional_id, transaction.producer_id, label)
-                    )
-        except KafkaError as error:
-            reply = command.refused(error.code)
+        for transactional_id, transaction in self.transactions.items():
+            if (
+                (not command.states or transaction.state in states)
+                and (not command.producer_ids or transaction.producer_id in command.producer_ids)
+                and (command.duration_ms < 0 or now_ms - transaction.start_ms > command.duration_ms)
+            ):
+                label = transaction.state.label
+                reply.transactions.append(ListedTransaction(transactional_id, transaction.producer_id, label))
         out.append(Reply(command.ticket, reply))
 
 

@@ -88,9 +88,8 @@ class Transactions(_WhenNeeded["TransactionCoordinator"]):
         states: Collection[str] = (),
         producer_ids: Collection[int] = (),
         duration_ms: int = -1,
-        id_pattern: str | None = None,
     ) -> ListTransactionsReply:
-        return self.made().list_transactions(states, producer_ids, duration_ms, id_pattern)
+        return self.made().list_transactions(states, producer_ids, duration_ms)
 
 
 class Coordinators:

@@ -12,7 +12,7 @@ import time
 from compat_tests.dist.conftest import Installed, clean_environment
 from tools.build_dists import CHECKOUT
 
-BROKER_NEEDS = {"uvloop", "crc32c", "lz4", "zstandard", "python-snappy"}
+BROKER_NEEDS = {"uvloop", "crc32c", "lz4", "zstandard", "python-snappy", "google-re2"}
 PIP_BRINGS = {"pip", "setuptools", "wheel"}
 READY_S = 20
 STOP_S = 10

@@ -5,7 +5,6 @@ import itertools
 
 import pytest
 
-from odradek.coordinator import regular_expression
 from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.effects import Append, WriteMarkers
 from odradek.coordinator.runtime import RECORDS_PER_TURN
@@ -313,23 +312,10 @@ def test_the_ids_of_all_partitions_are_listed_and_filtered():
     listed = node.coordinator.list_transactions()
     assert sorted(each.transactional_id for each in listed.transactions) == sorted(names)
     assert {each.state for each in listed.transactions} == {"Empty"}
-    listed = node.coordinator.list_transactions(["Empty", "Empti"], [1_001, 1_002], -1, "id-[12]")
+    listed = node.coordinator.list_transactions(["Empty", "Empti"], [1_001, 1_002], -1)
     assert listed.unknown_states == ["Empti"]
     assert sorted(each.producer_id for each in listed.transactions) == [1_001, 1_002]
     assert not node.coordinator.list_transactions(duration_ms=10**15).transactions
-    assert len(node.coordinator.list_transactions(id_pattern="").transactions) == 12
-
-
-def test_a_pattern_that_is_none_or_takes_too_much_work_is_refused(node, monkeypatch):
-    node.init("id")
-    node.clock.run(1)
-    for pattern, work in (("(id", 1_000), ("i(d|e)", 3)):
-        monkeypatch.setattr(regular_expression, "WORK_MAX", work)
-        refused = node.coordinator.list_transactions(id_pattern=pattern)
-        assert refused.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION
-        assert not refused.transactions
-    monkeypatch.setattr(regular_expression, "WORK_MAX", 1_000)
-    assert len(node.coordinator.list_transactions(id_pattern="i(d|e)").transactions) == 1
 
 
 # Time and numbers

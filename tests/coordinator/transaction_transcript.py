@@ -18,7 +18,6 @@ import pathlib
 
 from odradek.coordinator import transaction_log
 from odradek.coordinator.effects import Append, CancelTimer, SetTimer, WriteMarkers
-from odradek.coordinator.regular_expression import RegularExpression
 from odradek.coordinator.transaction_commands import (
     AddPartitions,
     AddPartitionsReply,
@@ -202,7 +201,6 @@ def command_of(verb: str, words: list[str]):
         frozenset(filter(None, options.get("states", "").split(","))),
         frozenset(map(int, filter(None, options.get("producers", "").split(",")))),
         seconds(options["longer"]) if "longer" in options else -1,
-        RegularExpression(options["pattern"]) if "pattern" in options else None,
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from odradek.server import work
 from odradek.server.broker import BrokerServer
 from odradek.server.config import ConfigError, load
-from odradek.storage import partition as storage_partition
+from odradek.storage import time_search
 from odradek.wire.compression import Compression
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
@@ -417,7 +417,7 @@ def test_a_large_batch_is_searched_for_a_time_while_others_are_served(tmp_path, 
         assert others_were_served.wait(10), "the others had to wait"
         return records_section(*arguments)
 
-    monkeypatch.setattr(storage_partition, "records_section", patient)
+    monkeypatch.setattr(time_search, "records_section", patient)
     batch = build_batch(
         [Record(number, 1_700_000_000_000 + number, None, b"v" * 90) for number in range(500)],
         compression=compression,

@@ -421,6 +421,9 @@ class Log(LogStaging):
         file = self.active.file()
         if file.size() != self.active.size_bytes:
             file.truncate(self.active.size_bytes)
+            # A loss of power may undo that, and whole batches of the failed commit would pass for somebody
+            # else's when the group log puts back what came in their place: the files have to be flushed.
+            self._vouched = None
         self.active.cut_aborted()
         self._cut_wanted = False
 

@@ -70,6 +70,7 @@ class Book:
         """The producer of each record of a transaction."""
         self.may_be_cleaned: set[int] = set()
         """Offsets of markers, and of records that were aborted: compaction takes them."""
+        self.is_made = False
         self.is_being_deleted = False
 
 
@@ -95,7 +96,7 @@ class World:
             if book.is_being_deleted:
                 self.store.delete(book.topic, 0)
                 del self.books[book.topic]
-            else:
+            elif book.is_made:
                 self._partition(book)
 
     def _partition(self, book: Book) -> Partition:
@@ -153,12 +154,12 @@ class World:
     def create(self, chance: random.Random) -> None:
         topic = chance.choice(sorted(CONFIGS))
         if topic not in self.books:
-            book = self.books[topic] = Book(topic, next(self._ids).to_bytes(16, "big"))
-            try:
-                self._partition(book)
-            except KafkaError:
-                del self.books[topic]  # nobody was told that it is there
-                raise
+            self.books[topic] = Book(topic, next(self._ids).to_bytes(16, "big"))
+        book = self.books[topic]
+        if not book.is_made:
+            # What an attempt that failed has left behind is taken up: the topic has its id.
+            self._partition(book)
+            book.is_made = True
 
     def delete(self, chance: random.Random) -> None:
         book = self._some_book(chance)
@@ -168,7 +169,7 @@ class World:
             del self.books[book.topic]
 
     def _live_books(self) -> list[Book]:
-        return [book for book in self.books.values() if not book.is_being_deleted]
+        return [book for book in self.books.values() if book.is_made and not book.is_being_deleted]
 
     def stage(self, chance: random.Random) -> None:
         if not self.books:
@@ -361,7 +362,7 @@ class World:
 
     def compact(self, chance: random.Random) -> None:
         book = self.books.get("compacted")
-        if book is None or book.is_being_deleted:
+        if book is None or book not in self._live_books():
             return
         self._roll(book)
         self._flush(book)

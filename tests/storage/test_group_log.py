@@ -413,3 +413,25 @@ def test_garbage_in_the_files_is_no_block(disk, store, log):
         damaged[chance.randrange(200)] ^= 1 << chance.randrange(8)
         disk.files[f"data/{NAMES[1]}"].data = damaged
         assert len(list(read_entries(disk, "data"))) <= 1
+
+
+def test_what_a_failed_commit_wrote_does_not_come_back_in_the_place_of_what_was_acknowledged():
+    """Its bytes were cut off, but no sync has made that safe."""
+    disk = MemoryDisk()
+    store = open_store(disk)
+    (log,) = store.group_logs
+    log.prepare()
+    partition = store.create("a", 0, TOPIC_ID, LogConfig(segment_bytes=300))
+    partition.flush()
+    for value in (b"never acknowledged" * 4, b"x" * 200):
+        partition.append(build_batch([Record(0, NOW_MS, b"k", value)]), now_ms=NOW_MS)
+    disk.fail = lambda operation, path: errno.ENOSPC if operation == "create" else None
+    with pytest.raises(KafkaError):
+        partition.commit()
+    disk.fail = lambda operation, path: None
+    append(partition, b"acknowledged")
+    if partition not in write_together(log, [partition]):
+        partition.flush()
+    for seed in range(60):
+        again = open_store(disk.lose_power(seed)).get("a", 0)
+        assert values_of(again) == {0: b"acknowledged"}

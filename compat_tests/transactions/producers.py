@@ -199,7 +199,12 @@ class AiokafkaProducer(TransactionalProducer):
 
     FENCED = (aiokafka.errors.ProducerFenced,)
     # It guards its states by assertions: of one that has failed, every further call meets them.
-    FAILED = (aiokafka.errors.KafkaError, TimeoutError, AssertionError)
+    FAILED = (
+        aiokafka.errors.KafkaError,
+        aiokafka.errors.IllegalOperation,
+        TimeoutError,
+        AssertionError,
+    )
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)

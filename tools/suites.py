@@ -40,7 +40,7 @@ CLIENTS = [
         f"--ignore=compat_tests/{d}"
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
-            "transactions",
+            *("transactions", "benchmarks"),
         )
     ),
 ]
@@ -86,6 +86,7 @@ SUITES = {
             )
         ]
     ),
+    "benchmarks": Suite([pytest("compat_tests/benchmarks")], jars=["kafka-4.3.1"]),
     "soak": Suite([pytest("compat_tests/soak")]),
     "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=600")]),
     "spark": Suite([pytest("compat_tests/spark")], jars=["spark-4.0.0"], python="spark"),

@@ -353,6 +353,8 @@ def test_settings_that_change_in_steps_or_have_no_default_change_alike(brokers_a
     threads, throttle = "log.cleaner.threads", "replica.alter.log.dirs.io.max.bytes.per.second"
     for name in ("1", ""):
         for own in ({threads: "2"}, {threads: "4", throttle: "1000000"}, {threads: "2", throttle: "0"}, {}):
+            if is_older(pair):
+                own.pop(throttle, None)  # 3.9 calls it read-only, and changes it all the same
             operations = [
                 (setting, SET if setting in own else DELETE, own.get(setting))
                 for setting in (threads, throttle)

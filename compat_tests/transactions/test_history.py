@@ -101,7 +101,7 @@ def test_a_planted_bug_is_found(
     monkeypatch.setenv("ODRADEK_PLANTED_BUG", bug)
     monkeypatch.setenv("PYTHONPATH", str(PLANTED), prepend=os.pathsep)
     broker = start_broker()
-    workload = Workload(broker, a_seed(capsys), new_topics(broker, 2), libraries=["confluent-kafka"])
+    workload = Workload(broker, a_seed(capsys), new_topics(broker, 2), libraries=["aiokafka"])
     workload.start()
     workload.run(PLANTED_SECONDS)
     history = workload.finish()

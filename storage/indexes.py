@@ -2,36 +2,182 @@
 the log.
 
 File formats are Kafka's (`OffsetIndex.java`, `TimeIndex.java`): big-endian entries of (relative offset
-int32, position int32) and (timestamp int64, relative offset int32), appended in order. Entries live in
-arrays and are written by `save` with ordinary writes; a start after a crash rebuilds what had not been
-saved.
+int32, position int32) and (timestamp int64, relative offset int32), appended in order. What a file has is
+searched where it is, in a mapping (`Mapped`): opening an index costs the same whatever its size. What is
+appended lives in arrays until `save` writes it, with ordinary writes; a start after a crash rebuilds what had
+not been saved.
+
+Nobody reads a mapped index through to see whether it is in order. A search looks at the neighbours of what
+it has found: one wrong entry can only lead astray by standing next to the place where the search ends.
+`DamagedIndex` then, and the owner goes on with what `in_memory` makes of it, or rebuilds it.
 """
 
 import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 from odradek.storage.disk import Disk, write_all
 
-OFFSET_ENTRY_BYTES = 8
-TIME_ENTRY_BYTES = 12
+_OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
+OFFSET_ENTRY_BYTES = _OFFSET_ENTRY.size
+TIME_ENTRY_BYTES = _TIME_ENTRY.size
+_NEAR = 128
+"""A guess that is this many entries off or less has found the pages of the place."""
+_GUESSES = 4
+_ENTRIES_PER_LOOK = 1024
+
+
+class DamagedIndex(Exception):
+    """The entries of an index contradict each other, or the log."""
+
+
+class Mapped:
+    """The entries of an index file, read where they are looked for.
+
+    `content` is the mapped file, `read(position, size)` reads the file itself. That is done once with each
+    stretch before the mapping is touched there: what the disk cannot give is an `OSError` then, where a
+    mapping would end the process, and other threads run while it is waited for. Raises `DamagedIndex` where
+    the size is not that of whole entries, or the last two are not in order.
+    """
+
+    __slots__ = ("_content", "_entry", "_first", "_last", "_read", "_was_read", "count")
+
+    def __init__(
+        self, entry: struct.Struct, content: memoryview, read: Callable[[int, int], bytes] | None
+    ) -> None:
+        self.count, rest = divmod(len(content), entry.size)
+        if rest:
+            raise DamagedIndex
+        self._content = content
+        self._entry = entry
+        self._read = read
+        self._was_read = bytearray(-(-self.count // _ENTRIES_PER_LOOK))
+        self._first = self._last = (0, 0)
+        if self.count:
+            self._first, self._last = self[0], self[self.count - 1]
+            self.check_order(self.count - 2, self.count - 1)
+
+    def __getitem__(self, place: int) -> tuple[int, int]:
+        """Both columns of an entry."""
+        look = place // _ENTRIES_PER_LOOK
+        if not self._was_read[look]:
+            self._look_at(look)
+        first, second = self._entry.unpack_from(self._content, place * self._entry.size)
+        return first, second
+
+    def _look_at(self, look: int) -> None:
+        assert self._read is not None
+        size_bytes = _ENTRIES_PER_LOOK * self._entry.size
+        self._read(look * size_bytes, size_bytes)
+        self._was_read[look] = True
+
+    def content(self) -> bytes:
+        for look, was_read in enumerate(self._was_read):
+            if not was_read:
+                self._look_at(look)
+        return bytes(self._content)
+
+    def count_until(self, column: int, wanted: int) -> int:
+        """How many entries are `wanted` or less in a column, which has to ascend.
+
+        Most logs grow evenly, so the place is guessed from the ends of a range first: halving alone would
+        touch a page of the file for each step.
+        """
+        if wanted < self._first[column]:
+            return 0
+        if wanted >= self._last[column]:
+            return self.count
+        # From here on the entry at `low` is `wanted` or less, and that at `high` is more.
+        low, high = self._guess(column, wanted)
+        unpack, content, size = self._entry.unpack_from, self._content, self._entry.size
+        was_read = self._was_read
+        while high - low > 1:
+            middle = (low + high) // 2
+            if not was_read[middle // _ENTRIES_PER_LOOK]:
+                self._look_at(middle // _ENTRIES_PER_LOOK)
+            if unpack(content, middle * size)[column] > wanted:
+                high = middle
+            else:
+                low = middle
+        self.check_order(low - 1, high + 1)
+        return high
+
+    def _guess(self, column: int, wanted: int) -> tuple[int, int]:
+        """A narrow range around the place of `wanted`, which is between the ends; wider where the entries are
+        not spread evenly.
+        """
+        low, high = 0, self.count - 1
+        low_key, high_key = self._first[column], self._last[column]
+        for _ in range(_GUESSES):
+            if high - low <= 2 * _NEAR:
+                break
+            guess = low + (high - low) * (wanted - low_key) // (high_key - low_key)
+            for middle in (max(guess - _NEAR, low + 1), min(guess + _NEAR, high - 1)):
+                key = self[middle][column]
+                if key > wanted:
+                    high, high_key = middle, key
+                    break
+                low, low_key = middle, key
+        return low, high
+
+    def check_order(self, first: int, last: int) -> None:
+        """Raises `DamagedIndex` unless both columns ascend from one place to another, ends included."""
+        places = range(max(first, 0), min(last + 1, self.count))
+        before = (-1 << 63, -1 << 63)
+        for entry in map(self.__getitem__, places):
+            if entry[0] <= before[0] or entry[1] <= before[1]:
+                raise DamagedIndex
+            before = entry
+
+
+def _nothing_mapped(entry: struct.Struct) -> Mapped:
+    return Mapped(entry, memoryview(b""), None)
+
+
+_NO_OFFSETS = _nothing_mapped(_OFFSET_ENTRY)
+_NO_TIMES = _nothing_mapped(_TIME_ENTRY)
 
 
 class OffsetIndex:
     """For some batches: the last offset in it and where it begins."""
 
-    __slots__ = ("base_offset", "offsets", "positions", "saved_count")
+    __slots__ = ("_mapped", "_mapped_last", "base_offset", "offsets", "positions", "saved_count")
 
-    def __init__(self, base_offset: int) -> None:
+    def __init__(self, base_offset: int, mapped: Mapped = _NO_OFFSETS) -> None:
         self.base_offset = base_offset
+        self._mapped = mapped
+        self._mapped_last = mapped[mapped.count - 1][0] if mapped.count else -1
+        # What has come behind what is mapped.
         self.offsets = array("i")
         self.positions = array("i")
-        self.saved_count = 0
+        self.saved_count = mapped.count
+
+    @classmethod
+    def of_file(
+        cls, base_offset: int, content: memoryview, read: Callable[[int, int], bytes], size_bytes: int
+    ) -> "OffsetIndex":
+        """Of a mapped file, for a log file of `size_bytes`. `DamagedIndex` where the ends show that it cannot
+        belong to it.
+        """
+        mapped = Mapped(_OFFSET_ENTRY, content, read)
+        if mapped.count and (min(mapped[0]) < 0 or mapped[mapped.count - 1][1] >= size_bytes):
+            raise DamagedIndex
+        return cls(base_offset, mapped)
+
+    @property
+    def is_mapped(self) -> bool:
+        return self._mapped.count > 0
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return self._mapped.count + len(self.offsets)
+
+    def entry(self, place: int) -> tuple[int, int]:
+        """Last offset, less the base offset, and position."""
+        behind = place - self._mapped.count
+        return (self.offsets[behind], self.positions[behind]) if behind >= 0 else self._mapped[place]
 
     def append(self, offset: int, position: int) -> None:
         self.offsets.append(offset - self.base_offset)
@@ -40,19 +186,33 @@ class OffsetIndex:
     def has_room_for(self, offset: int) -> bool:
         """False for an offset that no batch of this place can have: its header is damaged."""
         relative = offset - self.base_offset
-        return (self.offsets[-1] if self.offsets else -1) < relative < 1 << 31
+        return (self.offsets[-1] if self.offsets else self._mapped_last) < relative < 1 << 31
 
     def lookup(self, offset: int) -> int:
         """The position of the last entry at or before `offset`; 0 when there is none."""
-        found = bisect_right(self.offsets, offset - self.base_offset)
-        return self.positions[found - 1] if found else 0
+        if not self._mapped.count:
+            found = bisect_right(self.offsets, offset - self.base_offset)
+            return self.positions[found - 1] if found else 0
+        place = self.place_of(offset)
+        return self.entry(place)[1] if place >= 0 else 0
 
     def place_of(self, offset: int) -> int:
         """The place of the entry that `lookup` takes; -1 when there is none."""
-        return bisect_right(self.offsets, offset - self.base_offset) - 1
+        return self._count_until(0, self.offsets, offset - self.base_offset) - 1
+
+    def place_from(self, position: int) -> int:
+        """The place of the first entry that is not before `position`; `len` when there is none."""
+        return self._count_until(1, self.positions, position - 1)
+
+    def _count_until(self, column: int, rest: array, wanted: int) -> int:
+        mapped = self._mapped
+        if mapped.count and not (rest and rest[0] <= wanted):
+            return mapped.count_until(column, wanted)
+        return mapped.count + bisect_right(rest, wanted)
 
     def forget(self, place: int) -> None:
-        """Leave out an entry that cannot be right."""
+        """Leave out an entry that cannot be right. For an index in memory."""
+        assert not self.is_mapped
         del self.offsets[place], self.positions[place]
         self.saved_count = min(self.saved_count, place)
 
@@ -60,28 +220,33 @@ class OffsetIndex:
         """The last offset of an indexed batch that begins before `position`; without one, what is just
         before the segment.
         """
-        found = bisect_left(self.positions, position)
-        return self.offsets[found - 1] + self.base_offset if found else self.base_offset - 1
+        place = self.place_from(position) - 1
+        return self.entry(place)[0] + self.base_offset if place >= 0 else self.base_offset - 1
 
     def last_position_until(self, position: int) -> int:
         """The last indexed position that is not after `position`; 0 when there is none."""
-        found = bisect_right(self.positions, position)
-        return self.positions[found - 1] if found else 0
-
-    def truncate(self, position: int) -> None:
-        """Forget the batches that begin at or after `position`."""
-        keep = bisect_left(self.positions, position)
-        del self.offsets[keep:], self.positions[keep:]
-        self.saved_count = min(self.saved_count, keep)
+        place = self.place_from(position + 1) - 1
+        return self.entry(place)[1] if place >= 0 else 0
 
     def encode(self, start: int = 0) -> bytes:
-        count = len(self.offsets) - start
+        """What a file has from an entry on."""
+        behind = start - self._mapped.count
+        if behind < 0:
+            return self._mapped.content()[start * OFFSET_ENTRY_BYTES :] + self.encode(self._mapped.count)
+        count = len(self.offsets) - behind
         both = array("i", bytes(count * OFFSET_ENTRY_BYTES))
-        both[0::2] = self.offsets[start:]
-        both[1::2] = self.positions[start:]
+        both[0::2] = self.offsets[behind:]
+        both[1::2] = self.positions[behind:]
         if sys.byteorder == "little":
             both.byteswap()
         return both.tobytes()
+
+    def in_memory(self, size_bytes: int) -> "OffsetIndex | None":
+        """The same without a mapping, every entry looked at; None when they are not in order."""
+        index = OffsetIndex.decode(self.base_offset, self.encode(), size_bytes)
+        if index is not None:
+            index.saved_count = self.saved_count
+        return index
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes, size_bytes: int) -> "OffsetIndex | None":
@@ -105,9 +270,9 @@ class OffsetIndex:
 
     def save(self, disk: Disk, path: str, *, sync: bool = False) -> None:
         """Bring the file up to date, and with `sync` safe from a loss of power."""
-        if sync or self.saved_count < len(self.offsets) or not disk.exists(path):
+        if sync or self.saved_count < len(self) or not disk.exists(path):
             _save(disk, path, self.saved_count * OFFSET_ENTRY_BYTES, self.encode(self.saved_count), sync)
-            self.saved_count = len(self.offsets)
+            self.saved_count = len(self)
 
 
 class TimeIndex:
@@ -115,47 +280,65 @@ class TimeIndex:
     entry.
     """
 
-    __slots__ = ("base_offset", "offsets", "saved_count", "timestamps")
+    __slots__ = ("_mapped", "_mapped_last", "base_offset", "offsets", "saved_count", "timestamps")
 
-    def __init__(self, base_offset: int) -> None:
+    def __init__(self, base_offset: int, mapped: Mapped = _NO_TIMES) -> None:
         self.base_offset = base_offset
+        self._mapped = mapped
+        self._mapped_last = mapped[mapped.count - 1] if mapped.count else (-1, -1)
+        # What has come behind what is mapped.
         self.timestamps = array("q")
         self.offsets = array("i")
-        self.saved_count = 0
+        self.saved_count = mapped.count
+
+    @classmethod
+    def of_file(cls, base_offset: int, content: memoryview, read: Callable[[int, int], bytes]) -> "TimeIndex":
+        """Of a mapped file. `DamagedIndex` where the ends show that it is no index."""
+        mapped = Mapped(_TIME_ENTRY, content, read)
+        if mapped.count and mapped[0][1] < 0:
+            raise DamagedIndex
+        return cls(base_offset, mapped)
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return self._mapped.count + len(self.offsets)
 
     def append(self, timestamp_ms: int, offset: int) -> None:
         """Add an entry, unless it would not advance the index (as `TimeIndex.maybeAppend`)."""
         if timestamp_ms < 0:
             return
-        if not self.timestamps or (
-            timestamp_ms > self.timestamps[-1] and offset - self.base_offset > self.offsets[-1]
-        ):
+        latest, last = (self.timestamps[-1], self.offsets[-1]) if self.timestamps else self._mapped_last
+        if timestamp_ms > latest and offset - self.base_offset > last:
             self.timestamps.append(timestamp_ms)
             self.offsets.append(offset - self.base_offset)
 
     def last(self) -> tuple[int, int]:
         """The last entry as (timestamp, offset); (-1, base offset) when there is none."""
-        if not self.timestamps:
-            return -1, self.base_offset
-        return self.timestamps[-1], self.offsets[-1] + self.base_offset
+        if self.timestamps:
+            return self.timestamps[-1], self.offsets[-1] + self.base_offset
+        latest, last = self._mapped_last
+        return latest, max(last, 0) + self.base_offset
 
     def lookup(self, timestamp_ms: int) -> int:
         """An offset at or after which the first record not before `timestamp_ms` is found."""
-        found = bisect_left(self.timestamps, timestamp_ms)
-        return self.offsets[found - 1] + self.base_offset if found else self.base_offset
-
-    def truncate(self, offset: int) -> None:
-        """Forget entries of `offset` and after it."""
-        keep = bisect_left(self.offsets, offset - self.base_offset)
-        del self.offsets[keep:], self.timestamps[keep:]
-        self.saved_count = min(self.saved_count, keep)
+        if self._mapped.count and not (self.timestamps and self.timestamps[0] < timestamp_ms):
+            place = self._mapped.count_until(0, timestamp_ms - 1) - 1
+            return (self._mapped[place][1] if place >= 0 else 0) + self.base_offset
+        place = bisect_left(self.timestamps, timestamp_ms) - 1
+        return self.base_offset + (self.offsets[place] if place >= 0 else 0)
 
     def encode(self, start: int = 0) -> bytes:
-        pack = _TIME_ENTRY.pack
-        return b"".join(map(pack, self.timestamps[start:], self.offsets[start:]))
+        """What a file has from an entry on."""
+        behind = start - self._mapped.count
+        if behind < 0:
+            return self._mapped.content()[start * TIME_ENTRY_BYTES :] + self.encode(self._mapped.count)
+        return b"".join(map(_TIME_ENTRY.pack, self.timestamps[behind:], self.offsets[behind:]))
+
+    def in_memory(self) -> "TimeIndex | None":
+        """The same without a mapping, every entry looked at; None when they are not in order."""
+        index = TimeIndex.decode(self.base_offset, self.encode())
+        if index is not None:
+            index.saved_count = self.saved_count
+        return index
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes) -> "TimeIndex | None":
@@ -175,9 +358,9 @@ class TimeIndex:
 
     def save(self, disk: Disk, path: str, *, sync: bool = False) -> None:
         """Bring the file up to date, and with `sync` safe from a loss of power."""
-        if sync or self.saved_count < len(self.offsets) or not disk.exists(path):
+        if sync or self.saved_count < len(self) or not disk.exists(path):
             _save(disk, path, self.saved_count * TIME_ENTRY_BYTES, self.encode(self.saved_count), sync)
-            self.saved_count = len(self.offsets)
+            self.saved_count = len(self)
 
 
 def _ascends(values: array) -> bool:

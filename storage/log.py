@@ -206,7 +206,7 @@ class Log(LogStaging):
             # A rollback must not fail on it; an index that cannot be read does not grow either.
             return self._offset_entries_max
         time_count = len(times)
-        latest = times.timestamps[-1] if time_count else -1
+        latest = times.last()[0]
         for _, _, timestamp_ms, _ in staged:
             if timestamp_ms > latest:
                 time_count, latest = time_count + 1, timestamp_ms
@@ -800,7 +800,7 @@ class Log(LogStaging):
             yield None
             if segment.latest_timestamp()[0] < timestamp_ms:
                 continue
-            position = segment.offset_index.lookup(max(segment.time_index.lookup(timestamp_ms), start_offset))
+            position = segment.lookup(max(segment.lookup_time(timestamp_ms), start_offset))
             for batch in segment.batches(position):
                 if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start_offset:
                     return segment, batch

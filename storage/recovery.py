@@ -260,12 +260,14 @@ def _is_end_damaged(segment: Segment, end_offset: int | None, told_end: int, *, 
 
 def _counted_end(segment: Segment) -> int:
     """Where a segment ends by the number of offsets in the batches after its last index entry."""
+    # Asked first, since it may mend the index.
+    segment.offset_before(segment.offset_index.last_position_until(segment.size_bytes))
     index = segment.offset_index
     position = index.last_position_until(segment.size_bytes)
     end_offset = index.offset_before(position) + 1
     for batch in segment.batches(position):
         if len(index) and batch.position == position:
-            end_offset = index.offsets[-1] + segment.base_offset + 1
+            end_offset = index.entry(len(index) - 1)[0] + segment.base_offset + 1
         else:
             end_offset += batch.last_offset_delta + 1
     return end_offset

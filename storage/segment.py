@@ -10,13 +10,14 @@ moment while a commit is under way.
 """
 
 import errno
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from odradek.storage.batches import EXTENT, LOG_OVERHEAD_BYTES, StoredBatch, scan
 from odradek.storage.disk import Buffer, Disk, File, read_file, sync_file
-from odradek.storage.indexes import TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from odradek.storage.indexes import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
 from odradek.storage.staging import SegmentExtent, Stretch
 from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -35,6 +36,8 @@ SYNC_FAILED = "sync-failed"
 RELATIVE_OFFSET_MAX = 2**31 - 1
 _SEEK_WINDOW_BYTES = 8192
 """Twice the default index.interval.bytes: one read finds most batches."""
+MAP_INDEXES_FROM_BYTES = 4096
+"""Below this reading an index costs less than mapping it, and it takes little memory."""
 _STRETCHES_MAX = 16
 """As many readers of one segment do not forget what another has looked at."""
 
@@ -323,19 +326,111 @@ class Segment(SegmentExtent):
         assert self._time_index is not None
         return self._time_index
 
+    def lookup(self, offset: int) -> int:
+        """Where to begin to look for `offset`: the position of a batch that ends at it or before."""
+        if self.inherited_bytes:
+            return self._agreed_position(offset)
+        try:
+            return self.offset_index.lookup(offset)
+        except DamagedIndex:
+            self._take_into_memory()
+            return self.offset_index.lookup(offset)
+
+    def lookup_time(self, timestamp_ms: int) -> int:
+        """An offset at or after which the first record not before `timestamp_ms` is found."""
+        try:
+            return self.time_index.lookup(timestamp_ms)
+        except DamagedIndex:
+            self._take_into_memory()
+            return self.time_index.lookup(timestamp_ms)
+
+    def offset_before(self, position: int) -> int:
+        """`offset_index.offset_before`."""
+        try:
+            return self.offset_index.offset_before(position)
+        except DamagedIndex:
+            self._take_into_memory()
+            return self.offset_index.offset_before(position)
+
     def _load_indexes(self) -> None:
+        try:
+            offsets, times = self._open_indexes()
+            is_sound = self._fits(offsets)
+        except (DamagedIndex, FileNotFoundError):
+            is_sound = False
+        if is_sound:
+            self._take_indexes(offsets, times)
+        else:
+            self._decode_indexes()
+
+    def _open_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Each mapped unless it is small. `DamagedIndex` as far as the ends show it."""
+        offsets: OffsetIndex | None
+        times: TimeIndex | None
+        content = self._index_content(INDEX)
+        if isinstance(content, bytes):
+            offsets = OffsetIndex.decode(self.base_offset, content, self.size_bytes)
+        else:
+            read = partial(self._read_index, INDEX)
+            offsets = OffsetIndex.of_file(self.base_offset, content, read, self.size_bytes)
+        content = self._index_content(TIME_INDEX)
+        if isinstance(content, bytes):
+            times = TimeIndex.decode(self.base_offset, content)
+        else:
+            times = TimeIndex.of_file(self.base_offset, content, partial(self._read_index, TIME_INDEX))
+        if offsets is None or times is None:
+            raise DamagedIndex
+        return offsets, times
+
+    def _index_content(self, kind: str) -> bytes | memoryview:
+        file = self.pool.disk.open(self.path(kind))
+        try:
+            size_bytes = file.size()
+            if size_bytes >= MAP_INDEXES_FROM_BYTES:
+                try:
+                    return file.map(size_bytes)
+                except OSError:
+                    # So many mappings are not to be had.
+                    pass
+            return file.read(0, size_bytes)
+        finally:
+            file.close()
+
+    def _read_index(self, kind: str, position: int, size_bytes: int) -> bytes:
+        try:
+            file = self.pool.disk.open(self.path(kind))
+        except FileNotFoundError:
+            # Somebody has removed it. The mapping has it as long as we do.
+            return b""
+        try:
+            return file.read(position, size_bytes)
+        finally:
+            file.close()
+
+    def _decode_indexes(self) -> None:
+        """All of both files into memory, looked at from end to end."""
         disk = self.pool.disk
         try:
             offsets = OffsetIndex.decode(self.base_offset, read_file(disk, self.path(INDEX)), self.size_bytes)
             times = TimeIndex.decode(self.base_offset, read_file(disk, self.path(TIME_INDEX)))
         except FileNotFoundError:
             offsets = times = None
+        self._mend_indexes(offsets, times)
+
+    def _take_into_memory(self) -> None:
+        """The same of indexes that were mapped, and have shown that something is wrong with them."""
+        self._mend_indexes(self.offset_index.in_memory(self.size_bytes), self.time_index.in_memory())
+
+    def _mend_indexes(self, offsets: OffsetIndex | None, times: TimeIndex | None) -> None:
         if offsets is not None and not self._fits(offsets):
             # This entry, or its batch. If it is not that one alone the file is another log's.
             offsets.forget(len(offsets) - 1)
         if offsets is None or times is None or not self._fits(offsets):
             self.rebuild_indexes()
             return
+        self._take_indexes(offsets, times)
+
+    def _take_indexes(self, offsets: OffsetIndex, times: TimeIndex) -> None:
         self._offset_index, self._time_index = offsets, times
         if self.max_timestamp_ms is None:
             self.max_timestamp_ms, self.max_timestamp_offset = times.last()
@@ -454,10 +549,18 @@ class Segment(SegmentExtent):
         """An offset that no batch before `position` has, by the next entry of the offset index; None without
         one. As `LogSegment.fetchUpperBoundOffset`.
         """
+        try:
+            return self._offset_bound(position)
+        except DamagedIndex:
+            self._take_into_memory()
+            return self._offset_bound(position)
+
+    def _offset_bound(self, position: int) -> int | None:
         index = self.offset_index
-        for place in range(bisect_left(index.positions, position), len(index)):
-            if index.positions[place] >= self.inherited_bytes or self._agrees(index, place):
-                return index.offsets[place] + self.base_offset
+        for place in range(index.place_from(position), len(index)):
+            relative, at = index.entry(place)
+            if at >= self.inherited_bytes or self._agrees(index, place):
+                return relative + self.base_offset
         return None
 
     def latest_timestamp(self) -> tuple[int, int]:
@@ -509,10 +612,9 @@ class Segment(SegmentExtent):
         """Position and size of the first batch whose last offset is not before `offset`; None when the
         segment ends before.
         """
-        position = self.offset_index.lookup(offset)
+        position = self.lookup(offset)
         end = sound_until = self.size_bytes
         if position < self.inherited_bytes:
-            position = self._agreed_position(offset)
             sound_until = self.check(position, position + _SEEK_WINDOW_BYTES)
         unpack = EXTENT.unpack_from
         window = b""
@@ -551,7 +653,7 @@ class Segment(SegmentExtent):
         """
         stretch = next((one for one in self._stretches if one.start <= position <= one.end), None)
         if stretch is None:
-            stretch = Stretch(position, position, self.offset_index.offset_before(position) + 1)
+            stretch = Stretch(position, position, self.offset_before(position) + 1)
             self._stretches = [*self._stretches[1 - _STRETCHES_MAX :], stretch]
         inherited_bytes = self.inherited_bytes
         if stretch.end < min(end, inherited_bytes):
@@ -569,22 +671,33 @@ class Segment(SegmentExtent):
         Of others one of the two is damaged: they are left out, and the way from the entry before shows
         whether it is the batch.
         """
-        index = self.offset_index
-        while (place := index.place_of(offset)) >= 0:
-            position = index.positions[place]
-            if position >= self.inherited_bytes:
+        while (place := self._place_of(offset)) >= 0:
+            index = self.offset_index
+            position = index.entry(place)[1]
+            if position >= self.inherited_bytes or self._agrees(index, place):
                 return position
-            if self._agrees(index, place):
-                return position
-            index.forget(place)
+            if index.is_mapped:
+                self._take_into_memory()
+            else:
+                index.forget(place)
         return 0
 
+    def _place_of(self, offset: int) -> int:
+        try:
+            return self.offset_index.place_of(offset)
+        except DamagedIndex:
+            self._take_into_memory()
+            return self.offset_index.place_of(offset)
+
     def _agrees(self, index: OffsetIndex, place: int) -> bool:
-        head = self.read(index.positions[place], EXTENT.size)
+        relative, position = index.entry(place)
+        if not 0 <= position < self.size_bytes:
+            return False
+        head = self.read(position, EXTENT.size)
         if len(head) < EXTENT.size:
             return False
         base_offset, _, last_offset_delta = EXTENT.unpack(head)
-        return bool(base_offset + last_offset_delta == index.offsets[place] + self.base_offset)
+        return bool(base_offset + last_offset_delta == relative + self.base_offset)
 
     def batch_bytes(self, position: int) -> int:
         """The size of the batch that begins there."""

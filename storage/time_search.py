@@ -59,7 +59,7 @@ def finding_latest(log: Log, start_offset: int) -> Work[Found | None]:
 def _finding_latest_in(segment: Segment, start_offset: int) -> Work[Found | None]:
     """The same of one segment."""
     timestamp_ms, last_offset = segment.latest_timestamp()
-    position = segment.offset_index.lookup(last_offset)
+    position = segment.lookup(last_offset)
     for batch in segment.batches(position):
         if batch.max_timestamp == timestamp_ms and batch.last_offset >= start_offset:
             found = yield from _looking_into(segment, batch, timestamp_ms, start_offset)
@@ -71,7 +71,7 @@ def _finding_latest_in(segment: Segment, start_offset: int) -> Work[Found | None
         yield None
     # The record that the segment thinks of is gone: look at them all.
     latest: Found | None = None
-    for batch in segment.batches(segment.offset_index.lookup(start_offset)):
+    for batch in segment.batches(segment.lookup(start_offset)):
         yield None
         if batch.last_offset < start_offset or (latest and batch.max_timestamp <= latest[0]):
             continue

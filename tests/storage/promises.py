@@ -538,7 +538,8 @@ def check_indexes(partition: Partition) -> None:
 
 
 def _entries(segment: Segment) -> list[tuple[int, int]]:
-    return list(zip(segment.offset_index.offsets, segment.offset_index.positions, strict=True))
+    index = segment.offset_index
+    return [index.entry(place) for place in range(len(index))]
 
 
 def _rebuilt(segment: Segment, interval_bytes: int, usual_count: int = 0) -> Segment:

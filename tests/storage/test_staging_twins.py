@@ -98,7 +98,7 @@ def play(steps, ordinary):
         told.append(partition.last_stable_offset)
     partition.commit()
     data = [
-        (segment.base_offset, segment.read(0, segment.size_bytes), list(segment.offset_index.positions))
+        (segment.base_offset, segment.read(0, segment.size_bytes), segment.offset_index.encode())
         for segment in partition.log.segments
     ]
     producers = {

@@ -70,11 +70,16 @@ class Mapped:
 
     def _look_at(self, look: int) -> None:
         assert self._read is not None
-        size_bytes = _ENTRIES_PER_LOOK * self._entry.size
-        self._read(look * size_bytes, size_bytes)
+        look_bytes = _ENTRIES_PER_LOOK * self._entry.size
+        position = look * look_bytes
+        size_bytes = min(look_bytes, len(self._content) - position)
+        if len(self._read(position, size_bytes)) < size_bytes:
+            # Somebody has cut the file. To touch the mapping would end the process.
+            raise DamagedIndex
         self._was_read[look] = True
 
     def content(self) -> bytes:
+        """All of the file. `DamagedIndex` when it is not whole any more."""
         for look, was_read in enumerate(self._was_read):
             if not was_read:
                 self._look_at(look)
@@ -243,7 +248,10 @@ class OffsetIndex:
 
     def in_memory(self, size_bytes: int) -> "OffsetIndex | None":
         """The same without a mapping, every entry looked at; None when they are not in order."""
-        index = OffsetIndex.decode(self.base_offset, self.encode(), size_bytes)
+        try:
+            index = OffsetIndex.decode(self.base_offset, self.encode(), size_bytes)
+        except DamagedIndex:
+            return None
         if index is not None:
             index.saved_count = self.saved_count
         return index
@@ -335,7 +343,10 @@ class TimeIndex:
 
     def in_memory(self) -> "TimeIndex | None":
         """The same without a mapping, every entry looked at; None when they are not in order."""
-        index = TimeIndex.decode(self.base_offset, self.encode())
+        try:
+            index = TimeIndex.decode(self.base_offset, self.encode())
+        except DamagedIndex:
+            return None
         if index is not None:
             index.saved_count = self.saved_count
         return index

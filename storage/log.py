@@ -722,6 +722,7 @@ class Log(LogStaging):
         """
         active = self.active
         # Before the directory changes: these are not in the new one yet, and nothing else has to be read.
+        active.unmap_indexes()
         active.offset_index.saved_count = active.time_index.saved_count = 0
         for segment in self.segments:
             segment.close()

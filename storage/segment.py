@@ -333,7 +333,7 @@ class Segment(SegmentExtent):
         try:
             return self.offset_index.lookup(offset)
         except DamagedIndex:
-            self._take_into_memory()
+            self.unmap_indexes()
             return self.offset_index.lookup(offset)
 
     def lookup_time(self, timestamp_ms: int) -> int:
@@ -341,7 +341,7 @@ class Segment(SegmentExtent):
         try:
             return self.time_index.lookup(timestamp_ms)
         except DamagedIndex:
-            self._take_into_memory()
+            self.unmap_indexes()
             return self.time_index.lookup(timestamp_ms)
 
     def offset_before(self, position: int) -> int:
@@ -349,7 +349,7 @@ class Segment(SegmentExtent):
         try:
             return self.offset_index.offset_before(position)
         except DamagedIndex:
-            self._take_into_memory()
+            self.unmap_indexes()
             return self.offset_index.offset_before(position)
 
     def _load_indexes(self) -> None:
@@ -399,9 +399,8 @@ class Segment(SegmentExtent):
     def _read_index(self, kind: str, position: int, size_bytes: int) -> bytes:
         try:
             file = self.pool.disk.open(self.path(kind))
-        except FileNotFoundError:
-            # Somebody has removed it. The mapping has it as long as we do.
-            return b""
+        except FileNotFoundError as error:
+            raise DamagedIndex from error
         try:
             return file.read(position, size_bytes)
         finally:
@@ -417,8 +416,10 @@ class Segment(SegmentExtent):
             offsets = times = None
         self._mend_indexes(offsets, times)
 
-    def _take_into_memory(self) -> None:
-        """The same of indexes that were mapped, and have shown that something is wrong with them."""
+    def unmap_indexes(self) -> None:
+        """Into memory with the indexes, looked at from end to end: something is wrong with them, or their
+        files are about to be others.
+        """
         self._mend_indexes(self.offset_index.in_memory(self.size_bytes), self.time_index.in_memory())
 
     def _mend_indexes(self, offsets: OffsetIndex | None, times: TimeIndex | None) -> None:
@@ -552,7 +553,7 @@ class Segment(SegmentExtent):
         try:
             return self._offset_bound(position)
         except DamagedIndex:
-            self._take_into_memory()
+            self.unmap_indexes()
             return self._offset_bound(position)
 
     def _offset_bound(self, position: int) -> int | None:
@@ -677,7 +678,7 @@ class Segment(SegmentExtent):
             if position >= self.inherited_bytes or self._agrees(index, place):
                 return position
             if index.is_mapped:
-                self._take_into_memory()
+                self.unmap_indexes()
             else:
                 index.forget(place)
         return 0
@@ -686,7 +687,7 @@ class Segment(SegmentExtent):
         try:
             return self.offset_index.place_of(offset)
         except DamagedIndex:
-            self._take_into_memory()
+            self.unmap_indexes()
             return self.offset_index.place_of(offset)
 
     def _agrees(self, index: OffsetIndex, place: int) -> bool:

@@ -97,7 +97,7 @@ def test_a_wrong_bit_of_a_mapped_index_leads_no_look_up_behind_what_it_looks_for
     content[bit // 8] ^= 128 >> bit % 8
     wrong = bit // 64
     try:
-        index = OffsetIndex.of_file(0, memoryview(content), lambda position, size: b"", 2**31 - 1)
+        index = OffsetIndex.of_file(0, memoryview(content), lambda position, size: bytes(size), 2**31 - 1)
     except DamagedIndex:
         return
     for place in (*range(0, 700, 11), wrong - 1, wrong, (wrong + 1) % 700):
@@ -182,6 +182,23 @@ def test_a_block_of_an_index_that_cannot_be_read_is_an_error_of_that_look_up():
         segment.find(1500)
     disk.fail = lambda operation, path: None
     assert segment.find(1500) == places[1500]
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_an_index_that_somebody_cuts_or_removes_under_its_mapping_is_made_anew(tmp_path, is_removed):
+    disk, directory = OsDisk(), str(tmp_path)
+    places = make_log(disk, directory)
+    segment = opened(disk, directory, places)
+    assert segment.find(1) == places[1]
+    path = tmp_path / f"{0:020d}.index"
+    if is_removed:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:4096])
+    for offset in (0, 1500, 2999):
+        assert segment.find(offset) == places[offset]
+    segment.save_indexes()
+    assert OffsetIndex.decode(0, path.read_bytes(), segment.size_bytes) is not None
 
 
 def test_entries_that_come_later_are_searched_and_saved_behind_what_is_mapped():

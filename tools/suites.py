@@ -60,7 +60,8 @@ TWINS = [
 """The tests of what has a compiled twin, and of what stands on it."""
 
 SUITES = {
-    "check": Suite([*LINTERS, pytest(*SPREAD, "tests")]),
+    "check": Suite([*LINTERS, pytest(*SPREAD, "-m", "not deep", "tests")]),
+    "log": Suite([pytest(*SPREAD, "-m", "deep", "tests")]),
     "pure": Suite([["python", "-m", "tools.with_pure_wheel", *pytest(*SPREAD, *TWINS)[1:]]]),
     "dist": Suite([pytest("compat_tests/dist")]),
     "compat": Suite([pytest(*CLIENTS)], jars=CLIENT_JARS),

@@ -575,6 +575,7 @@ def count_down(monkeypatch, left):
     return done
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("move", [False, True])
 def test_a_kill_at_any_moment_leaves_nothing_visible_or_the_whole(kafka, tmp_path, monkeypatch, move):
     data = tmp_path / "data"

@@ -73,6 +73,7 @@ def test_what_is_left_over_from_before_the_log_was_begun_anew_is_no_loss(tmp_pat
     store.close()
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(600)
 def test_a_flipped_bit_of_the_log_is_mended_wherever_it_is(killed, tmp_path, caplog):
     log = log_of(killed).read_bytes()

@@ -402,6 +402,7 @@ def history(disk: MemoryDisk, sent: list[tuple[bytes, bytes | None]], flushed: l
     return store
 
 
+@pytest.mark.deep
 def test_a_power_loss_at_every_operation_of_compaction_leaves_every_key_its_latest_value():
     disk = MemoryDisk()
     history(disk, [], [0])

@@ -192,6 +192,7 @@ def moves_into_a_gap(content: bytes) -> bool:
     return bool(batches) and batches[-1].end_position == len(content)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", range(SAMPLES // SAMPLES_PER_CASE))
 def test_a_flipped_bit_hands_nobody_another_record(number):
     case = case_of(number // 2 % 50, is_clean=number % 2 == 0)

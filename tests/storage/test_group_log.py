@@ -142,6 +142,7 @@ def operations_of(seed):
     return history.disk.operations
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", range(2))
 def test_what_was_answered_for_survives_a_power_loss_at_every_operation(seed):
     for operation in range(1, operations_of(seed) + 1):

@@ -191,6 +191,7 @@ def test_an_append_that_is_staged_when_the_log_changes_over_is_committed_in_the_
     assert (partition.directory, offsets_of(partition)) == ("two/t-0", list(range(12)))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("loses_power", [False, True])
 def test_a_crash_at_any_point_leaves_one_whole_partition(loses_power):
     """Before the move, flushed; after its change over, appended and flushed more: nothing of it is lost."""

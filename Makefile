@@ -22,7 +22,7 @@ tools-present:
 test: tools-present links ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
 	@$(SUITES) check log pure dist compat reference kafka-python transactions soak spark
 
-check: links ## the fast tier: ruff, mypy, tests/
+check: links ## the fast tier: ruff, mypy, tests/ (but for what takes each operation or bit in turn)
 	@$(SUITES) check
 
 test-reference: tools-present links ## the same requests to Apache Kafka 4.3.1 and to Odradek, answers compared

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from odradek.apis.topic_creation import TopicCreation
     from odradek.apis.transactions import Transactions
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.effects import EndMarker
+    from odradek.wire.end_marker import EndMarker
     from odradek.wire.work import Work
 
 GROUP_KEY = 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from odradek.coordinator.effects import EndMarker
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 
 NONE = ErrorCode.NONE

@@ -17,7 +17,6 @@ from odradek.coordinator.commands import (
     ListGroupsReply,
     RemoveTopics,
 )
-from odradek.coordinator.effects import EndMarker
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.runtime import (
@@ -29,6 +28,7 @@ from odradek.coordinator.runtime import (
 )
 from odradek.coordinator.settings import GroupSettings
 from odradek.coordinator.topics import OFFSETS_TOPIC
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 
 __all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "TimerHandle", "coordinator_error"]

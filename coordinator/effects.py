@@ -15,6 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 
 __all__ = [
@@ -23,7 +24,6 @@ __all__ = [
     "AppendMarker",
     "CancelTimer",
     "Effect",
-    "EndMarker",
     "LogRecord",
     "LoggedRecord",
     "MarkerRecord",
@@ -55,19 +55,6 @@ class MarkerRecord(NamedTuple):
 
 LoggedRecord = LogRecord | TransactionalRecord | MarkerRecord
 """What reading a log yields."""
-
-
-class EndMarker(NamedTuple):
-    """The control record that ends a producer's transaction in a partition."""
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    """Leader epoch of the coordinator's partition of `__transaction_state`: an older one is refused."""
-    commit: bool
-    """False aborts."""
-    transaction_version: int = 0
-    """From 2 on the epoch of the marker has to be above that of the records (KIP-890)."""
 
 
 class Answer(Protocol):

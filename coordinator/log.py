@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from odradek.coordinator.effects import EndMarker, LoggedRecord, LogRecord
+from odradek.coordinator.effects import LoggedRecord, LogRecord
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 
 __all__ = ["CoordinatorLog"]

@@ -28,7 +28,7 @@ from itertools import islice
 from typing import Any
 
 from odradek.coordinator import transaction_log
-from odradek.coordinator.effects import Append, Effect, EndMarker, LogRecord, Reply, SetTimer, WriteMarkers
+from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer, WriteMarkers
 from odradek.coordinator.transaction_commands import (
     AddPartitions,
     AddPartitionsReply,
@@ -59,6 +59,7 @@ from odradek.coordinator.transaction_state import (
     TransactionState,
     unknown_states,
 )
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["TransactionMachine", "retry_delay_ms"]

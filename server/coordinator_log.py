@@ -31,9 +31,10 @@ from odradek.wire.records import (
 if TYPE_CHECKING:
     import asyncio
 
-    from odradek.coordinator.effects import EndMarker, LoggedRecord, LogRecord
+    from odradek.coordinator.effects import LoggedRecord, LogRecord
     from odradek.server.turn import LoopTurn
     from odradek.storage.partition import Appended, Partition
+    from odradek.wire.end_marker import EndMarker
     from odradek.wire.records import BatchHeader
 
 logger = logging.getLogger("odradek.coordinator")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster import ClusterChange, ClusterView
     from odradek.coordinator.commands import Command, CommitTransactionalOffsets, ListGroupsReply
     from odradek.coordinator.driver import GroupCoordinator
-    from odradek.coordinator.effects import EndMarker, WriteMarkers
+    from odradek.coordinator.effects import WriteMarkers
     from odradek.coordinator.settings import GroupSettings
     from odradek.coordinator.transaction_commands import ListTransactionsReply, TransactionCommand
     from odradek.coordinator.transaction_coordinator import TransactionCoordinator
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from odradek.server.timers import Timers
     from odradek.server.turn import LoopTurn
     from odradek.storage.store import LogStore
+    from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode
 
 TRANSACTION_VERSION = "transaction.version"

@@ -46,7 +46,8 @@ from odradek.storage.segment import (
 )
 from odradek.storage.staging import ProducerEntry
 from odradek.storage.transaction_index import AbortedTransaction
-from odradek.storage.transactions import EndMarker, stored_marker
+from odradek.storage.transactions import stored_marker
+from odradek.wire.end_marker import EndMarker
 
 __all__ = ["DAMAGE", "NOTE", "Finding", "PartitionCheck", "SegmentCheck"]
 

@@ -39,8 +39,8 @@ from odradek.storage.segment import (
 from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.staging import LogStaging, StagedSegment
 from odradek.storage.transaction_index import AbortedTransaction
-from odradek.storage.transactions import EndMarker
 from odradek.wire.checksums import crc32c
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.work import Work
 
 JOIN_BELOW_BYTES = 262_144

@@ -44,14 +44,7 @@ from odradek.storage.segment import Segment
 from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.staging import Appended, PartitionStaging
 from odradek.storage.time_search import Found, finding_first, finding_latest
-from odradek.storage.transactions import (
-    EndMarker,
-    ProducerInfo,
-    Verification,
-    Verified,
-    marker_batch,
-    read_marker,
-)
+from odradek.storage.transactions import ProducerInfo, Verification, Verified, marker_batch, read_marker
 from odradek.storage.validation import (
     check_size,
     in_stored_codec,
@@ -60,6 +53,7 @@ from odradek.storage.validation import (
     with_append_time,
 )
 from odradek.wire.compression import Compression
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
     BatchHeader,

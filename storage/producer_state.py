@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable
 from odradek.storage.batches import SEQUENCE_MAX, StoredBatch, last_sequence
 from odradek.storage.staging import BatchMemory, ProducerEntry, ProducerTable
 from odradek.storage.transaction_index import AbortedTransaction
-from odradek.storage.transactions import EndMarker, Verification, Verified, stored_marker
+from odradek.storage.transactions import Verification, Verified, stored_marker
 from odradek.wire.checksums import crc32c
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 
 EXPIRATION_MS = 86_400_000

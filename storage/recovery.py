@@ -129,12 +129,7 @@ def open_log(
     epochs.truncate_start(log_start_offset)
     if not clean:
         names = disk.list(directory)
-    present = set(names)
-    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
-    for segment, segment_end in zip(segments, ends, strict=True):
-        segment.has_aborted = file_name(segment.base_offset, TRANSACTION_INDEX) in present
-        if segment.has_aborted and not _has_sound_aborted(segment, segment_end):
-            unsure_from = min(unsure_from, segment.base_offset)
+    unsure_from = min(unsure_from, _look_at_aborted(segments, end_offset, set(names)))
     producers = _load_producers(
         disk, directory, names, segments, end_offset, unsure_from, writes_again=sync_has_failed or is_rescan
     )
@@ -150,6 +145,19 @@ def open_log(
         recovery_point=end_offset if clean else min(recovery_point, end_offset),
     )
     return Recovered(log, log_start_offset, cut_bytes, damage)
+
+
+def _look_at_aborted(segments: list[Segment], end_offset: int, present: set[str]) -> int:
+    """Tells each segment whether it has a transaction index; returns the base offset of the first segment
+    whose index is not sound, LONG_MAX if all are.
+    """
+    unsure_from = LONG_MAX
+    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
+    for segment, segment_end in zip(segments, ends, strict=True):
+        segment.has_aborted = file_name(segment.base_offset, TRANSACTION_INDEX) in present
+        if segment.has_aborted and not _has_sound_aborted(segment, segment_end):
+            unsure_from = min(unsure_from, segment.base_offset)
+    return unsure_from
 
 
 def begin_log(pool: FilePool, directory: str, config: LogConfig, now_ms: int) -> Log:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from odradek.storage.batches import StoredBatch
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import (
     BatchHeader,
@@ -20,19 +21,6 @@ from odradek.wire.records import (
 
 MARKER_BYTES_MAX = 1 << 20
 """A control batch has some 80 bytes; one that is longer than this is damaged."""
-
-
-class EndMarker(NamedTuple):
-    """The end of a producer's transaction, for `Partition.append_marker`.
-
-    From transaction version 2 on (KIP-890) `producer_epoch` is later than that of the transaction's batches.
-    """
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    commit: bool
-    transaction_version: int
 
 
 class Verification:

@@ -4,11 +4,11 @@ import pytest
 
 from odradek.apis.api import Api, RequestContext
 from odradek.apis.transaction_offsets import TxnOffsetCommit
-from odradek.coordinator.effects import EndMarker
 from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.coordinator.transaction_commands import AddPartitions, VerifyPartitions
 from odradek.storage.partition import READ_COMMITTED
 from odradek.wire.codec import decode_message, encode_message
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.offset_fetch import (

@@ -1,6 +1,7 @@
 """Transactions of a node's partitions, written straight to the logs: no coordinator takes part."""
 
-from odradek.storage.transactions import EndMarker, Verified
+from odradek.storage.transactions import Verified
+from odradek.wire.end_marker import EndMarker
 
 
 def write(node, producer_id, *values, topic="t", index=0, epoch=0, sequence=0, timestamp=None):

@@ -18,11 +18,12 @@ from odradek.coordinator.commands import (
     Sync,
 )
 from odradek.coordinator.driver import GroupCoordinator, coordinator_error
-from odradek.coordinator.effects import EndMarker, MarkerRecord
+from odradek.coordinator.effects import MarkerRecord
 from odradek.coordinator.group_log import CommittedOffset, encode_group_key, encode_offset, encode_offset_key
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.runtime import RECORDS_PER_TURN
 from odradek.coordinator.settings import GroupSettings
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.fakes import FakeClock, FakeLog, view_with_offsets_topic
 from tests.coordinator.transcript import subscription

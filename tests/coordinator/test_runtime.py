@@ -9,13 +9,13 @@ import pytest
 from odradek.coordinator.effects import (
     Append,
     AppendMarker,
-    EndMarker,
     MarkerRecord,
     Reply,
     TransactionalRecord,
     WriteMarkers,
 )
 from odradek.coordinator.runtime import LONGEST_CACHED_KEY, Runtime, _remembered_partition_for
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from tests.coordinator.fakes import FakeClock, FakeLog, view_of
 

@@ -32,7 +32,6 @@ from odradek.coordinator.effects import (
     Append,
     AppendMarker,
     CancelTimer,
-    EndMarker,
     LoggedRecord,
     MarkerRecord,
     Reply,
@@ -41,6 +40,7 @@ from odradek.coordinator.effects import (
 )
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.settings import GroupSettings
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 from tests.coordinator.transcript import durable_state, logged, replay_all, subscription
 

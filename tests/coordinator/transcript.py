@@ -53,7 +53,6 @@ from odradek.coordinator.effects import (
     Append,
     AppendMarker,
     CancelTimer,
-    EndMarker,
     LoggedRecord,
     MarkerRecord,
     SetTimer,
@@ -62,6 +61,7 @@ from odradek.coordinator.effects import (
 from odradek.coordinator.group_log import Kind
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.settings import GroupSettings
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_protocol
 from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from odradek.coordinator.effects import EndMarker, MarkerRecord, TransactionalRecord
+from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.server.coordinator_log import PartitionLog
 from odradek.server.turn import LoopTurn
 from odradek.storage.config import LogConfig
@@ -12,6 +12,7 @@ from odradek.storage.disk import OsDisk
 from odradek.storage.partition import READ_COMMITTED
 from odradek.storage.store import LogStore
 from odradek.storage.transactions import Verified
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 
 NOW_MS = 1_700_000_000_000

@@ -24,7 +24,8 @@ from odradek.storage.partition import Partition
 from odradek.storage.producer_state import ProducerState
 from odradek.storage.segment import Segment
 from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
-from odradek.storage.transactions import EndMarker, Verified, marker_batch
+from odradek.storage.transactions import Verified, marker_batch
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish

@@ -6,8 +6,8 @@ from memory_disk import MemoryDisk
 from odradek.storage.config import LogConfig
 from odradek.storage.partition import Origin, Partition
 from odradek.storage.store import LogStore
-from odradek.storage.transactions import EndMarker
 from odradek.wire.compression import Compression
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import (

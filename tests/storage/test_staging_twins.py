@@ -16,8 +16,9 @@ from odradek.storage import _staging_python
 from odradek.storage.batches import EXTENT
 from odradek.storage.config import LogConfig
 from odradek.storage.store import LogStore
-from odradek.storage.transactions import EndMarker, Verified
+from odradek.storage.transactions import Verified
 from odradek.wire.compression import Compression
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch
 from tests.storage.memory_disk import MemoryDisk
@@ -124,7 +125,7 @@ import random, sys
 if sys.argv[1] == "plain":
     sys.modules["odradek.storage._staging"] = None
 from odradek.storage import staging
-from odradek.storage.transactions import EndMarker
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.compression import Compression
 from tests.storage.test_staging_twins import CODECS, SIZES, batch, play
 chance = random.Random(7)

@@ -15,7 +15,8 @@ from odradek.storage.producer_state import decode_snapshot
 from odradek.storage.repair import repair_caches
 from odradek.storage.store import LogStore
 from odradek.storage.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
-from odradek.storage.transactions import EndMarker, ProducerInfo, Verified
+from odradek.storage.transactions import ProducerInfo, Verified
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, end_txn_marker, iter_records, iter_whole_batches
 from odradek.wire.work import finish

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from odradek.storage.partition import READ_COMMITTED, Partition
 from odradek.storage.staging import Appended
-from odradek.storage.transactions import EndMarker, Verified
+from odradek.storage.transactions import Verified
+from odradek.wire.end_marker import EndMarker
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches, read_end_txn_marker
 
 NOW_MS = 1_700_000_000_000

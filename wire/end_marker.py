@@ -1,0 +1,18 @@
+"""What ends a producer's transaction in a partition, as coordinators decide it and logs write it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class EndMarker(NamedTuple):
+    """The content of a control record, and what its log is told of it beside (WriteTxnMarkers)."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    """Leader epoch of the coordinator's partition of `__transaction_state`: an older one is refused."""
+    commit: bool
+    """False aborts."""
+    transaction_version: int = 0
+    """From 2 on the epoch of the marker has to be above that of the records (KIP-890)."""

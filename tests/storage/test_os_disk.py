@@ -58,10 +58,15 @@ def dropped(path):
     ],
 )
 def test_what_the_system_has_dropped_is_told_and_can_be_loaded(file, tmp_path, is_there):
-    if not dropped(tmp_path / "file"):
-        pytest.skip("the file system of the temporary directory keeps what it is told to drop")
-    # One question each: to be asked may have the system fetch it, without anybody's waiting for it.
-    assert not is_there(file)
+    # To be asked has the system fetch it without anybody's waiting for it, and a fast disk may be done before
+    # the system looks again: then that was a true answer, and the question is put anew.
+    for _ in range(50):
+        if not dropped(tmp_path / "file"):
+            pytest.skip("the file system of the temporary directory keeps what it is told to drop")
+        if not is_there(file):
+            break
+    else:
+        pytest.fail("what is not in memory is never told")
     file.load(0, len(CONTENT))
     assert is_there(file)
     assert file.read_now(0, len(CONTENT)) == CONTENT

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks import brokers, kernel_floor, results
@@ -47,7 +48,7 @@ def table(run: Run, warming: Warming, *, is_pinned: bool) -> Section:
         "brokers run throughout; the one not measured is idle."
     ]
     if is_pinned and any(isinstance(case, ProduceCase) and case.bulk for case in cases):
-        found.notes.append(floor(run))
+        found.notes.append(floor(run, cases))
     server_core = run.cores.server if is_pinned else None
     pinning = CorePinning(run.cores.load if is_pinned else None)
     with contextlib.ExitStack() as stack:
@@ -62,13 +63,17 @@ def table(run: Run, warming: Warming, *, is_pinned: bool) -> Section:
     return found
 
 
-def floor(run: Run) -> str:
-    """What the kernel alone takes of a bulk produce."""
-    rate, cpu_seconds = kernel_floor.measure(run.work, run.cores.server, run.cores.load)
-    print(f"kernel alone: {cpu_seconds:.2f} s/GB, {rate:,.0f} MB/s", flush=True)
+def floor(run: Run, cases: Sequence[Case]) -> str:
+    """What the kernel alone takes of the bulk produces."""
+    sizes = sorted({case.batch_bytes for case in cases if isinstance(case, ProduceCase) and case.bulk})
+    said = []
+    for piece_bytes in sizes:
+        found = kernel_floor.measure(run.work, run.cores.server, run.cores.load, piece_bytes)
+        print(f"kernel alone, {found}", flush=True)
+        said.append(str(found))
     return (
-        f"The kernel alone, 1 MB pieces from a socket into a file: {cpu_seconds:.2f} s of CPU for each GB, "
-        f"{rate:,.0f} MB/s over one connection."
+        f"The kernel alone (wait, read from a socket, write to a file, answer; {kernel_floor.CONNECTIONS} "
+        f"connections), {'; '.join(said)}."
     )
 
 

@@ -45,9 +45,6 @@ cdef class GatheredTurn:
             (<list> waiting).append((done, must_flush))
 
     def begin_alone(self, sender):
-        return self._begin_alone(sender)
-
-    cdef bint _begin_alone(self, sender) except -1:
         if self._newest is not sender:
             self._newest = sender
             return False
@@ -171,7 +168,7 @@ cdef class Receiver:
             self._serve()
             registry.linger()
             return
-        is_alone = self._turn._begin_alone(self)
+        is_alone = self._turn.begin_alone(self)
         try:
             now_ms = self.active_ms = registry.now_ms()
             answer = shortcut(self._view, self._start, filled, registry.request_bytes_max, self, now_ms)

@@ -13,10 +13,11 @@ Source: OffsetMetadataManager of Kafka 4.3, which compares the offsets of the re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from odradek.coordinator.group_log import CommittedOffset
+from odradek.coordinator.offsets import is_of_another
 
 __all__ = ["EndedOffset", "PendingOffsets"]
 
@@ -65,11 +66,17 @@ class PendingOffsets:
         """(topic, partition) of every partition of the group with a pending offset."""
         return list(self.by_group.get(group_id, ()))
 
-    def of_topics(self, names: frozenset[str]) -> Iterator[tuple[str, str, int]]:
-        """(group, topic, partition) of every partition of these topics with a pending offset."""
+    def of_topics(self, topics: Mapping[str, bytes | None]) -> Iterator[tuple[str, str, int]]:
+        """(group, topic, partition) of every partition with a pending offset of one of these topics that
+        `is_of_another` topic than the one with the id given."""
         for group_id, partitions in self.by_group.items():
-            for topic, partition in partitions:
-                if topic in names:
+            for (topic, partition), written in partitions.items():
+                if topic not in topics:
+                    continue
+                topic_id = topics[topic]
+                if topic_id is None or any(
+                    offset is not None and is_of_another(offset, topic_id) for offset in written.values()
+                ):
                     yield group_id, topic, partition
 
     def topics(self) -> set[str]:

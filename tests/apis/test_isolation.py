@@ -122,7 +122,7 @@ def test_who_asks_behind_the_last_stable_offset_is_told_at_once_and_nobody_besid
     )
     answer = node.start(request, 12)
     assert answer.was_sent
-    assert [values(one) for one in answer.result.responses[0].partitions] == [[], []]
+    assert [values(one) for one in answer.response.responses[0].partitions] == [[], []]
     assert node.loop.pending_timers == 0
 
 

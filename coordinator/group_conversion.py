@@ -157,7 +157,9 @@ def classic_metadata(
         server_assignor=None,
         classic_member_metadata=ClassicMemberMetadata(
             session_timeout_ms=session_timeout_ms,
-            supported_protocols=[ClassicProtocol(name=name, metadata=bytes(data)) for name, data in protocols],
+            supported_protocols=[
+                ClassicProtocol(name=name, metadata=bytes(data)) for name, data in protocols
+            ],
         ),
     )
 

@@ -58,7 +58,9 @@ def test_a_static_member_needs_no_second_join_and_the_leader_learns_its_instance
     assert [one.group_instance_id for one in member.members] == ["i"]
 
 
-@pytest.mark.parametrize(("version", "leads", "skips"), [(5, False, False), (8, False, False), (9, True, True)])
+@pytest.mark.parametrize(
+    ("version", "leads", "skips"), [(5, False, False), (8, False, False), (9, True, True)]
+)
 def test_a_leader_that_is_back_is_told_from_version_9_on_to_leave_the_assignment_alone(
     group_node, version, leads, skips
 ):

@@ -73,9 +73,7 @@ class Coordinator:
         return member_id
 
     def sync(self, member_id, assignments, group_id="g", generation=1):
-        return self.ask(
-            Sync(f"sync {member_id}", group_id, generation, member_id, assignments=assignments)
-        )
+        return self.ask(Sync(f"sync {member_id}", group_id, generation, member_id, assignments=assignments))
 
 
 def subscription(topics, version=1) -> bytes:

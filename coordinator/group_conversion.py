@@ -74,7 +74,7 @@ class ClassicConsumer(NamedTuple):
 
 
 def as_consumer_group(group: ClassicGroup, view: ClusterView) -> list[GroupRecord]:
-    """The tombstone of a classic group of consumers, and the records of a consumer group with the same members.
+    """The tombstone of a classic group of consumers, and records of a consumer group with the same members.
 
     Each member is stable in the epoch that its generation was, and has what the last leader gave it; a member
     that has not synced yet has nothing. Raises CannotConvert.
@@ -91,7 +91,7 @@ def as_consumer_group(group: ClassicGroup, view: ClusterView) -> list[GroupRecor
         raise CannotConvert(_MALFORMED) from error
     _check_owners(assigned.values())
     names = {name for value in metadata.values() for name in value.subscribed_topic_names}
-    records: list[GroupRecord] = [(key, None) for key in group.keys()]
+    records: list[GroupRecord] = [(key, None) for key in group.keys()]  # noqa: SIM118
     records += [
         (ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
         for member_id, value in metadata.items()

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-__all__ = ["GroupSettings"]
+__all__ = ["GroupConfig", "GroupSettings"]
+
+
+@dataclass(slots=True)
+class GroupConfig:
+    """What a group may set for itself, with the broker's defaults (`group.consumer...`)."""
+
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_assignment_interval_ms: int = 1_000
+    """Shortest time between two assignments."""
 
 
 @dataclass(slots=True)
@@ -23,3 +34,15 @@ class GroupSettings:
     offsets_retention_check_interval_ms: int = 600_000
     offsets_topic_num_partitions: int = 50
     """Used until `__consumer_offsets` exists; then its own number of partitions counts."""
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """Those that are offered, the first being the default."""
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_config: GroupConfig = field(default_factory=GroupConfig)
+    """Of groups without anything of their own."""
+    group_configs: Mapping[str, GroupConfig] = field(default_factory=dict)
+    """Of groups that have something of their own, within the broker's bounds."""
+
+    def of_group(self, group_id: str) -> GroupConfig:
+        """Asked with every heartbeat."""
+        return self.group_configs.get(group_id, self.group_config)

@@ -223,7 +223,11 @@ def _only(epochs: EpochsOfTasks, is_wanted: Callable[[str, int], bool]) -> dict[
 
 
 def _both(one: Tasks, other: Tasks) -> dict[str, frozenset[int]]:
-    shared = {subtopology_id: one[subtopology_id] & other[subtopology_id] for subtopology_id in one if subtopology_id in other}
+    shared = {
+        subtopology_id: one[subtopology_id] & other[subtopology_id]
+        for subtopology_id in one
+        if subtopology_id in other
+    }
     return {subtopology_id: partitions for subtopology_id, partitions in shared.items() if partitions}
 
 

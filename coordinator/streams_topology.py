@@ -16,7 +16,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import NamedTuple
 
 from odradek.coordinator.cluster import TopicView
@@ -36,7 +35,6 @@ __all__ = [
     "check_topology",
     "configure",
     "is_same_topology",
-    "metadata_hash",
     "required_topics",
     "subtopology_by_source",
 ]
@@ -153,19 +151,6 @@ def subtopology_by_source(topology: StreamsGroupTopologyValue) -> dict[str, str]
     }
 
 
-def metadata_hash(names: Iterable[str], topics: Topics) -> int:
-    """Different when any of the topics is made, grown or made anew; 0 when there is none of them. Stable over
-    restarts; 64 bits with a sign, as the record has it."""
-    digest = blake2b(digest_size=8)
-    found = False
-    for name in sorted(names):
-        topic = topics.get(name)
-        if topic is not None:
-            found = True
-            digest.update(f"{name}/{len(topic.partitions)}/".encode() + topic.topic_id)
-    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
-
-
 # Configuration
 
 
@@ -217,8 +202,7 @@ def _decide_counts(topology: StreamsGroupTopologyValue, topics: Topics) -> dict[
         for group in subtopology.copartition_groups:
             names = {subtopology.source_topics[index] for index in group.source_topics}
             names |= {
-                subtopology.repartition_source_topics[index].name
-                for index in group.repartition_source_topics
+                subtopology.repartition_source_topics[index].name for index in group.repartition_source_topics
             }
             decided.update(_copartitioned(names, repartition_topics, count_of))
     for subtopology in topology.subtopologies:
@@ -255,7 +239,9 @@ def _repartition_counts(topology: StreamsGroupTopologyValue, count_of: CountOf) 
             else:
                 counts[name] = max(count or 0, known or 0)
         if len(still_open) == len(open_sinks):
-            raise _invalid(f"The topology runs in circles: nothing says how wide {open_sinks[0][1]} is to be.")
+            raise _invalid(
+                f"The topology runs in circles: nothing says how wide {open_sinks[0][1]} is to be."
+            )
         open_sinks = still_open
     for subtopology in topology.subtopologies:
         for topic in subtopology.repartition_source_topics:
@@ -319,9 +305,7 @@ def _sized(infos: Iterable[TopicInfo], decided: Mapping[str, int]) -> list[Topic
     return sorted(sized, key=lambda info: info.name)
 
 
-def _missing_topics(
-    subtopologies: Iterable[ConfiguredSubtopology], topics: Topics
-) -> dict[str, NewTopic]:
+def _missing_topics(subtopologies: Iterable[ConfiguredSubtopology], topics: Topics) -> dict[str, NewTopic]:
     """The internal topics that are not there; those that are have to have the right number of partitions."""
     missing: dict[str, NewTopic] = {}
     for subtopology in subtopologies:

@@ -59,7 +59,7 @@ from odradek.coordinator.group import CLASSIC, CONSUMER, STREAMS, Group, GroupRe
 from odradek.coordinator.group import Membership as AnyMembership
 from odradek.coordinator.group_log import LONGEST_STRING_BYTES, CommittedOffset, Kind, fits_record
 from odradek.coordinator.membership import Membership
-from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets
+from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
 from odradek.coordinator.pending_offsets import PendingOffsets
 from odradek.coordinator.settings import GroupSettings
 from odradek.coordinator.streams_commands import DescribeStreamsGroup, StreamsHeartbeat
@@ -68,6 +68,7 @@ from odradek.coordinator.streams_membership import TIMERS as STREAMS_TIMERS
 from odradek.coordinator.streams_membership import StreamsMembership
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import group_records
+from odradek.wire.schema import ZERO_UUID
 
 __all__ = ["GroupMachine", "TimerKey"]
 
@@ -395,15 +396,16 @@ class GroupMachine:
         errors: list[ErrorCode] = []
         commits: list[tuple[str, int, CommittedOffset]] = []
         records: list[LogRecord] = []
-        for topic, partition, offset, leader_epoch, metadata, commit_ms in offsets:
+        for topic, partition, offset, leader_epoch, metadata, commit_ms, topic_id in offsets:
             if len(metadata) > unchecked_length and not _fits_metadata(metadata, metadata_limit):
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             errors.append(NONE)
-            # A record with an own expiry has no room for the epoch; no client sends both.
-            leader_epoch = leader_epoch if expire_ms == -1 else -1
+            if expire_ms != -1:
+                # A record with an own expiry has no room for these; clients that send one know neither.
+                leader_epoch, topic_id = -1, ZERO_UUID
             committed_ms = now_ms if commit_ms == -1 else commit_ms
-            committed = CommittedOffset(offset, leader_epoch, metadata, committed_ms, expire_ms)
+            committed = CommittedOffset(offset, leader_epoch, metadata, committed_ms, expire_ms, topic_id)
             key = group_log.encode_offset_key(group_id, topic, partition)
             records.append((key, group_log.encode_offset(committed), now_ms))
             commits.append((topic, partition, committed))
@@ -431,9 +433,12 @@ class GroupMachine:
             for topic, offsets in topics.items():
                 found += [_fetched(topic, partition, offset) for partition, offset in offsets.items()]
         else:
+            topic_ids = command.topic_ids
             for topic, partition in command.partitions:
                 of_topic = topics.get(topic)
                 offset = None if of_topic is None else of_topic.get(partition)
+                if offset is not None and topic in topic_ids and is_of_another(offset, topic_ids[topic]):
+                    offset = None
                 found.append(_fetched(topic, partition, offset))
         if command.require_stable and command.group_id in self.pending.by_group:
             unstable = self.pending.by_group[command.group_id]

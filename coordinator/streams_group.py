@@ -1,9 +1,10 @@
 """One group of the streams protocol (KIP-1071): members, topology, epochs, target assignment, who runs what.
 
-This is data with its invariants; who may do what, and when, is decided in `coordinator/streams_membership.py`.
-What survives a restart is written by `StreamsGroup.apply` alone, from records that have just been appended or
-are read back. The values in it are shared with these records and never changed in place. The rest (deadlines,
-the topology held against the cluster, who asked for a shutdown) lives only here.
+This is data with its invariants; who may do what, and when, is decided in
+`coordinator/streams_membership.py`. What survives a restart is written by `StreamsGroup.apply` alone, from
+records that have just been appended or are read back. The values in it are shared with these records and
+never changed in place. The rest (deadlines, the topology held against the cluster, who asked for a shutdown)
+lives only here.
 
 Source: StreamsGroup.java and StreamsGroupMember.java of Kafka 4.3.
 """

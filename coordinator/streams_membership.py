@@ -1,9 +1,10 @@
 """Who is in a streams group and which tasks they run (KIP-1071): heartbeats, time-outs, the description.
 
-The rules are those of Kafka's GroupMetadataManager.java (streams groups), release 4.3. A heartbeat goes through
-five steps: the member as it now is; the topology, which the first member brings; the topology held against the
-topics that there are, which says what has to be created; the target assignment, where members, topology, topics
-or settings have changed; and the member's next step towards it. All that changes is written as one batch.
+The rules are those of Kafka's GroupMetadataManager.java (streams groups), release 4.3. A heartbeat goes
+through five steps: the member as it now is; the topology, which the first member brings; the topology held
+against the topics that there are, which says what has to be created; the target assignment, where members,
+topology, topics or settings have changed; and the member's next step towards it. All that changes is written
+as one batch.
 
 Nobody ever waits: every heartbeat is answered at once. As in Kafka 4.3 there are no static members, no
 patterns of source topics, no warm-up tasks, and a topology does not change while its group exists.
@@ -132,8 +133,9 @@ class StreamsMembership:
 
     def heartbeat(self, command: StreamsHeartbeat, now_ms: int, out: list[Effect]) -> None:
         """GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
-        STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST, UNKNOWN_SERVER_ERROR."""
+        STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST, UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR."""
         try:
+            self._check_served()
             if command.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
                 reply = self._leave(command, now_ms, out)
             else:
@@ -141,6 +143,10 @@ class StreamsMembership:
         except KafkaError as error:
             reply = StreamsHeartbeatReply(error.code, error.message)
         out.append(Reply(command.ticket, reply))
+
+    def _check_served(self) -> None:
+        if not self._settings.serves_streams_groups:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
     def _leave(self, command: StreamsHeartbeat, now_ms: int, out: list[Effect]) -> StreamsHeartbeatReply:
         group = self._existing(command.group_id)
@@ -187,7 +193,8 @@ class StreamsMembership:
         group_id = command.group_id
         group = self._groups.get(group_id)
         if group is not None and group.group_type == CLASSIC and group.is_empty:
-            records += [(key, None) for key in group.keys()]
+            keys = group.keys()
+            records += [(key, None) for key in keys]
             group = None
         if group is None:
             return StreamsGroup(group_id)
@@ -477,8 +484,9 @@ class StreamsMembership:
     # Administration
 
     def describe(self, command: DescribeStreamsGroup, now_ms: int, out: list[Effect]) -> None:
-        """GROUP_ID_NOT_FOUND."""
+        """GROUP_ID_NOT_FOUND, UNSUPPORTED_VERSION."""
         try:
+            self._check_served()
             description = _described(self._existing(command.group_id))
         except KafkaError as error:
             description = StreamsGroupDescription(error.code, command.group_id, error.message)

@@ -1,9 +1,9 @@
 """The topology of a Kafka Streams application, held against the topics that there are (KIP-1071).
 
-A topology is a `StreamsGroupTopologyValue`, as a member brings it and as the log keeps it: subtopologies, each
-with the topics that it reads, writes and keeps its state in. `configure` decides how many partitions the
-internal ones among them are to have, which have to be created, how many tasks each subtopology has, and what
-is in the way (`Status`). All of it are functions of values: no group, no time.
+A topology is a `StreamsGroupTopologyValue`, as a member brings it and as the log keeps it: subtopologies,
+each with the topics that it reads, writes and keeps its state in. `configure` decides how many partitions
+the internal ones among them are to have, which have to be created, how many tasks each subtopology has, and
+what is in the way (`Status`). All of it are functions of values: no group, no time.
 
 Source: the package streams.topics of Kafka's group coordinator, release 4.3. Where that trips over a
 topology (a subtopology twice, an index out of range) this refuses it with STREAMS_INVALID_TOPOLOGY; so it

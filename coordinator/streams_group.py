@@ -155,8 +155,9 @@ class StreamsGroup:
         return "Stable" if is_stable else "Reconciling"
 
     def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
-        """UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, and STALE_MEMBER_EPOCH where the epoch is not that of the
-        member. An older epoch may commit what the member has had since then."""
+        """UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, and where the epoch is not that of the member
+        STALE_MEMBER_EPOCH, with a transaction ILLEGAL_GENERATION, which producers know. An older epoch may
+        commit what the member has had since then."""
         epoch, in_transaction = command.generation, isinstance(command, CommitTransactionalOffsets)
         if epoch < 0 and not self.members:
             return NONE
@@ -172,7 +173,7 @@ class StreamsGroup:
             return NONE
         if epoch < member.tasks.member_epoch and self._had_since(member, epoch, command):
             return NONE
-        return ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if in_transaction else ErrorCode.STALE_MEMBER_EPOCH
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """As for a commit; an administrator names no member."""

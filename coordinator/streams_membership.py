@@ -281,7 +281,7 @@ class StreamsMembership:
             return group.assignment_epoch, NO_TARGET, delayed_until_ms
         if group.assignment_epoch >= step.group_epoch:
             return group.assignment_epoch, group.target_of(member_id), None
-        if now_ms < group.assigned_at_ms + config.streams_assignment_interval_ms:
+        if group.assigned_at_ms and now_ms < group.assigned_at_ms + config.streams_assignment_interval_ms:
             step.statuses.append(_delayed("assignment interval"))
             return group.assignment_epoch, group.target_of(member_id), None
         metadata = {member.member_id: member.metadata for member in group.members.values()}

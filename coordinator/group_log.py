@@ -20,7 +20,6 @@ from odradek.wire.messages import group_records
 from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from odradek.wire.messages.group_records import (
     GroupMetadataKey,
-    GroupMetadataValue,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
     OffsetCommitValue,
@@ -30,20 +29,22 @@ __all__ = [
     "LONGEST_STRING_BYTES",
     "CommittedOffset",
     "Kind",
-    "decode_group",
+    "decode_group_value",
     "decode_key",
     "decode_offset",
-    "encode_group",
-    "encode_group_key",
+    "encode_group_record",
     "encode_offset",
     "encode_offset_key",
     "fits_record",
+    "group_of",
     "offset_key_prefix",
     "partition_of_offset_key",
     "subscribed_topics",
 ]
 
 GROUP_VALUE_VERSION = 3
+GROUP_VALUE_VERSION_OF_OTHERS = 0
+"""Of groups that are not classic; there is no other yet."""
 OFFSET_VALUE_VERSION = 3
 EXPIRING_OFFSET_VALUE_VERSION = 1
 LONGEST_STRING_BYTES = 2**15 - 1
@@ -86,7 +87,8 @@ def fits_record(*texts: str | None) -> bool:
 
 
 def decode_key(key: bytes) -> tuple[Kind, Any]:
-    """What a record is about: (OFFSET, (group, topic, partition)), (GROUP, group) or (OTHER, None)."""
+    """What a record is about: (OFFSET, (group, topic, partition)), (GROUP, key of any of a group's records) or
+    (OTHER, None)."""
     if key[:2] == _OFFSET_KEY_PREFIX:
         try:
             group_end = 4 + _LENGTH.unpack_from(key, 2)[0]
@@ -99,9 +101,7 @@ def decode_key(key: bytes) -> tuple[Kind, Any]:
     decoded = group_records.decode_key(key)
     if isinstance(decoded, OffsetCommitKey | LegacyOffsetCommitKey):
         return Kind.OFFSET, (decoded.group, decoded.topic, decoded.partition)
-    if isinstance(decoded, GroupMetadataKey):
-        return Kind.GROUP, decoded.group
-    return Kind.OTHER, None
+    return (Kind.OTHER, None) if decoded is None else (Kind.GROUP, decoded)
 
 
 def offset_key_prefix(group_id: str, topic: str) -> bytes:
@@ -146,7 +146,6 @@ def encode_offset(committed: CommittedOffset) -> bytes:
 
 
 _ANY_OFFSET_KEY = OffsetCommitKey(group="", topic="", partition=0)
-_ANY_GROUP_KEY = GroupMetadataKey(group="")
 
 
 def decode_offset(value: bytes) -> CommittedOffset:
@@ -176,16 +175,23 @@ def decode_offset(value: bytes) -> CommittedOffset:
     )
 
 
-def encode_group_key(group_id: str) -> bytes:
-    return group_records.encode_key(GroupMetadataKey(group=group_id))
+def group_of(key: Any) -> str:
+    """The group whose record has this key."""
+    return key.group if isinstance(key, GroupMetadataKey) else key.group_id
 
 
-def encode_group(value: GroupMetadataValue) -> bytes:
-    return group_records.encode_value(value, GROUP_VALUE_VERSION)
+def encode_group_record(key: Any, value: Any) -> tuple[bytes, bytes | None]:
+    """Key and value (None: a tombstone) of a record of a group of any type; the texts have to be short enough
+    (`fits_record`)."""
+    if value is None:
+        return group_records.encode_key(key), None
+    version = GROUP_VALUE_VERSION if isinstance(key, GroupMetadataKey) else GROUP_VALUE_VERSION_OF_OTHERS
+    return group_records.encode_key(key), group_records.encode_value(value, version)
 
 
-def decode_group(value: bytes) -> GroupMetadataValue:
-    return group_records.decode_value(_ANY_GROUP_KEY, value)
+def decode_group_value(key: Any, value: bytes) -> Any:
+    """Raises MalformedMessage."""
+    return group_records.decode_value(key, value)
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek.coordinator.classic_group import ClassicGroup, GroupState
+from odradek.coordinator.group import Group
 from odradek.coordinator.group_log import CommittedOffset
 
 __all__ = ["OffsetTable", "expired_offsets", "is_expired"]
@@ -75,23 +75,14 @@ def is_expired(offset: CommittedOffset, empty_since_ms: int | None, now_ms: int,
 
 
 def expired_offsets(
-    group: ClassicGroup, topics: dict[str, TopicOffsets], now_ms: int, retention_ms: int
+    group: Group, topics: dict[str, TopicOffsets], now_ms: int, retention_ms: int
 ) -> list[tuple[str, int]]:
     """(topic, partition) of the offsets to drop. Kafka's rules (KIP-211): a simple group's from their commit
-    on, an empty group's from the time it became empty, a stable consumer group's from their commit on; never
-    while somebody subscribes to the topic, and none in other cases."""
-    if group.protocol_type is None:
-        empty_since_ms = None
-    elif group.state is GroupState.EMPTY:
-        empty_since_ms = group.state_timestamp_ms
-    elif (
-        group.uses_consumer_protocol
-        and group.state is GroupState.STABLE
-        and group.subscribed_topics is not None
-    ):
-        empty_since_ms = None
-    else:
+    on, an empty group's from the time it became empty, others' from their commit on where subscriptions are
+    known; never while somebody subscribes to the topic."""
+    if not group.offsets_may_expire:
         return []
+    empty_since_ms = group.empty_since_ms
     return [
         (topic, partition)
         for topic, offsets in topics.items()

@@ -71,7 +71,7 @@ _COMMA = re.compile(r"\s*,\s*")
 
 @dataclass(slots=True, eq=False)
 class Option:
-    """One broker or topic option. Declared in `wire/option_list.py`, never changed afterwards."""
+    """One option of brokers, topics or groups. Declared in `wire/option_list.py`, never changed afterwards."""
 
     name: str
     standing: str
@@ -90,7 +90,9 @@ class Option:
     """Of `choices`, those that are built so far; empty when all are."""
     dynamic: str = READ_ONLY
     synonyms: tuple[str, ...] = ()
-    """Broker options that give a topic option its default, the strongest first."""
+    """Broker options that give a topic's or group's option its default, the strongest first."""
+    bounds: tuple[str | None, str | None] = (None, None)
+    """Broker options that say how low and how high a group's own value may be."""
     internal: bool = False
     """For Kafka's own tests: taken, but not told to clients."""
     unlisted: bool = False

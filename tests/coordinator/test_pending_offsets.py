@@ -4,10 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
-from odradek.coordinator.group_log import CommittedOffset, encode_group_key, encode_offset, encode_offset_key
+from odradek.coordinator.group_log import CommittedOffset, encode_group_record, encode_offset, encode_offset_key
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.pending_offsets import PendingOffsets
 from odradek.coordinator.settings import GroupSettings
+from odradek.wire.messages.group_records import GroupMetadataKey
 from tests.coordinator.transcript import replay_all
 
 places = st.tuples(st.sampled_from("gh"), st.sampled_from("tu"), st.integers(0, 1))
@@ -31,7 +32,7 @@ def log_of(happened):
         if what == "end":
             yield MarkerRecord(*more)
         elif what == "delete group":
-            yield encode_group_key(more[0]), None, number
+            yield *encode_group_record(GroupMetadataKey(group=more[0]), None), number
         else:
             key = encode_offset_key(*more[0])
             value = None if what.startswith("delete") else offset(number)

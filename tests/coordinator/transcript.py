@@ -353,12 +353,13 @@ def record_text(key: bytes, value: bytes | None) -> str:
         )
         metadata = f" metadata={offset.metadata}" if offset.metadata else ""
         return f"{name} {offset.offset}{epoch}{metadata} at={offset.commit_timestamp_ms / 1000:g}{expires}"
+    name = group_log.group_of(subject)
     if value is None:
-        return f"group {subject} tombstone"
-    group = group_log.decode_group(value)
+        return f"group {name} tombstone"
+    group = group_log.decode_group_value(subject, value)
     members = " ".join(f"{member.member_id}:{bytes(member.assignment).decode()}" for member in group.members)
     return (
-        f"group {subject} generation={group.generation} type={group.protocol_type} protocol={group.protocol}"
+        f"group {name} generation={group.generation} type={group.protocol_type} protocol={group.protocol}"
         f" leader={group.leader} at={group.current_state_timestamp / 1000:g} members=[{members}]"
     )
 

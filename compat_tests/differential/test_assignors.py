@@ -50,7 +50,9 @@ def answers(class_path: str, problems: Iterable[list[str]]) -> Iterator[dict[str
 
 
 def written(partitions: Mapping[str, Iterable[int]]) -> str:
-    parts = [f"{name}={'+'.join(map(str, sorted(numbers)))}" for name, numbers in partitions.items() if numbers]
+    parts = [
+        f"{name}={'+'.join(map(str, sorted(numbers)))}" for name, numbers in partitions.items() if numbers
+    ]
     return ",".join(parts) or "-"
 
 

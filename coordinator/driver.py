@@ -108,7 +108,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
                 assert isinstance(partition, _GroupPartition)
                 partition.removed_topics.update(names)
             else:
-                self._remove_topics(partition, frozenset(names))
+                self._remove_topics(partition, dict.fromkeys(names))
 
     # For the handlers
 
@@ -149,12 +149,15 @@ class GroupCoordinator(Runtime[GroupMachine]):
     def _machine_loaded(self, partition: RunningPartition[GroupMachine]) -> None:
         assert isinstance(partition, _GroupPartition)
         assert partition.machine is not None
-        # Also those of topics that were deleted just before a crash, when no tombstone had been written yet.
-        gone = partition.machine.topics().difference(self._view.topics)
-        names = partition.removed_topics | gone
+        # Also those of topics that were deleted just before a crash, perhaps made anew since, when their
+        # tombstones had not reached the disk yet.
+        topics = self._view.topics
+        ids = {
+            name: topics[name].topic_id if name in topics and name not in partition.removed_topics else None
+            for name in partition.machine.topics()
+        }
         partition.removed_topics = set()
-        if names:
-            self._remove_topics(partition, frozenset(names))
+        self._remove_topics(partition, ids)
 
     def _match_topics(self, partition: RunningPartition[GroupMachine], effect: MatchTopics) -> None:
         machine = partition.machine
@@ -167,8 +170,11 @@ class GroupCoordinator(Runtime[GroupMachine]):
 
         self._find_matches(effect, matched)
 
-    def _remove_topics(self, partition: RunningPartition[GroupMachine], names: frozenset[str]) -> None:
-        self._tell(partition, RemoveTopics(_nobody, names))
+    def _remove_topics(
+        self, partition: RunningPartition[GroupMachine], topics: Mapping[str, bytes | None]
+    ) -> None:
+        if topics:
+            self._tell(partition, RemoveTopics(_nobody, topics))
 
     def _tell(self, partition: RunningPartition[GroupMachine], command: RemoveTopics | TopicsChanged) -> None:
         assert partition.machine is not None

@@ -59,11 +59,12 @@ from odradek.coordinator.group import CLASSIC, CONSUMER, Group, GroupRecord, Typ
 from odradek.coordinator.group import Membership as AnyMembership
 from odradek.coordinator.group_log import LONGEST_STRING_BYTES, CommittedOffset, Kind, fits_record
 from odradek.coordinator.membership import Membership
-from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets
+from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
 from odradek.coordinator.pending_offsets import PendingOffsets
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import group_records
+from odradek.wire.schema import ZERO_UUID
 
 __all__ = ["GroupMachine", "TimerKey"]
 
@@ -239,9 +240,7 @@ class GroupMachine:
 
     # Durable state
 
-    def store(
-        self, group_id: str, records: Iterable[GroupRecord], now_ms: int, out: list[Effect]
-    ) -> bool:
+    def store(self, group_id: str, records: Iterable[GroupRecord], now_ms: int, out: list[Effect]) -> bool:
         """Apply and append records of a group (`coordinator/group.py`, `Store`). What makes it a group of
         another type begins with tombstones for the old one's keys."""
         pairs = list(records)
@@ -314,7 +313,8 @@ class GroupMachine:
             records.append((group_log.encode_offset_key(group_id, topic, partition), None, now_ms))
             self._apply_offset(group_id, topic, partition, None)
         for group_id in group_ids:
-            for key in self.groups[group_id].keys():
+            keys = self.groups[group_id].keys()
+            for key in keys:
                 records.append((*group_log.encode_group_record(key, None), now_ms))
                 self._apply_group(key, None)
         for first in range(0, len(records), RECORDS_PER_APPEND):
@@ -378,15 +378,16 @@ class GroupMachine:
         errors: list[ErrorCode] = []
         commits: list[tuple[str, int, CommittedOffset]] = []
         records: list[LogRecord] = []
-        for topic, partition, offset, leader_epoch, metadata, commit_ms in offsets:
+        for topic, partition, offset, leader_epoch, metadata, commit_ms, topic_id in offsets:
             if len(metadata) > unchecked_length and not _fits_metadata(metadata, metadata_limit):
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             errors.append(NONE)
-            # A record with an own expiry has no room for the epoch; no client sends both.
-            leader_epoch = leader_epoch if expire_ms == -1 else -1
+            if expire_ms != -1:
+                # A record with an own expiry has no room for these; clients that send one know neither.
+                leader_epoch, topic_id = -1, ZERO_UUID
             committed_ms = now_ms if commit_ms == -1 else commit_ms
-            committed = CommittedOffset(offset, leader_epoch, metadata, committed_ms, expire_ms)
+            committed = CommittedOffset(offset, leader_epoch, metadata, committed_ms, expire_ms, topic_id)
             key = group_log.encode_offset_key(group_id, topic, partition)
             records.append((key, group_log.encode_offset(committed), now_ms))
             commits.append((topic, partition, committed))
@@ -414,9 +415,12 @@ class GroupMachine:
             for topic, offsets in topics.items():
                 found += [_fetched(topic, partition, offset) for partition, offset in offsets.items()]
         else:
+            topic_ids = command.topic_ids
             for topic, partition in command.partitions:
                 of_topic = topics.get(topic)
                 offset = None if of_topic is None else of_topic.get(partition)
+                if offset is not None and topic in topic_ids and is_of_another(offset, topic_ids[topic]):
+                    offset = None
                 found.append(_fetched(topic, partition, offset))
         if command.require_stable and command.group_id in self.pending.by_group:
             unstable = self.pending.by_group[command.group_id]
@@ -506,8 +510,7 @@ class GroupMachine:
         listed = [
             ListedGroup(group_id, group.protocol_type or "", group.state_name, group.group_type)
             for group_id, group in self.groups.items()
-            if (not types or group.group_type in types)
-            and (not states or group.state_name.lower() in states)
+            if (not types or group.group_type in types) and (not states or group.state_name.lower() in states)
         ]
         out.append(Reply(command.ticket, ListGroupsReply(NONE, listed)))
 

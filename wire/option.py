@@ -86,6 +86,8 @@ class Option:
     never: tuple[int, ...] = ()
     """Values within the bounds that are none."""
     choices: tuple[str, ...] = ()
+    any_case: bool = False
+    """Whether case does not matter in `choices`."""
     built: tuple[str, ...] = ()
     """Of `choices`, those that are built so far; empty when all are."""
     dynamic: str = READ_ONLY
@@ -175,7 +177,7 @@ class Option:
         if self.choices:
             items = value if self.kind == LIST else (value,)
             for item in items:
-                if item not in self.choices:
+                if (item.lower() if self.any_case else item) not in self.choices:
                     raise ValueError(f"{self.name} must be of {', '.join(self.choices)}, not {item!r}.")
         # Written so that a NaN is refused as well.
         if self.low is not None and not value >= self.low:

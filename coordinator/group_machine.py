@@ -240,9 +240,7 @@ class GroupMachine:
 
     # Durable state
 
-    def store(
-        self, group_id: str, records: Iterable[GroupRecord], now_ms: int, out: list[Effect]
-    ) -> bool:
+    def store(self, group_id: str, records: Iterable[GroupRecord], now_ms: int, out: list[Effect]) -> bool:
         """Apply and append records of a group (`coordinator/group.py`, `Store`). What makes it a group of
         another type begins with tombstones for the old one's keys."""
         pairs = list(records)
@@ -315,7 +313,8 @@ class GroupMachine:
             records.append((group_log.encode_offset_key(group_id, topic, partition), None, now_ms))
             self._apply_offset(group_id, topic, partition, None)
         for group_id in group_ids:
-            for key in self.groups[group_id].keys():
+            keys = self.groups[group_id].keys()
+            for key in keys:
                 records.append((*group_log.encode_group_record(key, None), now_ms))
                 self._apply_group(key, None)
         for first in range(0, len(records), RECORDS_PER_APPEND):
@@ -511,8 +510,7 @@ class GroupMachine:
         listed = [
             ListedGroup(group_id, group.protocol_type or "", group.state_name, group.group_type)
             for group_id, group in self.groups.items()
-            if (not types or group.group_type in types)
-            and (not states or group.state_name.lower() in states)
+            if (not types or group.group_type in types) and (not states or group.state_name.lower() in states)
         ]
         out.append(Reply(command.ticket, ListGroupsReply(NONE, listed)))
 

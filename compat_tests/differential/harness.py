@@ -40,6 +40,7 @@ UNORDERED = {
     "DeleteTopics": {"responses": "name"},
     "DescribeConfigs": {"configs": "name"},
     "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},
+    "ListConfigResources": {"config_resources": "resource_name"},
 }
 """Lists that Kafka keeps in hash tables: API -> field -> what to sort its items by."""
 

@@ -25,8 +25,9 @@ STREAMS_GROUPS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 MADE_UP = [
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"\b127\.0\.0\.1:\d+"), "<broker>"),
+    (re.compile(r"(org\.apache\.kafka\.common\.errors\.\w+): .*"), r"\1: <why>"),
 ]
-"""What each broker makes up for itself, and a common name for it."""
+"""What each broker makes up for itself, the wording of its refusals, too; and a common name for it."""
 TRACE = re.compile(r"^\s+(at |\.\.\. \d+ more)")
 
 
@@ -127,12 +128,10 @@ class Both:
         for command in commands:
             theirs, ours = (node.run(main_class, *command) for node in self.nodes)
             if (theirs.status, theirs.normal()) != (ours.status, ours.normal()):
-                found.append(
-                    f"{main_class.rpartition('.')[2]} {' '.join(command)}\n"
-                    f"  Kafka ({theirs.status}):\n{_shown(theirs)}\n  Odradek ({ours.status}):\n{_shown(ours)}"
-                )
+                what = f"{main_class.rpartition('.')[2]} {' '.join(command)}"
+                found.append("\n".join([what, _shown("Kafka", theirs), _shown("Odradek", ours)]))
         return found
 
 
-def _shown(said: Said) -> str:
-    return "\n".join(f"    {line}" for line in said.normal())
+def _shown(whose: str, said: Said) -> str:
+    return "\n".join([f"  {whose} ({said.status}):", *(f"    {line}" for line in said.normal())])

@@ -8,6 +8,7 @@ library tells its generation that is looked at, too.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -108,7 +109,7 @@ def faults(members: Sequence[Witness], ends: dict[int, int], allowed: Allowed = 
     each = [one for member in members for one in ownerships(member, found)]
     for partition, end in ends.items():
         owners = sorted((one for one in each if one.partition == partition), key=lambda one: one.from_ms)
-        for one, other in zip(owners, owners[1:], strict=False):
+        for one, other in itertools.pairwise(owners):
             if one.overlaps(other):
                 found.append(f"two owners at a time: {one}, {other}")
         found += _losses(partition, end, owners)
@@ -124,14 +125,16 @@ def _losses(partition: int, end: int, owners: Sequence[Ownership]) -> list[str]:
     for one in owners:
         for first, last in one.deliveries:
             missing.difference_update(range(first, last + 1))
-    return [f"{len(missing)} records of partition {partition} lost: {sorted(missing)[:20]}"] if missing else []
+    return (
+        [f"{len(missing)} records of partition {partition} lost: {sorted(missing)[:20]}"] if missing else []
+    )
 
 
 def _disorder(owner: Ownership) -> list[str]:
     """What came twice, or not at all, within one ownership."""
     return [
         f"{owner}: {before[0]} to {before[1]} is followed by {after[0]} to {after[1]}"
-        for before, after in zip(owner.deliveries, owner.deliveries[1:], strict=False)
+        for before, after in itertools.pairwise(owner.deliveries)
         if after[0] != before[1] + 1
     ]
 

@@ -19,7 +19,7 @@ Assignment = dict[str, frozenset[int]]
 
 
 class GroupLog:
-    """The records of one group, in their order. Nothing is compacted yet: the segments are the active ones."""
+    """The records of one group, in their order. Nothing of it is compacted yet: segments are active ones."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self._topic = topic

@@ -283,4 +283,3 @@ def group_of(broker: TransactionBroker, directory: pathlib.Path, kind: Kind) -> 
         yield group
     finally:
         group.stop()
-

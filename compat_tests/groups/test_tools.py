@@ -226,9 +226,7 @@ SCOPES = {
 
 
 @pytest.mark.parametrize("way", RESETS)
-def test_offsets_are_reset_as_kafka_resets_them(
-    both: Both, topic: str, other_topic: str, way: str
-) -> None:
+def test_offsets_are_reset_as_kafka_resets_them(both: Both, topic: str, other_topic: str, way: str) -> None:
     for scope in SCOPES.values():
         group = empty_group(both, topic, other_topic)
         command = ("--reset-offsets", "--group", group, *scope(topic), *RESETS[way])

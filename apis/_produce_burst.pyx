@@ -19,6 +19,8 @@ cdef enum:
     ONE = 2  # a compact array's length is written as length + 1
     BATCH_BYTES_MIN = 61
     TAGS_BYTES = 3
+    ATTRIBUTES_POSITION = 22
+    TRANSACTIONAL = 16
 
 KNOWN_MAX = 10_000
 
@@ -32,10 +34,12 @@ cdef class Known:
     cdef Py_ssize_t offsets_at
     cdef object refuse
     cdef object append
+    cdef bint has_id
     cdef BurstPart part
 
-    def __init__(self, log, view, bytes frame not None, Py_ssize_t offsets_at, refuse):
+    def __init__(self, log, view, bytes frame not None, Py_ssize_t offsets_at, refuse, bint has_id):
         self.log = log
+        self.has_id = has_id
         self.view = view
         self.frame = frame
         self.offsets_at = offsets_at
@@ -197,6 +201,8 @@ cdef class Bursts:
             known = self._find(bytes_, body, end, <int> version, cluster, &batch_start, &batch_end)
             if known is None or (len(self._gates) and known.log in self._gates):
                 break
+            if bytes_[batch_start + ATTRIBUTES_POSITION] & TRANSACTIONAL and not known.has_id:
+                break
             appended = known.append(buffer, batch_start, batch_end, now_ms)
             if appended is None:
                 break
@@ -231,18 +237,26 @@ cdef class Bursts:
         cdef Known known
         cdef const uint8_t *at = bytes_ + body
         cdef const uint8_t *after
-        cdef Py_ssize_t position, size = 0
+        cdef Py_ssize_t position, id_bytes, size = 0
         cdef int shift = 0
         cdef dict known_beginnings
         cdef bytes beginning
-        if end - body < BATCH_BYTES_MIN or at[0] or at[1] or at[8] != ONE:
+        if end - body < BATCH_BYTES_MIN or at[0]:
+            return None
+        # The length of the transactional id and one; 0 where there is none.
+        id_bytes = at[1]
+        if id_bytes:
+            if id_bytes == 1 or id_bytes >= 0x80:
+                return None
+            id_bytes -= 1
+        if end - body - id_bytes < BATCH_BYTES_MIN or at[id_bytes + 8] != ONE:
             return None
         if version >= FIRST_VERSION_WITH_IDS:
-            position = body + 30
+            position = body + id_bytes + 30
         else:
-            if at[9] >= 0x80:
+            if at[id_bytes + 9] >= 0x80:
                 return None
-            position = body + 14 + at[9]
+            position = body + id_bytes + 14 + at[id_bytes + 9]
         if end - position < BATCH_BYTES_MIN:
             return None
         beginning = PyBytes_FromStringAndSize(<const char *> at, position - body)

@@ -28,6 +28,8 @@ _FRAME_HEAD_BYTES = 14
 _ONE = 2  # a compact array's length is written as length + 1
 _NAME_POSITION = 9
 _BATCH_BYTES_MIN = 61
+_ATTRIBUTES_POSITION = 22
+_TRANSACTIONAL = 0x10
 _TAGS_BYTES = 3  # no tagged fields: of the partition, of the topic, of the request
 _pack_correlation_id = Layout(">i").pack_into
 _pack_offsets = Layout(">qqq").pack_into
@@ -38,10 +40,11 @@ class Known:
     """What one beginning of a request means, as long as the cluster's view stays the same.
 
     `frame` is the answer, with a correlation id of 0 and, from `offsets_at` on, three offsets of 0.
-    `refuse(error, correlation_id)` makes the answer of a refusal.
+    `refuse(error, correlation_id)` makes the answer of a refusal. `has_id` says whether a transactional id is
+    in it: only then the batch may be of a transaction.
     """
 
-    __slots__ = ("frame", "log", "offsets_at", "part", "refuse", "view")
+    __slots__ = ("frame", "has_id", "log", "offsets_at", "part", "refuse", "view")
 
     def __init__(
         self,
@@ -50,8 +53,10 @@ class Known:
         frame: bytes,
         offsets_at: int,
         refuse: Callable[[KafkaError, int], bytes],
+        has_id: bool,
     ) -> None:
         self.log = log
+        self.has_id = has_id
         self.view = view
         self.frame = frame
         self.offsets_at = offsets_at
@@ -167,6 +172,8 @@ class Bursts:
             known, batch_start, batch_end = found
             if self._gates and known.log in self._gates:
                 break
+            if view[batch_start + _ATTRIBUTES_POSITION] & _TRANSACTIONAL and not known.has_id:
+                break
             appended = known.log.append_ordinary(view, batch_start, batch_end, now_ms)
             if appended is None:
                 break
@@ -189,13 +196,22 @@ class Bursts:
     ) -> tuple[Known, int, int] | None:
         """What the request's beginning means, and where its batch is; None if it is anything unusual."""
         # Tagged fields of the header, transactional id, acks (2), timeout (4), number of topics, name or id.
-        if end - body < _BATCH_BYTES_MIN or view[body] or view[body + 1] or view[body + 8] != _ONE:
+        if end - body < _BATCH_BYTES_MIN or view[body]:
+            return None
+        # The length of the id and one; 0 where there is none, and an empty one is nothing for us.
+        id_bytes = view[body + 1]
+        if id_bytes:
+            if id_bytes == 1 or id_bytes >= 0x80:
+                return None
+            id_bytes -= 1
+        fields = body + id_bytes
+        if end - fields < _BATCH_BYTES_MIN or view[fields + 8] != _ONE:
             return None
         if version >= FIRST_VERSION_WITH_IDS:
-            position = body + 30
+            position = fields + 30
         else:
-            name_bytes = view[body + _NAME_POSITION]
-            position = body + 14 + name_bytes
+            name_bytes = view[fields + _NAME_POSITION]
+            position = fields + 14 + name_bytes
             if name_bytes >= 0x80:
                 return None
         if end - position < _BATCH_BYTES_MIN:

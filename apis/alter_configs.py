@@ -1,12 +1,13 @@
 """AlterConfigs (key 33, versions 0 to 2) and IncrementalAlterConfigs (44, 0 and 1): settings changed live.
 
 AlterConfigs says all settings that a resource shall have, IncrementalAlterConfigs what is to be different.
-Resources are topics, this broker, and under the empty name all brokers. What can be done is stored in one
+Resources are topics, groups, this broker, and under the empty name all brokers. What can be done is stored in one
 transaction; when the answer leaves, logs and connections work by it. Of a resource one bad setting refuses
 all; other resources of the request are changed all the same.
 
-Refused with INVALID_REQUEST, as Kafka refuses resources that it does not know: loggers (Python's logging is
-the owner's), client metrics (KIP-714) and groups, whose settings come with the protocols that have some.
+A group need not exist to have settings, and keeps them when it is deleted. Refused with INVALID_REQUEST, as
+Kafka refuses resources that it does not know: loggers (Python's logging is the owner's) and client metrics
+(KIP-714).
 
 Source: ConfigAdminManager, ControllerApis and ConfigurationControlManager of Kafka 4.3.
 """
@@ -18,12 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import WorkAnswer
-from odradek.apis.configs import BROKER, TOPIC
-from odradek.coordinator.cluster import ConfigChange
+from odradek.apis.configs import BROKER, GROUP, TOPIC
+from odradek.coordinator.cluster import ConfigChange, GroupOwner
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_configs, incremental_alter_configs
 from odradek.wire.option_changes import DELETE, SUBTRACT, ConfigOperation, changed
-from odradek.wire.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from odradek.wire.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     Resource = alter_configs.AlterConfigsResource | incremental_alter_configs.AlterConfigsResource
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
+
+OPTIONS = {TOPIC: TOPIC_OPTIONS, BROKER: BROKER_OPTIONS, GROUP: GROUP_OPTIONS}
+"""By the type of the resource."""
 
 
 class _Altering:
@@ -88,11 +92,13 @@ class _Altering:
         ]:
             raise _bad(f"A value of null is none: {', '.join(missing)}.")
 
-    def _owner(self, resource: Resource) -> str | int | None:
+    def _owner(self, resource: Resource) -> str | GroupOwner | int | None:
         """As `ConfigChange` names it."""
         kind, name = resource.resource_type, resource.resource_name
         if kind == TOPIC:
             return name
+        if kind == GROUP:
+            return GroupOwner(name)
         if kind != BROKER:
             raise _bad(f"Resources of the type {kind} cannot be changed here.")
         if name == "":
@@ -145,7 +151,7 @@ class IncrementalAlterConfigs(_Altering):
             if not 0 <= config.config_operation <= SUBTRACT:
                 raise _bad(f"There is no operation {config.config_operation}.")
             operations.append(ConfigOperation(config.name, config.config_operation, config.value))
-        options = TOPIC_OPTIONS if resource.resource_type == TOPIC else BROKER_OPTIONS
+        options = OPTIONS[resource.resource_type]
         return lambda configs: changed(configs, operations, options)
 
 

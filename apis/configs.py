@@ -1,7 +1,8 @@
-"""DescribeConfigs (key 32, versions 0 to 4): what every setting of a topic or of this broker is, and why.
+"""DescribeConfigs (key 32, versions 0 to 4): what every setting of a topic, a group or this broker is, and
+why.
 
-Loggers, client metrics and groups have no settings here and are refused with INVALID_REQUEST. Settings are
-changed by `apis/alter_configs.py`.
+A group is described whether it exists or not. Loggers and client metrics have no settings here and are
+refused with INVALID_REQUEST. Settings are changed by `apis/alter_configs.py`.
 
 Source: ConfigHelper.scala of Kafka 4.3; the entries come from `wire.options`.
 """
@@ -26,6 +27,7 @@ from odradek.wire.options import (
     ConfigEntry,
     describe_all_brokers,
     describe_broker,
+    describe_group,
     describe_topic,
 )
 
@@ -33,8 +35,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.coordinator.cluster import ClusterView
 
-TOPIC = 2
-BROKER = 4
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 FIRST_VERSION_WITH_SOURCE = 1
 FIRST_VERSION_WITH_TYPE = 3
 
@@ -103,6 +104,11 @@ class DescribeConfigs:
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return self._settings.describe_topic(topic.configs, names)
+        if resource.resource_type == GROUP:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            own = self._settings.view.group_configs.get(name, {})
+            return describe_group(own, self._settings.layers(), names)
         if resource.resource_type != BROKER:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Type {resource.resource_type} has no settings here."

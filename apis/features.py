@@ -5,9 +5,9 @@ or nothing: the first feature that cannot be had so refuses it. What is changed 
 ApiVersions tells it to whoever connects; a client that has asked before goes on by what it knows, which is
 served all the same.
 
-There is one feature so far, `transaction.version` (`apis/versions.py`). `metadata.version` and its like are
-about Kafka's own controllers; here they are features that nobody supports. Versions 0 knows no upgrade type,
-and as in Kafka its `allow_downgrade` has no effect.
+`apis/versions.py` has the features that there are. `metadata.version` and its like are about Kafka's own
+controllers; here they are features that nobody supports. Version 0 knows no upgrade type, and as in Kafka its
+`allow_downgrade` has no effect.
 
 Source: QuorumController.updateFeatures and FeatureControlManager of Kafka 4.3.
 """

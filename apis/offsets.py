@@ -2,7 +2,8 @@
 
 Version 0 of the first two meant ZooKeeper once; here its commits are ordinary ones. From version 10 on
 topics have ids instead of names. Which partitions exist is asked here, all the rest of the group's
-coordinator.
+coordinator. As in Kafka, what does not exist is named before the rest of an answer, or, by OffsetFetch,
+behind it.
 
 Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest and handleOffsetDeleteRequest of Kafka
 4.3.
@@ -11,7 +12,7 @@ Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest and handle
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
 from odradek.apis.groups import Gathering, Groups
@@ -19,6 +20,7 @@ from odradek.coordinator import commands
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -45,7 +47,7 @@ from odradek.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.leadership import Leadership
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster import ClusterView, TopicView
 
 FIRST_VERSION_WITH_IDS = 10
 FIRST_VERSION_WITH_GROUP_ERROR = 2
@@ -67,8 +69,9 @@ class OffsetCommit:
         response = OffsetCommitResponse(topics=[])
         offsets: list[commands.OffsetToCommit] = []
         answers: list[OffsetCommitResponsePartition] = []
+        has_refused = False
         for topic in request.topics:
-            name, unknown = _resolve(view, topic.name, topic.topic_id, version)
+            found, unknown = _find(view, topic.name, topic.topic_id, version)
             partitions: list[OffsetCommitResponsePartition] = []
             response.topics.append(
                 OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
@@ -76,13 +79,17 @@ class OffsetCommit:
             for asked in topic.partitions:
                 answer = OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=0)
                 partitions.append(answer)
-                if name is None:
+                if found is None:
                     answer.error_code = unknown
-                elif view.partition(name, asked.partition_index) is None:
+                    has_refused = True
+                elif not 0 <= asked.partition_index < len(found.partitions):
                     answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    has_refused = True
                 else:
-                    offsets.append(_to_commit(name, asked))
+                    offsets.append(_to_commit(found, asked))
                     answers.append(answer)
+        if has_refused:
+            _put_refused_first(response.topics)
         if not offsets:
             return response
         waiting = Waiting()
@@ -106,22 +113,36 @@ class OffsetCommit:
         return waiting
 
 
-def _to_commit(name: str, asked) -> commands.OffsetToCommit:
+def _to_commit(topic: TopicView, asked: OffsetCommitRequestPartition) -> commands.OffsetToCommit:
     return commands.OffsetToCommit(
-        topic=name,
+        topic=topic.name,
         partition=asked.partition_index,
         offset=asked.committed_offset,
         leader_epoch=asked.committed_leader_epoch,
         metadata=asked.committed_metadata or "",
         commit_timestamp_ms=asked.commit_timestamp,
+        topic_id=topic.topic_id,
     )
 
 
-def _resolve(view: ClusterView, name: str, topic_id: bytes, version: int) -> tuple[str | None, ErrorCode]:
-    """The name of an existing topic, or None with the code that says that there is none."""
+def _find(
+    view: ClusterView, name: str, topic_id: bytes, version: int
+) -> tuple[TopicView | None, ErrorCode]:
+    """A topic, or None with the code that says that there is none."""
     if version >= FIRST_VERSION_WITH_IDS:
-        return view.topic_names.get(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-    return (name if name in view.topics else None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return view.topic_by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    return view.topics.get(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _put_refused_first(topics: list[Any]) -> None:
+    """Topics of an answer in which, so far, only what does not exist has an error."""
+    for topic in topics:
+        topic.partitions.sort(key=_is_open)
+    topics.sort(key=lambda topic: all(map(_is_open, topic.partitions)))
+
+
+def _is_open(partition: Any) -> bool:
+    return partition.error_code == ErrorCode.NONE
 
 
 class OffsetFetch:
@@ -149,6 +170,7 @@ class OffsetFetch:
                 ticket=gathering.ticket(index),
                 group_id=group.group_id,
                 partitions=self._wanted(group, version),
+                topic_ids=self._ids(group, version),
                 member_id=group.member_id,
                 member_epoch=group.member_epoch,
                 require_stable=request.require_stable,
@@ -183,6 +205,14 @@ class OffsetFetch:
                 wanted += [(name, index) for index in topic.partition_indexes]
         return wanted
 
+    def _ids(self, group: OffsetFetchRequestGroup, version: int) -> dict[str, bytes]:
+        if group.topics is None or version < FIRST_VERSION_WITH_IDS:
+            return {}
+        names = self._leadership.view.topic_names
+        return {
+            names[topic.topic_id]: topic.topic_id for topic in group.topics if topic.topic_id in names
+        }
+
     def _name_of(self, topic: OffsetFetchRequestTopics, version: int) -> str | None:
         if version < FIRST_VERSION_WITH_IDS:
             return topic.name
@@ -205,19 +235,21 @@ class OffsetFetch:
                 topic_id = ZERO_UUID if topic is None else topic.topic_id
                 group.topics.append(_fetched_topic(name, topic_id, offsets))
             return group
+        unknown = []
         for wanted in asked.topics:
             asked_name = self._name_of(wanted, version)
             if asked_name is None:
-                offsets = [
-                    _nothing("", index, ErrorCode.UNKNOWN_TOPIC_ID) for index in wanted.partition_indexes
-                ]
-            else:
-                known = {one.partition: one for one in by_topic.get(asked_name, ())}
-                offsets = [
-                    known.get(index) or _nothing(asked_name, index, ErrorCode.NONE)
-                    for index in wanted.partition_indexes
-                ]
+                code = ErrorCode.UNKNOWN_TOPIC_ID
+                offsets = [_nothing("", index, code) for index in wanted.partition_indexes]
+                unknown.append(_fetched_topic(wanted.name, wanted.topic_id, offsets))
+                continue
+            known = {one.partition: one for one in by_topic.get(asked_name, ())}
+            offsets = [
+                known.get(index) or _nothing(asked_name, index, ErrorCode.NONE)
+                for index in wanted.partition_indexes
+            ]
             group.topics.append(_fetched_topic(wanted.name, wanted.topic_id, offsets))
+        group.topics += unknown
         return group
 
 
@@ -293,6 +325,7 @@ class OffsetDelete:
     ) -> OffsetDeleteResponse | Waiting:
         view = self._leadership.view
         response = OffsetDeleteResponse(topics=[])
+        has_refused = False
         wanted: list[tuple[str, int]] = []
         answers: list[OffsetDeleteResponsePartition] = []
         for topic in request.topics:
@@ -303,9 +336,12 @@ class OffsetDelete:
                 partitions.append(answer)
                 if view.partition(topic.name, asked.partition_index) is None:
                     answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    has_refused = True
                 else:
                     wanted.append((topic.name, asked.partition_index))
                     answers.append(answer)
+        if has_refused:
+            _put_refused_first(response.topics)
         waiting = Waiting()
 
         def deleted(reply: commands.DeleteOffsetsReply) -> None:

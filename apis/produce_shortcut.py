@@ -1,13 +1,13 @@
 """The short way of the most common produce request: one topic, one partition, one batch, versions 9 to 13.
 
-What such a request says before its records is the same again and again, so that part (from the acks to the
-partition's index) is looked up as bytes instead of being decoded, and the answer is a template with three
-numbers to fill in. Whatever is unusual (another shape, a refusal, a transactional batch, unknown tags) takes
-the ordinary way through `apis/produce.py`, which alone knows how to explain it; so the two cannot disagree on
-anything but speed. So does whatever has to wait at a gate (`produce_gates.py`). Requests that arrived
-together and are all ordinary are one burst with one answer, built when the last of their partitions is
-committed. The hot part is in `_produce_burst_python.py` and, compiled, in `_produce_burst.pyx`; `COMPILED`
-says which is in use.
+What such a request says before its records is the same again and again, so that part (from the transactional
+id to the partition's index) is looked up as bytes instead of being decoded, and the answer is a template with
+three numbers to fill in. A batch of a transaction is ordinary where that is open already: nobody has to be
+asked then. Whatever is unusual (another shape, a refusal, unknown tags) takes the ordinary way through
+`apis/produce.py`, which alone knows how to explain it; so the two cannot disagree on anything but speed. So
+does whatever has to wait at a gate (`produce_gates.py`). Requests that arrived together and are all ordinary
+are one burst with one answer, built when the last of their partitions is committed. The hot part is in
+`_produce_burst_python.py` and, compiled, in `_produce_burst.pyx`; `COMPILED` says which is in use.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_IDS = 13
 
 _ONE = 2  # a compact array's length is written as length + 1
-_NAME_POSITION = 9
+_ID_POSITION, _ACKS_POSITION, _NAME_POSITION = 2, 2, 9
+"""Those of acks and name where there is no transactional id; else they are as much later as it is long."""
 _ACKS_ALL, _ACKS_LEADER = b"\xff\xff", b"\x00\x01"
 _SENTINELS = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)
 
@@ -53,7 +54,9 @@ def shortcut(leadership: Leadership, turn: Turn, gates: dict[Any, Any]) -> Burst
 
 def _learn(leadership: Leadership, version: int, beginning: bytes) -> Known | None:
     """What a beginning means; None when the ordinary way has to say what is wrong with it."""
-    acks, position = beginning[2:4], _NAME_POSITION
+    id_bytes = max(beginning[_ID_POSITION - 1] - 1, 0)
+    acks = beginning[_ACKS_POSITION + id_bytes : _ACKS_POSITION + id_bytes + 2]
+    position = _NAME_POSITION + id_bytes
     if acks not in (_ACKS_ALL, _ACKS_LEADER):
         return None
     view = leadership.view
@@ -66,11 +69,10 @@ def _learn(leadership: Leadership, version: int, beginning: bytes) -> Known | No
     else:
         name_bytes = beginning[position] - 1
         position += 1
-        try:
-            name = beginning[position : position + name_bytes].decode()
-        except UnicodeDecodeError:
-            return None
+        name = _text(beginning[position : position + name_bytes])
         position += max(name_bytes, 0)
+    if _text(beginning[_ID_POSITION : _ID_POSITION + id_bytes]) is None:
+        return None
     if name is None or name in INTERNAL_TOPICS or beginning[position] != _ONE:
         return None
     index = int.from_bytes(beginning[position + 1 :], "big", signed=True)
@@ -84,10 +86,19 @@ def _learn(leadership: Leadership, version: int, beginning: bytes) -> Known | No
     ):
         return None
     told_name = "" if version >= FIRST_VERSION_WITH_IDS else name
-    return _known(version, told_name, topic_id, index, led.log, view)
+    return _known(version, told_name, topic_id, index, led.log, view, id_bytes > 0)
 
 
-def _known(version: int, name: str, topic_id: bytes, index: int, log: Any, view: Any) -> Known:
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _known(
+    version: int, name: str, topic_id: bytes, index: int, log: Any, view: Any, has_id: bool
+) -> Known:
     def answer(correlation_id: int, error_code: int, offsets: tuple[int, int, int]) -> bytes:
         base_offset, append_time_ms, log_start_offset = offsets
         partition = PartitionProduceResponse(
@@ -104,4 +115,4 @@ def _known(version: int, name: str, topic_id: bytes, index: int, log: Any, view:
         return answer(correlation_id, int(error.code), (-1, -1, -1))
 
     frame = answer(0, 0, _SENTINELS)
-    return Known(log, view, frame, frame.index(Layout(">qqq").pack(*_SENTINELS)), refuse)
+    return Known(log, view, frame, frame.index(Layout(">qqq").pack(*_SENTINELS)), refuse, has_id)

@@ -155,6 +155,7 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
         44: (1, _later("alter_configs.IncrementalAlterConfigs", node_id, machine, changes)),
         57: (2, _later("features.UpdateFeatures", node_id, machine, changes)),
         60: (2, _later("metadata.DescribeCluster", node_id, topics)),
+        74: (1, _later("config_resources.ListConfigResources", current_view)),
         75: (0, _later("metadata.DescribeTopicPartitions", node_id, topics, partitions_max)),
     }
 

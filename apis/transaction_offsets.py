@@ -174,7 +174,7 @@ class _Answer:
                     known.append((topic.name, asked))
         for name, asked in known:
             self._open.append(add(name, asked, NONE))
-            self.offsets.append(_to_commit(name, asked))
+            self.offsets.append(_to_commit(name, view.topics[name].topic_id, asked))
 
     def refused(self, code: ErrorCode) -> TxnOffsetCommitResponse:
         return self.filled([code] * len(self.offsets))
@@ -192,11 +192,14 @@ class _Answer:
         return self.response
 
 
-def _to_commit(name: str, asked: TxnOffsetCommitRequestPartition) -> commands.OffsetToCommit:
+def _to_commit(
+    name: str, topic_id: bytes, asked: TxnOffsetCommitRequestPartition
+) -> commands.OffsetToCommit:
     return commands.OffsetToCommit(
         topic=name,
         partition=asked.partition_index,
         offset=asked.committed_offset,
         leader_epoch=asked.committed_leader_epoch,
         metadata=asked.committed_metadata or "",
+        topic_id=topic_id,
     )

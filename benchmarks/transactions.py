@@ -1,8 +1,9 @@
 """The part `transactions`: what they cost, beside Apache Kafka, and what an idle transactional id costs.
 
-One producer and fifty, with few and many records and partitions; the time of a commit; fetches at isolation
-level read_committed beside the same bytes at read_uncommitted; then a hundred thousand transactional ids that
-do nothing: memory, and the time until they are loaded at a start.
+One producer and fifty, with few and many records and partitions: rate, the server's processor time, the time of
+a commit; fetches at isolation level read_committed beside the same bytes at read_uncommitted, of large
+transactions and of many small ones; then a hundred thousand transactional ids that do nothing: memory, and
+the time until they are loaded at a start.
 """
 
 from __future__ import annotations
@@ -10,23 +11,27 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
+import statistics
 import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks import brokers
 from benchmarks.cases import Case
 from benchmarks.comparison import Warming, run_case, warm_compiler
 from benchmarks.figures import Figure, Outcome, Section
-from benchmarks.frames import CLIENT_ID, Frame, batch_of, write_frames
+from benchmarks.frames import CLIENT_ID, Frame, write_frames
 from benchmarks.load import PATIENCE_S, Pinning, run_load
 from benchmarks.machine import CHECKOUT
 from benchmarks.run import GIGABYTE, Run
 from benchmarks.transaction_load import NOT_READY, begin
 from benchmarks.wire_client import WireClient
 from compat_tests.reference import Kafka
+from odradek.coordinator.partitioner import partition_for
+from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
@@ -40,25 +45,48 @@ from odradek.wire.records import Record, build_batch
 PRODUCERS = 50
 IDLE_IDS, FEW_IDLE_IDS = 100_000, 200
 IDS_UNDER_WAY = 200
-FETCHED_TRANSACTIONS, FEW_FETCHED = 50, 4
-BATCHES_PER_TRANSACTION = 10
+STATE_PARTITIONS = 50
+"""Of `__transaction_state`, by default."""
 ABORTED_EVERY = 5
 FETCH_VERSION, INIT_VERSION = 11, 4
-RECORDS_A_BATCH = 1000
 LEVEL, ONE_RECORD = 1.0, 1.5
 """Of Kafka's rate: at least as fast, and half as fast again where a transaction has one record."""
+TRANSACTIONAL_ID_NOT_FOUND = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the transactions of a log that is fetched."""
+
+    name: str
+    count: int
+    few: int
+    """How many of them in the small form."""
+    batches: int
+    records: int
+    """In each batch."""
+    value_bytes: int
+    answer_bytes: int
+
+
+LARGE = Shape("large transactions", 50, 4, 10, 1000, 1000, 1_000_000)
+"""An answer has one batch, which is a little longer."""
+SMALL = Shape("small transactions", 6000, 50, 1, 1, 100, 250_000)
+"""An answer has some 1,000 of them, and tells of 200 that were aborted."""
 
 
 def measure(run: Run, warming: Warming) -> Section:
-    """Takes about 12 minutes, half of them for the idle ids."""
+    """Takes about 20 minutes, a quarter of them for the idle ids."""
     found = Section("Transactions")
     found.notes = [
         f"{run.rounds} measurements of {run.seconds:g} s for each case and broker, each broker on one core, "
         "the load on another. The load speaks transaction.version 2 in a closed loop: one Produce that adds "
         "its partitions by itself, then EndTxn; a producer whose last transaction is not complete asks again "
         "after a millisecond, as often as it takes. Records have 100 bytes.",
-        "read_committed is measured on a log in which every fifth transaction was aborted, the same log and "
-        "the same requests at both isolation levels.",
+        "read_committed is measured on logs in which every fifth transaction was aborted, the same logs and "
+        f"the same requests at both isolation levels: {LARGE.count} transactions of {LARGE.batches} batches of "
+        f"a megabyte, each fetched by itself, and {SMALL.count:,} of one record, "
+        f"{SMALL.answer_bytes // 1000} KB of them in an answer.",
     ]
     pinning = run.load_pinning
     with run.folder("transactions") as folder, contextlib.ExitStack() as stack:
@@ -67,40 +95,58 @@ def measure(run: Run, warming: Warming) -> Section:
             "odradek": stack.enter_context(brokers.odradek(run.load_program, folder, run.cores.server)),
         }
         warm_compiler(running["kafka"], folder, pinning, warming.compile_seconds)
-        for case in all_cases(run.choose(FETCHED_TRANSACTIONS, FEW_FETCHED)):
+        for case in all_cases(is_small=run.is_quick):
             found.outcomes.append(run_case(case, running, run, pinning, warming))
+        found.figures += prices_of_isolation(found.outcomes)
     outcome, figures = idle_ids(run, run.choose(IDLE_IDS, FEW_IDLE_IDS))
     found.outcomes.append(outcome)
     found.figures += figures
     return found
 
 
-def all_cases(fetched: int) -> list[Case]:
-    cases: list[Case] = []
-    for records, partitions in ((1, 1), (10, 10), (100, 1), (100, 10)):
+def all_cases(*, is_small: bool) -> list[Case]:
+    return [*_rates(), *_times(), *_fetches(is_small)]
+
+
+def _rates() -> list[Case]:
+    """Transactions a second, and what the server's core gives for one."""
+    cases: list[Case] = [
+        TransactionCase(
+            name=f"transactions, {_of(producers)}, {records} records, {partitions} partitions",
+            unit="transactions/s",
+            at_least=ONE_RECORD if records == 1 else LEVEL,
+            records=records,
+            partitions=partitions,
+            producers=producers,
+        )
+        for producers, records, partitions in (
+            *((1, 1, 1), (1, 10, 10), (1, 100, 1), (1, 100, 10)),
+            *((PRODUCERS, 1, 1), (PRODUCERS, 100, 10)),
+        )
+    ]
+    for producers in (1, PRODUCERS):
         cases.append(
             TransactionCase(
-                name=f"transactions, 1 producer, {records} records, {partitions} partitions",
-                unit="transactions/s",
-                at_least=ONE_RECORD if records == 1 else LEVEL,
-                records=records,
-                partitions=partitions,
+                name=f"server CPU of a transaction, {_of(producers)}, 1 record",
+                unit="us",
+                lower=True,
+                at_least=LEVEL,
+                producers=producers,
+                figure="cpu_us",
             )
         )
-    cases.append(
-        TransactionCase(
-            name=f"transactions, {PRODUCERS} producers, 1 record",
-            unit="transactions/s",
-            at_least=ONE_RECORD,
-            producers=PRODUCERS,
-        )
-    )
+    return cases
+
+
+def _times() -> list[Case]:
+    """How long a producer waits."""
+    cases: list[Case] = []
     for producers in (1, PRODUCERS):
         for figure in ("commit_p50_ms", "commit_p99_ms", "transaction_p99_ms"):
             what, share, _ = figure.split("_")
             cases.append(
                 TransactionCase(
-                    name=f"{what} of one record, {producers} producers: {share}",
+                    name=f"{what} of one record, {_of(producers)}: {share}",
                     unit="ms",
                     lower=True,
                     at_least=LEVEL,
@@ -108,18 +154,50 @@ def all_cases(fetched: int) -> list[Case]:
                     figure=figure,
                 )
             )
-    for isolation, name in ((0, "read_uncommitted"), (1, "read_committed")):
-        cases.append(
-            CommittedFetchCase(
-                name=f"fetch of transactions, {name}: server CPU",
-                unit="s/GB",
-                lower=True,
-                at_least=LEVEL,
-                isolation=isolation,
-                transactions=fetched,
-            )
-        )
     return cases
+
+
+ISOLATIONS = ("read_uncommitted", "read_committed")
+"""By their numbers."""
+
+
+def _fetches(is_small: bool) -> list[Case]:
+    """What the server's core gives for a gigabyte."""
+    return [
+        CommittedFetchCase(
+            name=_fetch_of(shape, isolation),
+            unit="s/GB",
+            lower=True,
+            at_least=LEVEL,
+            isolation=isolation,
+            shape=shape,
+            count=shape.few if is_small else shape.count,
+        )
+        for shape in (LARGE, SMALL)
+        for isolation in range(len(ISOLATIONS))
+    ]
+
+
+def _fetch_of(shape: Shape, isolation: int) -> str:
+    return f"fetch of {shape.name}, {ISOLATIONS[isolation]}: server CPU"
+
+
+def prices_of_isolation(outcomes: Sequence[Outcome]) -> list[Figure]:
+    """What reading what is committed costs us, for each byte, beside reading everything."""
+    medians = {outcome.case: statistics.median(outcome.odradek) for outcome in outcomes}
+    return [
+        Figure(
+            f"fetch of {shape.name}: CPU at read_committed over that at read_uncommitted",
+            medians[_fetch_of(shape, 1)] / medians[_fetch_of(shape, 0)],
+            "x",
+        )
+        for shape in (LARGE, SMALL)
+        if medians[_fetch_of(shape, 0)]
+    ]
+
+
+def _of(producers: int) -> str:
+    return f"{producers} producer{'s' * (producers > 1)}"
 
 
 @dataclass
@@ -130,7 +208,7 @@ class TransactionCase(Case):
     partitions: int = 1
     producers: int = 1
     figure: str = "rate"
-    """`rate`, or a name of what the load prints."""
+    """`rate`, `cpu_us` (of the server, for a transaction), or a name of what the load prints."""
     _topics: dict[str, str] = field(default_factory=dict)
 
     def prepare(self, broker: brokers.Running, work: pathlib.Path) -> None:
@@ -145,6 +223,7 @@ class TransactionCase(Case):
         shape = (str(self.records), str(self.partitions), str(self.producers), str(seconds))
         command = [sys.executable, "-m", "benchmarks.transaction_load", str(broker.port)]
         command += [self._topics[broker.name], *shape]
+        cpu_seconds = broker.cpu_seconds()
         done = subprocess.run(
             pinning.load(command),
             capture_output=True,
@@ -156,7 +235,9 @@ class TransactionCase(Case):
         if done.returncode:
             raise RuntimeError(done.stderr.strip()[-2000:])
         result: dict[str, float] = json.loads(done.stdout)
-        return result["transactions"] / result["seconds"] if self.figure == "rate" else result[self.figure]
+        result["rate"] = result["transactions"] / result["seconds"]
+        result["cpu_us"] = (broker.cpu_seconds() - cpu_seconds) / result["all_transactions"] * 1e6
+        return result[self.figure]
 
     def clean_up(self, broker: brokers.Running) -> None:
         with WireClient("127.0.0.1", broker.port) as client:
@@ -168,19 +249,20 @@ class CommittedFetchCase(Case):
     """CPU seconds of the server for each gigabyte of a log of transactions, every fifth of them aborted."""
 
     isolation: int = 0
-    transactions: int = FETCHED_TRANSACTIONS
+    shape: Shape = LARGE
+    count: int = 0
     topic: str = field(default_factory=lambda: f"committed-{time.monotonic_ns()}")
 
     def prepare(self, broker: brokers.Running, work: pathlib.Path) -> None:
-        size = len(batch_of(RECORDS_A_BATCH, 1000))
         with WireClient("127.0.0.1", broker.port) as client:
             client.create_topics([self.topic], 1)
-            writer = Writer(client, self.topic)
-            places = [
-                place for n in range(self.transactions) for place in writer.write(n % ABORTED_EVERY != 0)
-            ]
+            writer = Writer(client, self.topic, self.shape)
+            places = [place for n in range(self.count) for place in writer.write(n % ABORTED_EVERY != 0)]
             wait_until_stable(client, self.topic)
-        frames = [self._frame(place, size) for place in places]
+        if self.shape.batches == 1:
+            # Where the log is so short that an answer ends with it, it is none of the size that is meant.
+            places = places[: len(places) // 2 : len(places) // 16 + 1]
+        frames = [self._frame(place, self.shape.answer_bytes) for place in places]
         write_frames(work / f"{broker.name}-committed.frames", frames)
 
     def _frame(self, offset: int, max_bytes: int) -> Frame:
@@ -213,10 +295,11 @@ class CommittedFetchCase(Case):
 
 
 class Writer:
-    """Transactions of large batches in partition 0 of a topic."""
+    """Transactions of one shape in partition 0 of a topic."""
 
-    def __init__(self, client: WireClient, topic: str) -> None:
-        self._client, self._topic, self._id = client, topic, f"writer-of-{topic}"
+    def __init__(self, client: WireClient, topic: str, shape: Shape) -> None:
+        self._client, self._topic, self._shape = client, topic, shape
+        self._id = f"writer-of-{topic}"
         self._producer_id, self._epoch = begin(client, self._id)
         self._sequence = 0
 
@@ -231,7 +314,7 @@ class Writer:
         )
         while code := self._added(added):
             assert code in NOT_READY, code
-        places = [self._produce() for _ in range(BATCHES_PER_TRANSACTION)]
+        places = [self._produce() for _ in range(self._shape.batches)]
         ended = EndTxnRequest(transactional_id=self._id, committed=is_committed, **identity)
         while code := self._client.call(ended, 4).error_code:
             assert code in NOT_READY, code
@@ -242,15 +325,15 @@ class Writer:
         return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
     def _produce(self) -> int:
-        now_ms = int(time.time() * 1000)
+        now_ms, shape = int(time.time() * 1000), self._shape
         batch = build_batch(
-            [Record(n, now_ms, None, bytes(1000)) for n in range(RECORDS_A_BATCH)],
+            [Record(n, now_ms, None, bytes(shape.value_bytes)) for n in range(shape.records)],
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
             base_sequence=self._sequence,
             transactional=True,
         )
-        self._sequence += RECORDS_A_BATCH
+        self._sequence += shape.records
         data = [PartitionProduceData(index=0, records=batch)]
         request = ProduceRequest(
             transactional_id=self._id,
@@ -290,15 +373,20 @@ def idle_ids(run: Run, count: int) -> tuple[Outcome, list[Figure]]:
         with run.odradek(folder) as node:
             with WireClient("127.0.0.1", node.port) as client:
                 begin(client, "before all")
-            before = node.running.rss_bytes()
-            make_ids(node.port, count)
-            grown = node.running.rss_bytes() - before
-            for _ in range(run.rounds):
+
+            def start_again() -> float:
                 node.stop()
                 started = time.perf_counter()
                 node.start()
-                ours_s.append(loaded_s(node.port, count, started))
-            after_start = node.running.rss_bytes()
+                return loaded_s(node.port, one_for_each_coordinator(count), started)
+
+            empty_s = [start_again() for _ in range(run.rounds)]
+            empty_bytes = node.running.rss_bytes()
+            make_ids(node.port, count)
+            made_bytes = node.running.rss_bytes()
+            ours_s += [start_again() for _ in range(run.rounds)]
+            loaded_bytes = node.running.rss_bytes()
+            check_ids(node.port, count)
         kafka = Kafka(
             properties=brokers.SETTINGS,
             jvm=brokers.KAFKA_JVM,
@@ -311,16 +399,32 @@ def idle_ids(run: Run, count: int) -> tuple[Outcome, list[Figure]]:
                 kafka.stop()
                 started = time.perf_counter()
                 kafka.start()
-                theirs_s.append(loaded_s(kafka.port, count, started))
+                theirs_s.append(loaded_s(kafka.port, one_for_each_coordinator(count), started))
+            check_ids(kafka.port, count)
     what = f"start until {count:,} idle transactional ids are loaded"
+    without = statistics.median(empty_s)
     return Outcome(what, "s", True, LEVEL, theirs_s, ours_s), [
-        Figure("memory of an idle transactional id, as it is made", grown / count, "bytes"),
-        Figure(f"RSS with {count:,} idle transactional ids after a start", after_start / 1e6, "MB"),
+        Figure.median(
+            f"of our {what}: for the ids", [max(0.0, loaded - without) for loaded in ours_s], "s"
+        ),
+        Figure("an idle transactional id that was made", (made_bytes - empty_bytes) / count, "bytes"),
+        Figure("an idle transactional id that was loaded", (loaded_bytes - empty_bytes) / count, "bytes"),
+        Figure(f"RSS with {count:,} idle transactional ids after a start", loaded_bytes / 1e6, "MB"),
     ]
 
 
 def id_of(number: int) -> str:
     return f"an-application-of-ours-{number:06}"
+
+
+def one_for_each_coordinator(count: int) -> list[str]:
+    """Of the ids up to this number one in each partition of `__transaction_state`: each is loaded as a whole."""
+    found: dict[int, str] = {}
+    for number in range(count):
+        found.setdefault(partition_for(id_of(number), STATE_PARTITIONS), id_of(number))
+        if len(found) == STATE_PARTITIONS:
+            break
+    return list(found.values())
 
 
 class Requests(WireClient):
@@ -352,19 +456,27 @@ def make_ids(port: int, count: int) -> None:
                 numbers.append(number)
 
 
-def loaded_s(port: int, count: int, started: float) -> float:
-    """Seconds from `started` until every id is described."""
-    ids = [id_of(number) for number in range(count)]
+def loaded_s(port: int, ids: Sequence[str], started: float) -> float:
+    """Seconds from `started` until the coordinators of these ids answer, whether they have them or not."""
     deadline = time.monotonic() + PATIENCE_S
     with WireClient("127.0.0.1", port) as client:
-        while ids:
-            some = ids[-1000:]
-            answer = client.call(DescribeTransactionsRequest(transactional_ids=some), 0)
-            codes = {one.error_code for one in answer.transaction_states}
-            if codes == {0}:
-                del ids[-1000:]
-            else:
-                assert codes <= {0, *NOT_READY}, codes
-                assert time.monotonic() < deadline, "the ids are not loaded"
-                time.sleep(0.01)
+        while codes_of(client, ids) - {0, TRANSACTIONAL_ID_NOT_FOUND}:
+            assert time.monotonic() < deadline, "the ids are not loaded"
+            time.sleep(0.01)
     return time.perf_counter() - started
+
+
+def check_ids(port: int, count: int) -> None:
+    """None may be missing."""
+    with WireClient("127.0.0.1", port) as client:
+        for first in range(0, count, 1000):
+            codes = codes_of(client, map(id_of, range(first, min(first + 1000, count))))
+            assert codes == {0}, codes
+
+
+def codes_of(client: WireClient, ids: Iterable[str]) -> set[int]:
+    """What the description of these ids is answered with."""
+    answer = client.call(DescribeTransactionsRequest(transactional_ids=list(ids)), 0)
+    codes = {int(one.error_code) for one in answer.transaction_states}
+    assert codes <= {0, TRANSACTIONAL_ID_NOT_FOUND, *NOT_READY}, codes
+    return codes

@@ -10,12 +10,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from odradek.coordinator.commands import JoinedMember, OfferedProtocol
+from odradek.coordinator.commands import (
+    CommitOffsets,
+    CommitTransactionalOffsets,
+    JoinedMember,
+    OfferedProtocol,
+)
+from odradek.coordinator.group import CLASSIC, TypeOfGroup
 from odradek.coordinator.group_log import subscribed_topics
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages.group_records import GroupMetadataValue, MemberMetadata
+from odradek.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 __all__ = ["CONSUMER_PROTOCOL_TYPE", "RULES", "ClassicGroup", "GroupState", "Member", "StateRules"]
 
@@ -129,6 +135,9 @@ class Member:
 
 @dataclass(slots=True)
 class ClassicGroup:
+    """A `Group`; without a record of its own (`protocol_type` None) one that only keeps offsets."""
+
+    group_type: ClassVar[TypeOfGroup] = CLASSIC
     group_id: str
     state: GroupState = GroupState.EMPTY
     previous_state: GroupState = GroupState.EMPTY
@@ -226,6 +235,63 @@ class ClassicGroup:
             choice = member.vote(candidates)
             votes[choice] = votes.get(choice, 0) + 1
         return max(votes, key=votes.__getitem__)
+
+    # What a group of any type can be asked
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is _EMPTY
+
+    @property
+    def offsets_may_expire(self) -> bool:
+        """Those of a simple group, of an empty one, and of a stable one whose subscriptions are known."""
+        if self.protocol_type is None or self.state is _EMPTY:
+            return True
+        return self.uses_consumer_protocol and self.state is _STABLE and self.subscribed_topics is not None
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """None for a simple group, too, which was never anything else."""
+        is_empty = self.protocol_type is not None and self.state is _EMPTY
+        return self.state_timestamp_ms if is_empty else None
+
+    def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
+        """May refuse with UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+
+        With a transaction, whoever names neither member nor generation (versions below 3) may commit while
+        others are at work, and it does not matter whether a rebalance is under way: the transaction has begun
+        before it.
+        """
+        generation = command.generation
+        in_transaction = isinstance(command, CommitTransactionalOffsets)
+        if generation < 0 and self.state is _EMPTY:
+            return NONE
+        if generation < 0 and not command.member_id and command.group_instance_id is None:
+            # From outside, while the group is at work.
+            return NONE if in_transaction else ErrorCode.UNKNOWN_MEMBER_ID
+        code = self.check_member(command.member_id, command.group_instance_id)
+        if code is not NONE:
+            return code
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return NONE if in_transaction else self.rules.commit
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        return NONE
+
+    def check_deletion(self) -> ErrorCode:
+        return self.rules.delete
+
+    def check_offset_deletion(self) -> ErrorCode:
+        """Nobody can know what the members of another protocol than the consumers' use."""
+        return NONE if self.uses_consumer_protocol else self.rules.delete
+
+    def keys(self) -> list[Any]:
+        return [GroupMetadataKey(group=self.group_id)]
 
     # Changes of what does not survive
 
@@ -353,8 +419,17 @@ class ClassicGroup:
             ],
         )
 
-    def apply(self, record: GroupMetadataValue) -> None:
+    def apply(self, key: Any, value: Any) -> bool:
         """Become what the record says; members that are here already keep what no record holds."""
+        if value is None:
+            self.transition(_DEAD)
+            return False
+        self._become(value)
+        return True
+
+    # Inside
+
+    def _become(self, record: GroupMetadataValue) -> None:
         known = self.members
         self.previous_state = self.state
         self.state = _STABLE if record.members else _EMPTY
@@ -374,8 +449,6 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
         self.pending_sync &= self.members.keys()
         self.subscribed_topics = self._subscriptions()
-
-    # Inside
 
     def _count_protocols(self, protocols: Iterable[OfferedProtocol], change: int) -> None:
         counts = self._protocol_counts

@@ -40,6 +40,7 @@ __all__ = [
     "ClusterView",
     "ConfigChange",
     "Endpoint",
+    "GroupOwner",
     "MetadataStore",
     "NewPartitions",
     "NewTopic",
@@ -119,6 +120,8 @@ class ClusterView:
     """Name by topic id."""
     broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=_nothing)
     """Overrides by node id; those for all brokers under None."""
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_nothing)
+    """Settings that groups have of their own, by group id; such a group need not exist."""
     features: Mapping[str, int] = field(default_factory=_nothing)
     """Finalized level by feature; a level of 0 is not in it."""
     features_epoch: int = 0
@@ -153,6 +156,8 @@ class ClusterChange:
     """Topics whose overrides changed, as they are now."""
     brokers_configured: Sequence[int | None] = ()
     """Node ids (None: all brokers) whose overrides changed."""
+    groups_configured: Sequence[str] = ()
+    """Ids of groups whose own settings changed."""
 
 
 Subscriber = Callable[[ClusterView, ClusterChange], None]
@@ -202,12 +207,18 @@ class TopicResult:
     error: KafkaError | None = None
 
 
+class GroupOwner(NamedTuple):
+    """A group, where topics are named by their names alone."""
+
+    group_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
     """What is to become of one owner's overrides."""
 
-    owner: str | int | None
-    """A topic's name, a broker's id, or None for all brokers."""
+    owner: str | GroupOwner | int | None
+    """A topic's name, a group, a broker's id, or None for all brokers."""
     change: Callable[[Mapping[str, str]], Mapping[str, str]]
     """Takes the overrides that there are, gives those that shall be; may refuse."""
 
@@ -234,7 +245,8 @@ def _apply_nothing(change: ClusterChange) -> Work[None]:
 
 
 ConfigCheck = Callable[[str, Mapping[str, str]], None]
-"""Takes a topic's name or a broker's id as text and all overrides that it would have; may refuse."""
+"""Takes a topic's name, a group's id or a broker's id as text and all overrides that it would have; may
+refuse."""
 
 
 def _accept_configs(name: str, configs: Mapping[str, str]) -> None:
@@ -253,6 +265,7 @@ class ClusterMachine:
         defaults: TopicDefaults = TopicDefaults(),
         check_topic_configs: ConfigCheck = _accept_configs,
         check_broker_configs: ConfigCheck = _accept_configs,
+        check_group_configs: ConfigCheck = _accept_configs,
         make_partitions: MakePartitions = _leave_partitions,
         remove_partitions: RemovePartitions = _leave_partitions,
         apply_configs: ApplyConfigs = _apply_nothing,
@@ -263,6 +276,7 @@ class ClusterMachine:
         self._defaults = defaults
         self._check_topic_configs = check_topic_configs
         self._check_broker_configs = check_broker_configs
+        self._check_group_configs = check_group_configs
         self._make_partitions = make_partitions
         self._remove_partitions = remove_partitions
         self._apply_configs = apply_configs
@@ -297,6 +311,7 @@ class ClusterMachine:
             topics=topics,
             topic_names={topic.topic_id: name for name, topic in topics.items()},
             broker_configs=loaded.broker_configs,
+            group_configs=loaded.group_configs,
             features=loaded.features,
             features_epoch=loaded.features_epoch,
         )
@@ -486,7 +501,9 @@ class ClusterMachine:
 
     def _draft(self) -> _Draft:
         view = self.view
-        return _Draft(dict(view.topics), dict(view.topic_names), dict(view.broker_configs))
+        return _Draft(
+            dict(view.topics), dict(view.topic_names), dict(view.broker_configs), dict(view.group_configs)
+        )
 
     def _commit(self, draft: _Draft) -> Work[None]:
         if not draft.rows:
@@ -504,13 +521,20 @@ class ClusterMachine:
             self._forget_collision_key(topic.name)
         for name in {topic.name for topic, _ in draft.created}:
             self._collision_keys.setdefault(collision_key(name), set()).add(name)
-        change = ClusterChange(draft.created, draft.deleted, draft.configured, draft.brokers_configured)
+        change = ClusterChange(
+            draft.created,
+            draft.deleted,
+            draft.configured,
+            draft.brokers_configured,
+            draft.groups_configured,
+        )
         self._publish(
             replace(
                 self.view,
                 topics=draft.topics,
                 topic_names=draft.topic_names,
                 broker_configs=draft.broker_configs,
+                group_configs=draft.group_configs,
             ),
             change,
         )
@@ -560,6 +584,9 @@ class ClusterMachine:
     def _change_configs(self, change: ConfigChange, draft: _Draft) -> None:
         """The order of the checks is Kafka's: whether a topic exists comes last."""
         owner = change.owner
+        if isinstance(owner, GroupOwner):
+            self._change_group_configs(owner.group_id, change, draft)
+            return
         if not isinstance(owner, str):
             before = draft.broker_configs.get(owner, _EMPTY)
             after = dict(change.change(before))
@@ -575,6 +602,14 @@ class ClusterMachine:
         if topic is None:
             raise _unknown_topic(owner)
         draft.configure(topic, replace(topic, configs=after))
+
+    def _change_group_configs(self, group_id: str, change: ConfigChange, draft: _Draft) -> None:
+        before = draft.group_configs.get(group_id, _EMPTY)
+        after = dict(change.change(before))
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        self._check_group_configs(group_id, after)
+        draft.configure_group(group_id, before, after)
 
     def _grown_topic(self, growth: NewPartitions, draft: _Draft) -> Work[TopicView]:
         topic = draft.topics.get(growth.name)
@@ -606,10 +641,10 @@ class ClusterMachine:
 # --- Rows ---
 # topic: name -> id as hex. partition: name/index -> "leader leader_epoch replicas isr".
 # topic_config: name/key -> value. broker_config: node/key -> value, the node empty for all brokers.
-# No part before a "/" can hold one.
+# group_config: key/group -> value. No part before a "/" can hold one; a group's id can.
 
 TOPIC, PARTITION, TOPIC_CONFIG = "topic", "partition", "topic_config"
-BROKER_CONFIG, FEATURE, CLUSTER = "broker_config", "feature", "cluster"
+BROKER_CONFIG, GROUP_CONFIG, FEATURE, CLUSTER = "broker_config", "group_config", "feature", "cluster"
 DELETION = "deletion"
 
 
@@ -620,12 +655,14 @@ class _Draft:
     topics: dict[str, TopicView]
     topic_names: dict[bytes, str]
     broker_configs: dict[int | None, Mapping[str, str]]
+    group_configs: dict[str, Mapping[str, str]]
     rows: list[Iterable[Row]] = field(default_factory=list)
     """In pieces, which may be made only when they are written."""
     created: list[tuple[TopicView, PartitionView]] = field(default_factory=list)
     deleted: list[TopicView] = field(default_factory=list)
     configured: list[TopicView] = field(default_factory=list)
     brokers_configured: list[int | None] = field(default_factory=list)
+    groups_configured: list[str] = field(default_factory=list)
 
     def add(self, topic: TopicView) -> None:
         self.topics[topic.name] = topic
@@ -668,6 +705,16 @@ class _Draft:
             self.brokers_configured.append(node_id)
             self.rows.append(rows)
 
+    def configure_group(self, group_id: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        if rows := [
+            Row(GROUP_CONFIG, f"{key}/{group_id}", value) for key, value in _differences(before, after)
+        ]:
+            self.group_configs[group_id] = after
+            if not after:
+                del self.group_configs[group_id]
+            self.groups_configured.append(group_id)
+            self.rows.append(rows)
+
 
 @dataclass(slots=True)
 class _Loaded:
@@ -677,6 +724,7 @@ class _Loaded:
     partitions: dict[str, list[PartitionView]] = field(default_factory=dict)
     topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     broker_configs: dict[int | None, dict[str, str]] = field(default_factory=dict)
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     features_epoch: int = 0
     next_producer_id: int = 0
@@ -694,6 +742,8 @@ class _Loaded:
             self.topic_configs.setdefault(owner, {})[rest] = value
         elif table == BROKER_CONFIG:
             self.broker_configs.setdefault(int(owner) if owner else None, {})[rest] = value
+        elif table == GROUP_CONFIG:
+            self.group_configs.setdefault(rest, {})[owner] = value
         elif table == FEATURE:
             self.features[key] = int(value)
         elif table == DELETION:
@@ -742,8 +792,13 @@ def _broker_ids(text: str) -> tuple[int, ...]:
 
 
 def _config_rows(table: str, owner: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[Row]:
-    rows = [Row(table, f"{owner}/{key}", value) for key, value in after.items() if before.get(key) != value]
-    return rows + [Row(table, f"{owner}/{key}", None) for key in before if key not in after]
+    return [Row(table, f"{owner}/{key}", value) for key, value in _differences(before, after)]
+
+
+def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
+    """What is set anew, then (None) what is no longer set."""
+    yield from ((key, value) for key, value in after.items() if before.get(key) != value)
+    yield from ((key, None) for key in before if key not in after)
 
 
 def _new_partitions(placed: Sequence[tuple[int, ...]], first: int) -> Work[tuple[PartitionView, ...]]:

@@ -11,11 +11,13 @@ The names follow the protocol's; `version` is the request's API version where be
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
+from odradek.wire.schema import ZERO_UUID
 
 NONE = ErrorCode.NONE
 
@@ -197,6 +199,8 @@ class OffsetToCommit(NamedTuple):
     """None in the request counts as empty."""
     commit_timestamp_ms: int = -1
     """Only version 1 carries one; -1 stands for now."""
+    topic_id: bytes = ZERO_UUID
+    """Of the topic that has the name now; zero where the caller does not know it."""
 
 
 @dataclass(slots=True)
@@ -290,6 +294,9 @@ class FetchOffsets:
     member_epoch: int = -1
     require_stable: bool = False
     """Tell no offset that an open transaction is about to replace."""
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    """By name, where topics were asked for by id: what was committed for another topic of that name is none
+    of theirs."""
 
     def refused(self, code: ErrorCode) -> FetchOffsetsReply:
         return FetchOffsetsReply(code)
@@ -328,10 +335,11 @@ class DeleteOffsetsReply:
 
 @dataclass(slots=True)
 class RemoveTopics:
-    """Forget every offset of deleted topics, in all groups of the machine."""
+    """Forget the offsets of topics that are gone, in all groups of the machine."""
 
     ticket: Any
-    topics: frozenset[str]
+    topics: Mapping[str, bytes | None]
+    """By name: the id of the topic that has the name now, whose offsets stay; None when there is none."""
 
     def refused(self, code: ErrorCode) -> RemoveTopicsReply:
         return RemoveTopicsReply(code)

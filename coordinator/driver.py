@@ -6,10 +6,10 @@ transactions, a listing over all machines, and the offsets of topics that are de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from odradek.coordinator.cluster import ClusterView
+from odradek.coordinator.cluster import ClusterView, TopicView
 from odradek.coordinator.commands import (
     CommitTransactionalOffsets,
     EndOffsets,
@@ -17,6 +17,8 @@ from odradek.coordinator.commands import (
     ListGroupsReply,
     RemoveTopics,
 )
+from odradek.coordinator.consumer_commands import TopicsChanged, TopicsMatched
+from odradek.coordinator.effects import MatchTopics
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.runtime import (
@@ -31,7 +33,15 @@ from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 
-__all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "TimerHandle", "coordinator_error"]
+__all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "MatchedTopics", "TimerHandle", "coordinator_error"]
+
+MatchedTopics = Mapping[str, frozenset[str]] | None
+"""Names of topics by regular expression; None: they could not be looked for."""
+
+
+def _cannot_match(effect: MatchTopics, then: Callable[[MatchedTopics], None]) -> None:
+    """For those who have no groups that subscribe by regular expressions."""
+    raise NotImplementedError
 
 
 class _GroupPartition(RunningPartition[GroupMachine]):
@@ -46,7 +56,8 @@ class _GroupPartition(RunningPartition[GroupMachine]):
 class GroupCoordinator(Runtime[GroupMachine]):
     """Every method is called on the event loop; see `Runtime` for the arguments that are not said here.
 
-    `new_member_suffix` makes the random part of a member id (a UUID in its text form).
+    `new_member_suffix` makes the random part of a member id (a UUID in its text form). `match_topics` looks
+    for the topics of the newest view that match, and says later what it found, never from within its call.
     """
 
     partition_class = _GroupPartition
@@ -60,6 +71,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         clock_ms: Callable[[], int],
         call_later: CallLater,
         new_member_suffix: Callable[[], str],
+        match_topics: Callable[[MatchTopics, Callable[[MatchedTopics], None]], None] = _cannot_match,
         after_loading: Callable[[], object] | None = None,
     ) -> None:
         super().__init__(
@@ -73,14 +85,21 @@ class GroupCoordinator(Runtime[GroupMachine]):
         )
         self._settings = settings
         self._new_member_suffix = new_member_suffix
-        self._topics: Collection[str] = ()
+        self._find_matches = match_topics
+        self._view = ClusterView()
 
     # For the server
 
     def view_changed(self, view: ClusterView) -> None:
         """Take up the partitions that this node leads now, give up the others. Call with each new view."""
-        self._topics = view.topics
+        before, self._view = self._view, view
         super().view_changed(view)
+        names = _changed_topics(before, view)
+        if names:
+            for partition in self._partitions.values():
+                # One that is loaded later looks at its topics then.
+                if partition.machine is not None:
+                    self._tell(partition, TopicsChanged(_nobody, names))
 
     def remove_topics(self, names: Collection[str]) -> None:
         """Forget the offsets of topics that have been deleted."""
@@ -89,7 +108,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
                 assert isinstance(partition, _GroupPartition)
                 partition.removed_topics.update(names)
             else:
-                self._remove_topics(partition, frozenset(names))
+                self._remove_topics(partition, dict.fromkeys(names))
 
     # For the handlers
 
@@ -125,22 +144,59 @@ class GroupCoordinator(Runtime[GroupMachine]):
     # For the runtime
 
     def _new_machine(self, partition: RunningPartition[GroupMachine]) -> GroupMachine:
-        return GroupMachine(self._settings, self._new_member_suffix)
+        return GroupMachine(self._settings, self._new_member_suffix, lambda: self._view)
 
     def _machine_loaded(self, partition: RunningPartition[GroupMachine]) -> None:
         assert isinstance(partition, _GroupPartition)
         assert partition.machine is not None
-        # Also those of topics that were deleted just before a crash, when no tombstone had been written yet.
-        gone = partition.machine.topics().difference(self._topics)
-        names = partition.removed_topics | gone
+        # Also those of topics that were deleted just before a crash, perhaps made anew since, when their
+        # tombstones had not reached the disk yet.
+        topics = self._view.topics
+        ids = {
+            name: topics[name].topic_id if name in topics and name not in partition.removed_topics else None
+            for name in partition.machine.topics()
+        }
         partition.removed_topics = set()
-        if names:
-            self._remove_topics(partition, frozenset(names))
+        self._remove_topics(partition, ids)
 
-    def _remove_topics(self, partition: RunningPartition[GroupMachine], names: frozenset[str]) -> None:
+    def _match_topics(self, partition: RunningPartition[GroupMachine], effect: MatchTopics) -> None:
+        machine = partition.machine
+
+        def matched(topics: MatchedTopics) -> None:
+            # Another machine has not asked.
+            if machine is not None and partition.machine is machine:
+                command = TopicsMatched(_nobody, effect.group_id, effect.version, topics)
+                self._submit_to(partition, command)
+
+        self._find_matches(effect, matched)
+
+    def _remove_topics(
+        self, partition: RunningPartition[GroupMachine], topics: Mapping[str, bytes | None]
+    ) -> None:
+        if topics:
+            self._tell(partition, RemoveTopics(_nobody, topics))
+
+    def _tell(self, partition: RunningPartition[GroupMachine], command: RemoveTopics | TopicsChanged) -> None:
         assert partition.machine is not None
-        command = RemoveTopics(_nobody, names)
         self._run(partition, partition.machine.handle(command, self._clock_ms()))
+
+
+def _changed_topics(before: ClusterView, after: ClusterView) -> frozenset[str]:
+    """Those that came, went, grew, or were made anew."""
+    old, new = before.topics, after.topics
+    if old is new:
+        return frozenset()
+    names = [
+        name
+        for name, topic in new.items()
+        if (known := old.get(name)) is not topic and _shape(known) != _shape(topic)
+    ]
+    names += [name for name in old if name not in new]
+    return frozenset(names)
+
+
+def _shape(topic: TopicView | None) -> tuple[bytes, int] | None:
+    return None if topic is None else (topic.topic_id, len(topic.partitions))
 
 
 def _nobody(answer: object) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "LogRecord",
     "LoggedRecord",
     "MarkerRecord",
+    "MatchTopics",
     "Reply",
     "SetTimer",
     "TransactionalRecord",
@@ -100,6 +101,18 @@ class WriteMarkers:
 
 
 @dataclass(slots=True)
+class MatchTopics:
+    """Find the topics that match these regular expressions, away from the event loop, and come back with a
+    `TopicsMatched`. Nothing is lost with the machine: the next one asks again."""
+
+    group_id: str
+    patterns: Collection[str]
+    """Valid ones."""
+    version: int
+    """Of the view whose topics are to be looked through."""
+
+
+@dataclass(slots=True)
 class SetTimer:
     """Call `expire(key, now_ms)` at `at_ms` or soon after; replaces the timer with the same key."""
 
@@ -114,4 +127,4 @@ class CancelTimer:
     key: tuple[str, ...]
 
 
-Effect = Append | AppendMarker | Reply | WriteMarkers | SetTimer | CancelTimer
+Effect = Append | AppendMarker | Reply | WriteMarkers | MatchTopics | SetTimer | CancelTimer

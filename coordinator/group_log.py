@@ -1,11 +1,13 @@
 """Records of `__consumer_offsets` as the group machine writes and reads them, in Kafka's own schemas.
 
-Written are OffsetCommitValue version 3 (1 for a commit with its own expiry) and GroupMetadataValue version 3,
-as brokers before 4.1 did, because tools that read this topic know those; every version is read.
+Written are, as Kafka 4.3 does, OffsetCommitValue version 4 (1 for a commit with its own expiry),
+GroupMetadataValue version 3, and version 0 of the others; every version is read. An offset says for which
+topic id it was committed, also where the client gave a name, so that it never passes for one of a topic that
+was made anew under that name.
 
-A commit writes one key and one value for each partition, and a start reads millions of them. So these two, in
-the versions that are written, have code of their own beside the declared messages; whatever does not fit it
-exactly goes the declared way, which also knows how to refuse it.
+A commit writes one key and one value for each partition, and a start reads millions of them. So these two, as
+they mostly are, have code of their own beside the declared messages; whatever does not fit it exactly goes
+the declared way, which also knows how to refuse it.
 """
 
 from __future__ import annotations
@@ -20,44 +22,51 @@ from odradek.wire.messages import group_records
 from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from odradek.wire.messages.group_records import (
     GroupMetadataKey,
-    GroupMetadataValue,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from odradek.wire.schema import ZERO_UUID
 
 __all__ = [
     "LONGEST_STRING_BYTES",
     "CommittedOffset",
     "Kind",
-    "decode_group",
+    "decode_group_value",
     "decode_key",
     "decode_offset",
-    "encode_group",
-    "encode_group_key",
+    "encode_group_record",
     "encode_offset",
     "encode_offset_key",
     "fits_record",
+    "group_of",
     "offset_key_prefix",
     "partition_of_offset_key",
     "subscribed_topics",
 ]
 
 GROUP_VALUE_VERSION = 3
-OFFSET_VALUE_VERSION = 3
+GROUP_VALUE_VERSION_OF_OTHERS = 0
+"""Of groups that are not classic; there is no other yet."""
+OFFSET_VALUE_VERSION = 4
 EXPIRING_OFFSET_VALUE_VERSION = 1
 LONGEST_STRING_BYTES = 2**15 - 1
 """What the length of a string in these records can say."""
 
 _OFFSET_KEY_PREFIX = struct.pack(">h", OffsetCommitKey.record_type)
 _OFFSET_VALUE_PREFIX = struct.pack(">h", OFFSET_VALUE_VERSION)
-_OFFSET_VALUE_HEAD = struct.Struct(">hqih")
-_BARE_OFFSET_VALUE = struct.Struct(">hqihq")
-"""A value without metadata, which most are."""
-_BARE_OFFSET_VALUE_BYTES = _BARE_OFFSET_VALUE.size
+_OFFSET_VALUE_HEAD = struct.Struct(">hqiB")
+"""Version, offset, leader epoch, and by one more than it is the length of the metadata."""
+_OFFSET_VALUE_TAIL = struct.Struct(">q3s16s")
+"""Time of the commit, and the tag with the topic's id."""
+_TEXT_START = _OFFSET_VALUE_HEAD.size
+_TAG_OF_TOPIC_ID = b"\x01\x00\x10"
+"""One tag, number 0, 16 bytes."""
+SHORT_METADATA_BYTES = 127
+"""From this length on, two bytes say how long it is."""
+KNOWN_IDS_MAX = 100_000
 _LENGTH = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
-_TIMESTAMP = struct.Struct(">q")
 _new_tuple = tuple.__new__
 
 
@@ -75,6 +84,8 @@ class CommittedOffset(NamedTuple):
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1
     """-1 for the broker's retention."""
+    topic_id: bytes = ZERO_UUID
+    """Of the topic that it was committed for; zero when the record does not say."""
 
 
 def fits_record(*texts: str | None) -> bool:
@@ -86,7 +97,8 @@ def fits_record(*texts: str | None) -> bool:
 
 
 def decode_key(key: bytes) -> tuple[Kind, Any]:
-    """What a record is about: (OFFSET, (group, topic, partition)), (GROUP, group) or (OTHER, None)."""
+    """What a record is about: (OFFSET, (group, topic, partition)), (GROUP, key of any of a group's records)
+    or (OTHER, None)."""
     if key[:2] == _OFFSET_KEY_PREFIX:
         try:
             group_end = 4 + _LENGTH.unpack_from(key, 2)[0]
@@ -99,9 +111,7 @@ def decode_key(key: bytes) -> tuple[Kind, Any]:
     decoded = group_records.decode_key(key)
     if isinstance(decoded, OffsetCommitKey | LegacyOffsetCommitKey):
         return Kind.OFFSET, (decoded.group, decoded.topic, decoded.partition)
-    if isinstance(decoded, GroupMetadataKey):
-        return Kind.GROUP, decoded.group
-    return Kind.OTHER, None
+    return (Kind.OTHER, None) if decoded is None else (Kind.GROUP, decoded)
 
 
 def offset_key_prefix(group_id: str, topic: str) -> bytes:
@@ -131,41 +141,38 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 def encode_offset(committed: CommittedOffset) -> bytes:
     """The metadata has to be short enough (`fits_record`)."""
-    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = committed
-    if expire_timestamp_ms != -1:
-        value = OffsetCommitValue(
-            offset=offset,
-            metadata=metadata,
-            commit_timestamp=commit_timestamp_ms,
-            expire_timestamp=expire_timestamp_ms,
-        )
-        return group_records.encode_value(value, EXPIRING_OFFSET_VALUE_VERSION)
+    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id = committed
     text = metadata.encode()
-    head = _OFFSET_VALUE_HEAD.pack(OFFSET_VALUE_VERSION, offset, leader_epoch, len(text))
-    return head + text + _TIMESTAMP.pack(commit_timestamp_ms)
+    if expire_timestamp_ms == -1 and topic_id != ZERO_UUID and len(text) < SHORT_METADATA_BYTES:
+        head = _OFFSET_VALUE_HEAD.pack(OFFSET_VALUE_VERSION, offset, leader_epoch, len(text) + 1)
+        return head + text + _OFFSET_VALUE_TAIL.pack(commit_timestamp_ms, _TAG_OF_TOPIC_ID, topic_id)
+    value = OffsetCommitValue(
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+        commit_timestamp=commit_timestamp_ms,
+        expire_timestamp=expire_timestamp_ms,
+        topic_id=topic_id,
+    )
+    version = OFFSET_VALUE_VERSION if expire_timestamp_ms == -1 else EXPIRING_OFFSET_VALUE_VERSION
+    return group_records.encode_value(value, version)
 
 
 _ANY_OFFSET_KEY = OffsetCommitKey(group="", topic="", partition=0)
-_ANY_GROUP_KEY = GroupMetadataKey(group="")
 
 
 def decode_offset(value: bytes) -> CommittedOffset:
     """Raises MalformedMessage."""
-    if len(value) == _BARE_OFFSET_VALUE_BYTES:
-        version, offset, leader_epoch, size, commit_timestamp_ms = _BARE_OFFSET_VALUE.unpack(value)
-        if version == OFFSET_VALUE_VERSION and size == 0:
-            return _new_tuple(CommittedOffset, (offset, leader_epoch, "", commit_timestamp_ms, -1))
-    if value[:2] == _OFFSET_VALUE_PREFIX:
-        try:
-            _, offset, leader_epoch, size = _OFFSET_VALUE_HEAD.unpack_from(value)
-            text_end = 16 + size
-            if size >= 0 and text_end == len(value) - 8:
-                metadata = str(value[16:text_end], "utf-8") if size else ""
-                return CommittedOffset(
-                    offset, leader_epoch, metadata, *_TIMESTAMP.unpack_from(value, text_end)
-                )
-        except (struct.error, UnicodeDecodeError):
-            pass
+    text_end = len(value) - _OFFSET_VALUE_TAIL.size
+    if text_end >= _TEXT_START and value[:2] == _OFFSET_VALUE_PREFIX:
+        _, offset, leader_epoch, size = _OFFSET_VALUE_HEAD.unpack_from(value)
+        commit_timestamp_ms, tag, topic_id = _OFFSET_VALUE_TAIL.unpack_from(value, text_end)
+        if size == text_end - _TEXT_START + 1 <= SHORT_METADATA_BYTES and tag == _TAG_OF_TOPIC_ID:
+            metadata = "" if size == 1 else _text(value[_TEXT_START:text_end])
+            topic_id = _known_ids.get(topic_id) or _shared(topic_id)
+            return _new_tuple(
+                CommittedOffset, (offset, leader_epoch, metadata, commit_timestamp_ms, -1, topic_id)
+            )
     decoded = group_records.decode_value(_ANY_OFFSET_KEY, value)
     return CommittedOffset(
         decoded.offset,
@@ -173,19 +180,44 @@ def decode_offset(value: bytes) -> CommittedOffset:
         decoded.metadata,
         decoded.commit_timestamp,
         decoded.expire_timestamp,
+        _shared(decoded.topic_id),
     )
 
 
-def encode_group_key(group_id: str) -> bytes:
-    return group_records.encode_key(GroupMetadataKey(group=group_id))
+def _text(data: bytes) -> str:
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedMessage(f"a text in a record is none: {error}") from None
 
 
-def encode_group(value: GroupMetadataValue) -> bytes:
-    return group_records.encode_value(value, GROUP_VALUE_VERSION)
+_known_ids: dict[bytes, bytes] = {}
 
 
-def decode_group(value: bytes) -> GroupMetadataValue:
-    return group_records.decode_value(_ANY_GROUP_KEY, value)
+def _shared(topic_id: bytes) -> bytes:
+    """The same id as one object for all: a million offsets of a thousand topics hold a thousand ids."""
+    if len(_known_ids) >= KNOWN_IDS_MAX:
+        _known_ids.clear()
+    return _known_ids.setdefault(topic_id, topic_id)
+
+
+def group_of(key: Any) -> str:
+    """The group whose record has this key."""
+    return key.group if isinstance(key, GroupMetadataKey) else key.group_id
+
+
+def encode_group_record(key: Any, value: Any) -> tuple[bytes, bytes | None]:
+    """Key and value (None: a tombstone) of a record of a group of any type; the texts have to be short enough
+    (`fits_record`)."""
+    if value is None:
+        return group_records.encode_key(key), None
+    version = GROUP_VALUE_VERSION if isinstance(key, GroupMetadataKey) else GROUP_VALUE_VERSION_OF_OTHERS
+    return group_records.encode_key(key), group_records.encode_value(value, version)
+
+
+def decode_group_value(key: Any, value: bytes) -> Any:
+    """Raises MalformedMessage."""
+    return group_records.decode_value(key, value)
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:

@@ -1,10 +1,12 @@
-"""The state machine over one partition of `__consumer_offsets`: its groups and their offsets.
+"""The state machine over one partition of `__consumer_offsets`: its groups of all types and their offsets.
 
 Durable state changes in four places only, `_apply_group`, `_apply_offset`, `_apply_pending` and `_apply_end`.
 `replay`, `replay_pending` and `replay_marker` call them with what the log says, and so does a command that
 appends that very record: the state after loading a log is the state that wrote it.
 
-Classic groups only: records of other group types (KIP-848, share, streams) are left alone in the log.
+What the members of a group may do is decided by the membership of its type; here commands, timers and records
+find their way there, and what a membership decides is written (`store`). Share groups are not built: their
+records are left alone in the log.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 
 from odradek.coordinator import group_log
 from odradek.coordinator.classic_group import RULES, ClassicGroup, GroupState
+from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.commands import (
     Command,
     CommitOffsets,
@@ -42,14 +45,26 @@ from odradek.coordinator.commands import (
     RemoveTopicsReply,
     Sync,
 )
+from odradek.coordinator.consumer_commands import (
+    ConsumerHeartbeat,
+    DescribeConsumerGroup,
+    Noted,
+    TopicsChanged,
+    TopicsMatched,
+)
+from odradek.coordinator.consumer_group import ConsumerGroup
+from odradek.coordinator.consumer_membership import ConsumerMembership
 from odradek.coordinator.effects import Append, AppendMarker, Effect, LogRecord, Reply, SetTimer
+from odradek.coordinator.group import CLASSIC, CONSUMER, Group, GroupRecord, TypeOfGroup
+from odradek.coordinator.group import Membership as AnyMembership
 from odradek.coordinator.group_log import LONGEST_STRING_BYTES, CommittedOffset, Kind, fits_record
 from odradek.coordinator.membership import Membership
-from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets
+from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
 from odradek.coordinator.pending_offsets import PendingOffsets
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.messages.group_records import GroupMetadataValue
+from odradek.wire.messages import group_records
+from odradek.wire.schema import ZERO_UUID
 
 __all__ = ["GroupMachine", "TimerKey"]
 
@@ -69,20 +84,55 @@ GROUP_NOT_FOUND_SINCE = 9
 """OffsetCommit version from which a missing group is named as such."""
 
 
-class GroupMachine:
-    """See `coordinator/effects.py` for how to run it. Load: `replay` each record, then `start` once."""
+_TYPE_OF_KEY: dict[type, TypeOfGroup] = {
+    group_records.GroupMetadataKey: CLASSIC,
+    group_records.ConsumerGroupMetadataKey: CONSUMER,
+    group_records.ConsumerGroupPartitionMetadataKey: CONSUMER,
+    group_records.ConsumerGroupMemberMetadataKey: CONSUMER,
+    group_records.ConsumerGroupTargetAssignmentMetadataKey: CONSUMER,
+    group_records.ConsumerGroupTargetAssignmentMemberKey: CONSUMER,
+    group_records.ConsumerGroupCurrentMemberAssignmentKey: CONSUMER,
+    group_records.ConsumerGroupRegularExpressionKey: CONSUMER,
+}
+"""Of a group that has a record with such a key."""
 
-    def __init__(self, settings: GroupSettings, new_member_suffix: Callable[[], str]) -> None:
-        self.groups: dict[str, ClassicGroup] = {}
+
+class GroupMachine:
+    """See `coordinator/effects.py` for how to run it. Load: `replay` each record, then `start` once.
+
+    `topics` gives the newest view of the cluster.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        new_member_suffix: Callable[[], str],
+        topics: Callable[[], ClusterView] = ClusterView,
+    ) -> None:
+        self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable()
         self.pending = PendingOffsets()
         self._replayed: dict[bytes, TopicOffsets] = {}
         """While loading: where offsets go by what their keys begin with, which saves reading it again."""
         self._settings = settings
-        membership = Membership(self.groups, settings, new_member_suffix, self._store_group)
-        self._membership = membership
+        membership = Membership(self.groups, settings, new_member_suffix, self.store)
+        consumers = ConsumerMembership(self.groups, settings, new_member_suffix, topics, self.store)
+        self._classic = membership
+        self._new_group: dict[TypeOfGroup, Callable[[str], Group]] = {
+            CLASSIC: ClassicGroup,
+            CONSUMER: lambda group_id: ConsumerGroup(group_id, topics),
+        }
+        self._memberships: dict[TypeOfGroup, AnyMembership] = {CLASSIC: membership, CONSUMER: consumers}
+        self._timers: dict[str, TypeOfGroup] = {
+            "session": CLASSIC,
+            "join": CLASSIC,
+            "sync": CLASSIC,
+            "consumer-session": CONSUMER,
+            "consumer-rebalance": CONSUMER,
+        }
         self._handlers: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Heartbeat: membership.heartbeat,
+            ConsumerHeartbeat: consumers.heartbeat,
             CommitOffsets: self._commit_offsets,
             CommitTransactionalOffsets: self._commit_transactional_offsets,
             EndOffsets: self._end_offsets,
@@ -95,6 +145,9 @@ class GroupMachine:
             DescribeGroup: self._describe_group,
             ListGroups: self._list_groups,
             DeleteGroup: self._delete_group,
+            DescribeConsumerGroup: consumers.describe,
+            TopicsChanged: self._topics_changed,
+            TopicsMatched: consumers.topics_matched,
         }
 
     def handle(self, command: Command, now_ms: int) -> list[Effect]:
@@ -108,17 +161,11 @@ class GroupMachine:
         if timer_key == EXPIRE_OFFSETS:
             self._expire_offsets(now_ms, out)
             return out
-        kind, group_id = timer_key[:2]
-        group = self.groups.get(group_id)
-        if group is None:
-            return out
-        if kind == "session":
-            self._membership.expire_session(group, timer_key[2], now_ms, out)
-        elif kind == "join":
-            self._membership.expire_join(group, now_ms, out)
-        else:
-            assert kind == "sync", timer_key
-            self._membership.expire_sync(group, now_ms, out)
+        group = self.groups.get(timer_key[1])
+        group_type = self._timers[timer_key[0]]
+        # It may have become a group of another type, which has timers of its own.
+        if group is not None and group.group_type == group_type:
+            self._memberships[group_type].expire(group, timer_key, now_ms, out)
         return out
 
     def replay(self, key: bytes, value: bytes | None) -> None:
@@ -138,7 +185,8 @@ class GroupMachine:
             else:
                 self._replay_first_offset(key, subject, group_log.decode_offset(value))
         elif kind is Kind.GROUP:
-            self._apply_group(subject, None if value is None else group_log.decode_group(value))
+            decoded = None if value is None else group_log.decode_group_value(subject, value)
+            self._apply_group(subject, decoded)
 
     def replay_pending(self, key: bytes, value: bytes | None, producer_id: int) -> None:
         """Take in one record that a transaction has written. Raises MalformedMessage.
@@ -175,7 +223,7 @@ class GroupMachine:
         self._replayed.clear()
         out: list[Effect] = []
         for group in list(self.groups.values()):
-            self._membership.start(group, now_ms, out)
+            self._memberships[group.group_type].start(group, now_ms, out)
         out.append(SetTimer(EXPIRE_OFFSETS, now_ms + self._settings.offsets_retention_check_interval_ms))
         return out
 
@@ -186,19 +234,39 @@ class GroupMachine:
     def refuse_waiting(self, code: ErrorCode) -> list[Effect]:
         """Answers to all that is parked, for a machine that is given up."""
         out: list[Effect] = []
-        self._membership.refuse_waiting(code, out)
+        for group in self.groups.values():
+            self._memberships[group.group_type].refuse_waiting(group, code, out)
         return out
 
     # Durable state
 
-    def _apply_group(self, group_id: str, record: GroupMetadataValue | None) -> None:
-        if record is None:
+    def store(self, group_id: str, records: Iterable[GroupRecord], now_ms: int, out: list[Effect]) -> bool:
+        """Apply and append records of a group (`coordinator/group.py`, `Store`). What makes it a group of
+        another type begins with tombstones for the old one's keys."""
+        pairs = list(records)
+        encoded: list[LogRecord] = [
+            (*group_log.encode_group_record(key, value), now_ms) for key, value in pairs
+        ]
+        if _batch_size(encoded) > self._settings.append_max_bytes:
+            return False
+        for key, value in pairs:
+            assert group_log.group_of(key) == group_id
+            self._apply_group(key, value)
+        if encoded:
+            out.append(Append(encoded))
+        return True
+
+    def _apply_group(self, key: Any, value: Any) -> None:
+        group_id, group_type = group_log.group_of(key), _TYPE_OF_KEY[key.__class__]
+        group = self.groups.get(group_id)
+        if group is None or group.group_type != group_type:
+            if value is None:
+                return
+            # Over a classic one there stood no tombstone if it only kept offsets.
+            group = self.groups[group_id] = self._new_group[group_type](group_id)
+        if not group.apply(key, value):
             self._replayed.clear()
-            group = self.groups.pop(group_id, None)
-            if group is not None:
-                group.transition(GroupState.DEAD)
-            return
-        self._group_of(group_id).apply(record)
+            del self.groups[group_id]
 
     def _apply_offset(
         self, group_id: str, topic: str, partition: int, offset: CommittedOffset | None
@@ -226,22 +294,11 @@ class GroupMachine:
             self._group_of(group_id)
             self.offsets.put(group_id, topic, partition, offset)
 
-    def _group_of(self, group_id: str) -> ClassicGroup:
+    def _group_of(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = ClassicGroup(group_id)
         return group
-
-    def _store_group(self, group_id: str, record: GroupMetadataValue, now_ms: int, out: list[Effect]) -> bool:
-        key, value = group_log.encode_group_key(group_id), group_log.encode_group(record)
-        if _batch_size([(key, value, now_ms)]) > self._settings.append_max_bytes:
-            return False
-        group = self.groups.get(group_id)
-        reached = GroupState.STABLE if record.members else GroupState.EMPTY
-        assert group is None or group.state is reached or group.state in RULES[reached].comes_from
-        self._apply_group(group_id, record)
-        out.append(Append([(key, value, now_ms)]))
-        return True
 
     def _delete_all(
         self,
@@ -256,8 +313,10 @@ class GroupMachine:
             records.append((group_log.encode_offset_key(group_id, topic, partition), None, now_ms))
             self._apply_offset(group_id, topic, partition, None)
         for group_id in group_ids:
-            records.append((group_log.encode_group_key(group_id), None, now_ms))
-            self._apply_group(group_id, None)
+            keys = self.groups[group_id].keys()
+            for key in keys:
+                records.append((*group_log.encode_group_record(key, None), now_ms))
+                self._apply_group(key, None)
         for first in range(0, len(records), RECORDS_PER_APPEND):
             out.append(Append(records[first : first + RECORDS_PER_APPEND]))
 
@@ -270,8 +329,8 @@ class GroupMachine:
         if code is not NONE:
             out.append(Reply(command.ticket, command.refused(code)))
             return
-        if group is not None and group.rules.commit_keeps_session:
-            self._membership.keep_session(group, command.member_id, now_ms, out)
+        if isinstance(group, ClassicGroup) and group.rules.commit_keeps_session:
+            self._classic.keep_session(group, command.member_id, now_ms, out)
         retention_ms = command.retention_time_ms
         # Bounded: a retention of 2^63-1 is a client's way to say "for ever".
         expire_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, EXPIRE_MS_MAX)
@@ -289,7 +348,7 @@ class GroupMachine:
         self, command: CommitTransactionalOffsets, now_ms: int, out: list[Effect]
     ) -> None:
         group_id, producer_id = command.group_id, command.producer_id
-        code = self._check_transactional_commit(self.groups.get(group_id), command)
+        code = self._check_commit(self.groups.get(group_id), command)
         if code is not NONE:
             out.append(Reply(command.ticket, command.refused(code)))
             return
@@ -319,68 +378,49 @@ class GroupMachine:
         errors: list[ErrorCode] = []
         commits: list[tuple[str, int, CommittedOffset]] = []
         records: list[LogRecord] = []
-        for topic, partition, offset, leader_epoch, metadata, commit_ms in offsets:
+        for topic, partition, offset, leader_epoch, metadata, commit_ms, topic_id in offsets:
             if len(metadata) > unchecked_length and not _fits_metadata(metadata, metadata_limit):
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             errors.append(NONE)
-            # A record with an own expiry has no room for the epoch; no client sends both.
-            leader_epoch = leader_epoch if expire_ms == -1 else -1
+            if expire_ms != -1:
+                # A record with an own expiry has no room for these; clients that send one know neither.
+                leader_epoch, topic_id = -1, ZERO_UUID
             committed_ms = now_ms if commit_ms == -1 else commit_ms
-            committed = CommittedOffset(offset, leader_epoch, metadata, committed_ms, expire_ms)
+            committed = CommittedOffset(offset, leader_epoch, metadata, committed_ms, expire_ms, topic_id)
             key = group_log.encode_offset_key(group_id, topic, partition)
             records.append((key, group_log.encode_offset(committed), now_ms))
             commits.append((topic, partition, committed))
         return errors, commits, records
 
-    def _check_commit(self, group: ClassicGroup | None, command: CommitOffsets) -> ErrorCode:
-        generation = command.generation
-        if group is None:
-            if generation < 0:
-                return NONE if fits_record(command.group_id) else ErrorCode.UNKNOWN_SERVER_ERROR
-            is_named = command.version >= GROUP_NOT_FOUND_SINCE
-            return ErrorCode.GROUP_ID_NOT_FOUND if is_named else ErrorCode.ILLEGAL_GENERATION
-        if generation < 0 and group.state is GroupState.EMPTY:
-            return NONE
-        if generation < 0 and not command.member_id and command.group_instance_id is None:
-            # From outside, while the group is at work.
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        code = group.check_member(command.member_id, command.group_instance_id)
-        if code is not NONE:
-            return code
-        if generation != group.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        return group.rules.commit
-
-    def _check_transactional_commit(
-        self, group: ClassicGroup | None, command: CommitTransactionalOffsets
+    def _check_commit(
+        self, group: Group | None, command: CommitOffsets | CommitTransactionalOffsets
     ) -> ErrorCode:
-        """As `_check_commit`, but whoever names neither member nor generation (versions below 3) may commit
-        while others are at work, and it does not matter whether a rebalance is under way: the transaction
-        has begun before it."""
-        generation = command.generation
-        if group is None:
-            if generation >= 0:
-                return ErrorCode.ILLEGAL_GENERATION
+        if group is not None:
+            return group.check_commit(command)
+        if command.generation < 0:
             return NONE if fits_record(command.group_id) else ErrorCode.UNKNOWN_SERVER_ERROR
-        is_member = generation >= 0 or bool(command.member_id) or command.group_instance_id is not None
-        if not is_member or (generation < 0 and group.state is GroupState.EMPTY):
-            return NONE
-        code = group.check_member(command.member_id, command.group_instance_id)
-        if code is NONE and generation != group.generation:
-            code = ErrorCode.ILLEGAL_GENERATION
-        return code
+        is_named = isinstance(command, CommitOffsets) and command.version >= GROUP_NOT_FOUND_SINCE
+        return ErrorCode.GROUP_ID_NOT_FOUND if is_named else ErrorCode.ILLEGAL_GENERATION
 
     def _fetch_offsets(self, command: FetchOffsets, now_ms: int, out: list[Effect]) -> None:
+        group = self.groups.get(command.group_id)
+        code = NONE if group is None else group.check_fetch(command.member_id, command.member_epoch)
+        if code is not NONE:
+            out.append(Reply(command.ticket, command.refused(code)))
+            return
         topics = self.offsets.of_group(command.group_id)
         found: list[FetchedOffset] = []
         if command.partitions is None:
             for topic, offsets in topics.items():
                 found += [_fetched(topic, partition, offset) for partition, offset in offsets.items()]
         else:
+            topic_ids = command.topic_ids
             for topic, partition in command.partitions:
                 of_topic = topics.get(topic)
                 offset = None if of_topic is None else of_topic.get(partition)
+                if offset is not None and topic in topic_ids and is_of_another(offset, topic_ids[topic]):
+                    offset = None
                 found.append(_fetched(topic, partition, offset))
         if command.require_stable and command.group_id in self.pending.by_group:
             unstable = self.pending.by_group[command.group_id]
@@ -395,9 +435,8 @@ class GroupMachine:
             code = ErrorCode.INVALID_GROUP_ID
         elif group is None:
             code = ErrorCode.GROUP_ID_NOT_FOUND
-        elif not group.uses_consumer_protocol:
-            # Nobody can know what the members of another protocol use.
-            code = group.rules.delete
+        else:
+            code = group.check_offset_deletion()
         if group is None or code is not NONE:
             out.append(Reply(command.ticket, DeleteOffsetsReply(code)))
             return
@@ -433,20 +472,32 @@ class GroupMachine:
                 expired = [place for place in expired if place not in pending]
             doomed += [(group_id, topic, partition) for topic, partition in expired]
             is_left_over = not pending and len(expired) == sum(map(len, topics.values()))
-            if is_left_over and group.state is GroupState.EMPTY:
+            if is_left_over and group.is_empty:
                 empty_groups.append(group_id)
         self._delete_all(doomed, empty_groups, now_ms, out)
         out.append(SetTimer(EXPIRE_OFFSETS, now_ms + self._settings.offsets_retention_check_interval_ms))
+
+    # Topics
+
+    def _topics_changed(self, command: TopicsChanged, now_ms: int, out: list[Effect]) -> None:
+        for group in list(self.groups.values()):
+            self._memberships[group.group_type].topics_changed(group, command.names, now_ms, out)
+        out.append(Reply(command.ticket, Noted(NONE)))
 
     # Administration
 
     def _describe_group(self, command: DescribeGroup, now_ms: int, out: list[Effect]) -> None:
         group = self.groups.get(command.group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
+            problem = (
+                f"There is no group {command.group_id!r}."
+                if group is None
+                else f"Group {command.group_id} is not a classic group."
+            )
             description = GroupDescription(
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 command.group_id,
-                KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {command.group_id!r}.").message,
+                KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, problem).message,
                 GroupState.DEAD.value,
             )
         else:
@@ -456,19 +507,17 @@ class GroupMachine:
     def _list_groups(self, command: ListGroups, now_ms: int, out: list[Effect]) -> None:
         states = {state.strip().lower() for state in command.states}
         types = {group_type.strip().lower() for group_type in command.types}
-        listed = []
-        if not types or "classic" in types:
-            listed = [
-                ListedGroup(group_id, group.protocol_type or "", group.state.value)
-                for group_id, group in self.groups.items()
-                if not states or group.state.value.lower() in states
-            ]
+        listed = [
+            ListedGroup(group_id, group.protocol_type or "", group.state_name, group.group_type)
+            for group_id, group in self.groups.items()
+            if (not types or group.group_type in types) and (not states or group.state_name.lower() in states)
+        ]
         out.append(Reply(command.ticket, ListGroupsReply(NONE, listed)))
 
     def _delete_group(self, command: DeleteGroup, now_ms: int, out: list[Effect]) -> None:
         group_id = command.group_id
         group = self.groups.get(group_id)
-        code = RULES[GroupState.DEAD if group is None else group.state].delete
+        code = RULES[GroupState.DEAD].delete if group is None else group.check_deletion()
         if code is NONE:
             doomed = [
                 (group_id, topic, partition)

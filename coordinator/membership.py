@@ -5,7 +5,7 @@ rebalance completes, a sync until the leader has brought the assignment. A conne
 nothing: a member is gone when it says so or when its session times out.
 
 Session deadlines move with every heartbeat, timers do not: a timer that rings too early is set again to the
-deadline (`expire_session`), so that a heartbeat costs an assignment.
+deadline (`_expire_session`), so that a heartbeat costs an assignment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from odradek.coordinator.classic_group import ClassicGroup, GroupState, Member
+from odradek.coordinator.classic_group import RULES, ClassicGroup, GroupState, Member
 from odradek.coordinator.commands import (
     Heartbeat,
     HeartbeatReply,
@@ -27,10 +27,11 @@ from odradek.coordinator.commands import (
     SyncReply,
 )
 from odradek.coordinator.effects import CancelTimer, Effect, Reply, SetTimer
+from odradek.coordinator.group import Group, Store
 from odradek.coordinator.group_log import fits_record
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages.group_records import GroupMetadataValue
+from odradek.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue
 
 __all__ = ["NEW_MEMBER_TIMEOUT_MS", "Membership"]
 
@@ -50,10 +51,6 @@ SKIP_ASSIGNMENT_SINCE = 9
 
 _HEARTBEAT_REPLIES = {code: HeartbeatReply(code) for code in ErrorCode}
 
-Store = Callable[[str, GroupMetadataValue, int, list[Effect]], bool]
-"""Apply a group's record and append it at `now_ms`: how durable state is written. False, and nothing done,
-when the record is larger than the log takes."""
-
 
 def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
     return ("session", group_id, member_id)
@@ -72,7 +69,7 @@ class Membership:
 
     def __init__(
         self,
-        groups: dict[str, ClassicGroup],
+        groups: dict[str, Group],
         settings: GroupSettings,
         new_member_suffix: Callable[[], str],
         store: Store,
@@ -98,11 +95,15 @@ class Membership:
             return _refuse(command, ErrorCode.UNKNOWN_SERVER_ERROR, out)
         if command.rebalance_timeout_ms == -1:
             command.rebalance_timeout_ms = command.session_timeout_ms
-        group = self._groups.get(command.group_id)
-        if group is None:
-            if command.member_id:
-                return _refuse(command, ErrorCode.UNKNOWN_MEMBER_ID, out)
-            group = self._create(command.group_id, now_ms, out)
+        known = self._groups.get(command.group_id)
+        if isinstance(known, ClassicGroup):
+            group = known
+        elif known is not None and not known.is_empty:
+            return _refuse(command, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, out)
+        elif command.member_id:
+            return _refuse(command, ErrorCode.UNKNOWN_MEMBER_ID, out)
+        else:
+            group = self._create(command.group_id, known, now_ms, out)
         if not self._has_room(group, command.member_id):
             self._drop(group, command.member_id, out)
             out.append(Reply(command.ticket, JoinReply(ErrorCode.GROUP_MAX_SIZE_REACHED)))
@@ -113,9 +114,25 @@ class Membership:
         else:
             self._join_new(group, command, now_ms, out)
 
-    def _create(self, group_id: str, now_ms: int, out: list[Effect]) -> ClassicGroup:
-        self._store(group_id, ClassicGroup(group_id).record(now_ms), now_ms, out)
-        return self._groups[group_id]
+    def _create(self, group_id: str, replaced: Group | None, now_ms: int, out: list[Effect]) -> ClassicGroup:
+        """A new group, perhaps in the place of an empty one of another type."""
+        key, record = GroupMetadataKey(group=group_id), ClassicGroup(group_id).record(now_ms)
+        old_keys = [] if replaced is None else replaced.keys()
+        tombstones = [(old_key, None) for old_key in old_keys]
+        self._store(group_id, [*tombstones, (key, record)], now_ms, out)
+        group = self._groups[group_id]
+        assert isinstance(group, ClassicGroup)
+        return group
+
+    def _store_group(
+        self, group: ClassicGroup, record: GroupMetadataValue, now_ms: int, out: list[Effect]
+    ) -> bool:
+        reached = GroupState.STABLE if record.members else GroupState.EMPTY
+        key = GroupMetadataKey(group=group.group_id)
+        comes_from = group.state
+        is_stored = self._store(group.group_id, [(key, record)], now_ms, out)
+        assert not is_stored or comes_from is reached or comes_from in RULES[reached].comes_from
+        return is_stored
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         limit = self._settings.group_max_size
@@ -237,7 +254,7 @@ class Membership:
         member_id = member.member_id
         # In the log before the answer: a restart must not fence the id that we hand out.
         reached_at_ms = now_ms if group.state_timestamp_ms is None else group.state_timestamp_ms
-        if not self._store(group.group_id, group.record(reached_at_ms), now_ms, out):
+        if not self._store_group(group, group.record(reached_at_ms), now_ms, out):
             return self._prepare_rebalance(group, now_ms, out)
         reply = _join_reply(group, member_id)
         if version >= SKIP_ASSIGNMENT_SINCE:
@@ -284,7 +301,7 @@ class Membership:
         else:
             out.append(SetTimer(join_key(group.group_id), now_ms + group.rebalance_timeout_ms))
 
-    def expire_join(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
+    def _expire_join(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
         """The time to join is over, or the initial delay: then it may be extended."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
@@ -312,7 +329,7 @@ class Membership:
         if not group.members:
             group.generation += 1
             group.protocol = None
-            self._store(group_id, group.record(now_ms), now_ms, out)
+            self._store_group(group, group.record(now_ms), now_ms, out)
         elif not group.elect_joined_leader():
             # Static members only, none is there: wait on until their sessions end.
             group.initial_remaining_ms = None
@@ -331,7 +348,7 @@ class Membership:
     def sync(self, command: Sync, now_ms: int, out: list[Effect]) -> None:
         if not command.group_id:
             return _refuse(command, ErrorCode.INVALID_GROUP_ID, out)
-        group = self._groups.get(command.group_id)
+        group = self._classic_group(command.group_id)
         code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _check_sync(group, command)
         if group is None or code is not NONE:
             return _refuse(command, code, out)
@@ -354,7 +371,7 @@ class Membership:
     ) -> None:
         """The leader has decided: write it down and tell everybody."""
         record = group.record(now_ms, assignments)
-        if self._store(group.group_id, record, now_ms, out):
+        if self._store_group(group, record, now_ms, out):
             for member in group.members.values():
                 self._answer_sync_and_extend(group, member, _sync_reply(group, member), now_ms, out)
         else:
@@ -363,7 +380,7 @@ class Membership:
                 self._answer_sync_and_extend(group, member, too_large, now_ms, out)
             self._prepare_rebalance(group, now_ms, out)
 
-    def expire_sync(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
+    def _expire_sync(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
         """Members that joined and never asked for their assignment lose their place."""
         if not group.pending_sync or group.state is GroupState.PREPARING_REBALANCE:
             return
@@ -375,7 +392,7 @@ class Membership:
 
     def heartbeat(self, command: Heartbeat, now_ms: int, out: list[Effect]) -> None:
         group = self._groups.get(command.group_id)
-        if group is None or not command.group_id:
+        if not isinstance(group, ClassicGroup) or not command.group_id:
             code = ErrorCode.UNKNOWN_MEMBER_ID if command.group_id else ErrorCode.INVALID_GROUP_ID
         else:
             code = group.check_member(command.member_id, command.group_instance_id)
@@ -393,7 +410,7 @@ class Membership:
         member = group.members[member_id]
         self._extend_session(group, member, member.session_timeout_ms, now_ms, out)
 
-    def expire_session(self, group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
+    def _expire_session(self, group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
         """A session's timer rang: its member is gone, unless the deadline moved or it waits for an answer."""
         lapses_at_ms = group.pending_members.get(member_id)
         if lapses_at_ms is not None:
@@ -420,7 +437,7 @@ class Membership:
     def leave(self, command: Leave, now_ms: int, out: list[Effect]) -> None:
         if not command.group_id:
             return _refuse(command, ErrorCode.INVALID_GROUP_ID, out)
-        group = self._groups.get(command.group_id)
+        group = self._classic_group(command.group_id)
         left = [self._leave_one(group, leaving, out) for leaving in command.members]
         if group is not None and any(member.error_code is NONE for member in left):
             if group.state is GroupState.PREPARING_REBALANCE:
@@ -453,14 +470,33 @@ class Membership:
         if len(group.members) > self._settings.group_max_size:
             self._prepare_rebalance(group, now_ms, out)
 
-    def refuse_waiting(self, code: ErrorCode, out: list[Effect]) -> None:
+    def refuse_waiting(self, group: ClassicGroup, code: ErrorCode, out: list[Effect]) -> None:
         """Answer everybody that is parked with `code`: the machine goes away."""
-        for group in self._groups.values():
-            for member in group.members.values():
-                _answer_join(group, member, JoinReply(code, member.member_id), out)
-                _answer_sync(member, SyncReply(code), out)
+        for member in group.members.values():
+            _answer_join(group, member, JoinReply(code, member.member_id), out)
+            _answer_sync(member, SyncReply(code), out)
+
+    def expire(self, group: ClassicGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]) -> None:
+        """A timer of the group has rung."""
+        kind = timer_key[0]
+        if kind == "session":
+            self._expire_session(group, timer_key[2], now_ms, out)
+        elif kind == "join":
+            self._expire_join(group, now_ms, out)
+        else:
+            assert kind == "sync", timer_key
+            self._expire_sync(group, now_ms, out)
+
+    def topics_changed(
+        self, group: ClassicGroup, names: frozenset[str], now_ms: int, out: list[Effect]
+    ) -> None:
+        """Its members look after that themselves."""
 
     # Inside
+
+    def _classic_group(self, group_id: str) -> ClassicGroup | None:
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
 
     def _drop(self, group: ClassicGroup, member_id: str, out: list[Effect]) -> None:
         """Take a member, or a pending one, out; if it still waits, it may join as a new one."""

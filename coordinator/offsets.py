@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from odradek.coordinator.classic_group import ClassicGroup, GroupState
+from odradek.coordinator.group import Group
 from odradek.coordinator.group_log import CommittedOffset
+from odradek.wire.schema import ZERO_UUID
 
-__all__ = ["OffsetTable", "expired_offsets", "is_expired"]
+__all__ = ["OffsetTable", "expired_offsets", "is_expired", "is_of_another"]
 
 TopicOffsets = dict[int, CommittedOffset]
 
@@ -57,12 +58,21 @@ class OffsetTable:
         """The topics of which there are offsets."""
         return set().union(*self._groups.values())
 
-    def of_topics(self, names: frozenset[str]) -> Iterator[tuple[str, str, int]]:
-        """(group, topic, partition) of every offset of these topics."""
-        for group_id, topics in self._groups.items():
-            for topic in names & topics.keys():
-                for partition in topics[topic]:
-                    yield group_id, topic, partition
+    def of_topics(self, topics: Mapping[str, bytes | None]) -> Iterator[tuple[str, str, int]]:
+        """(group, topic, partition) of every offset of topics with these names that `is_of_another` topic
+        than the one with the id given."""
+        for group_id, of_group in self._groups.items():
+            for topic in topics.keys() & of_group.keys():
+                topic_id = topics[topic]
+                for partition, offset in of_group[topic].items():
+                    if is_of_another(offset, topic_id):
+                        yield group_id, topic, partition
+
+
+def is_of_another(offset: CommittedOffset, topic_id: bytes | None) -> bool:
+    """Whether an offset was committed for another topic than the one that has the name now; None: there is no
+    such topic. An offset that does not say for which is taken for one of the present topic, as in Kafka."""
+    return topic_id is None or (offset.topic_id != topic_id and offset.topic_id != ZERO_UUID)
 
 
 def is_expired(offset: CommittedOffset, empty_since_ms: int | None, now_ms: int, retention_ms: int) -> bool:
@@ -75,23 +85,14 @@ def is_expired(offset: CommittedOffset, empty_since_ms: int | None, now_ms: int,
 
 
 def expired_offsets(
-    group: ClassicGroup, topics: dict[str, TopicOffsets], now_ms: int, retention_ms: int
+    group: Group, topics: dict[str, TopicOffsets], now_ms: int, retention_ms: int
 ) -> list[tuple[str, int]]:
     """(topic, partition) of the offsets to drop. Kafka's rules (KIP-211): a simple group's from their commit
-    on, an empty group's from the time it became empty, a stable consumer group's from their commit on; never
-    while somebody subscribes to the topic, and none in other cases."""
-    if group.protocol_type is None:
-        empty_since_ms = None
-    elif group.state is GroupState.EMPTY:
-        empty_since_ms = group.state_timestamp_ms
-    elif (
-        group.uses_consumer_protocol
-        and group.state is GroupState.STABLE
-        and group.subscribed_topics is not None
-    ):
-        empty_since_ms = None
-    else:
+    on, an empty group's from the time it became empty, others' from their commit on where subscriptions are
+    known; never while somebody subscribes to the topic."""
+    if not group.offsets_may_expire:
         return []
+    empty_since_ms = group.empty_since_ms
     return [
         (topic, partition)
         for topic, offsets in topics.items()

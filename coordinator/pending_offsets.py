@@ -8,15 +8,19 @@ Of two commits for a partition the one that stands later in the log counts, when
 commit that has been overtaken stays pending and then changes nothing. So what a log says does not depend on
 when it is read, or on what compaction has left of it.
 
+A commit and an end cost what their own producer writes, however many others write for the same partitions:
+what has been overtaken is told by a number that the partition remembers, and nobody has to visit it.
+
 Source: OffsetMetadataManager of Kafka 4.3, which compares the offsets of the records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from odradek.coordinator.group_log import CommittedOffset
+from odradek.coordinator.offsets import is_of_another
 
 __all__ = ["EndedOffset", "PendingOffsets"]
 
@@ -30,17 +34,25 @@ class EndedOffset(NamedTuple):
     offset: CommittedOffset
 
 
-Written = dict[int, CommittedOffset | None]
-"""What open transactions have written for one partition, by producer id and in the order of the log; None for
-what a later commit has overtaken."""
+class Written:
+    """What open transactions have written for one partition of a group. `moment`s ascend with the log."""
+
+    __slots__ = ("by_producer", "decided_at")
+
+    def __init__(self) -> None:
+        self.by_producer: dict[int, tuple[int, CommittedOffset]] = {}
+        """Producer id -> the moment of its newest commit, and that."""
+        self.decided_at = 0
+        """What was written before this moment has been overtaken by what is committed."""
 
 
 class PendingOffsets:
     """See the module. A producer has one transaction at a time, so its id stands for it."""
 
-    __slots__ = ("_of_producers", "by_group")
+    __slots__ = ("_moment", "_of_producers", "by_group")
 
     def __init__(self) -> None:
+        self._moment = 0
         self.by_group: dict[str, dict[tuple[str, int], Written]] = {}
         """By group, then (topic, partition); to be read only. Without empty entries: false when nothing is
         pending."""
@@ -51,9 +63,11 @@ class PendingOffsets:
         self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
     ) -> None:
         """A transaction has written an offset, perhaps not its first for this partition."""
-        written = self.by_group.setdefault(group_id, {}).setdefault((topic, partition), {})
-        written.pop(producer_id, None)
-        written[producer_id] = offset
+        partitions = self.by_group.setdefault(group_id, {})
+        written = partitions.get((topic, partition))
+        if written is None:
+            written = partitions[topic, partition] = Written()
+        written.by_producer[producer_id] = self._next_moment(), offset
         self._of_producers.setdefault(producer_id, {})[group_id, topic, partition] = None
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
@@ -65,11 +79,17 @@ class PendingOffsets:
         """(topic, partition) of every partition of the group with a pending offset."""
         return list(self.by_group.get(group_id, ()))
 
-    def of_topics(self, names: frozenset[str]) -> Iterator[tuple[str, str, int]]:
-        """(group, topic, partition) of every partition of these topics with a pending offset."""
+    def of_topics(self, topics: Mapping[str, bytes | None]) -> Iterator[tuple[str, str, int]]:
+        """(group, topic, partition) of every partition with a pending offset of one of these topics that
+        `is_of_another` topic than the one with the id given."""
         for group_id, partitions in self.by_group.items():
-            for topic, partition in partitions:
-                if topic in names:
+            for (topic, partition), written in partitions.items():
+                if topic not in topics:
+                    continue
+                topic_id = topics[topic]
+                if topic_id is None or any(
+                    offset is not None and is_of_another(offset, topic_id) for offset in written.values()
+                ):
                     yield group_id, topic, partition
 
     def topics(self) -> set[str]:
@@ -80,12 +100,12 @@ class PendingOffsets:
         """A commit outside of transactions stands behind all that is pending for this partition."""
         written = self.by_group.get(group_id, {}).get((topic, partition))
         if written is not None:
-            for producer_id in written:
-                written[producer_id] = None
+            written.decided_at = self._next_moment()
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """The offset has been deleted: what is pending for it will not come back with a marker."""
-        for producer_id in self.by_group.get(group_id, {}).get((topic, partition), ()):
+        written = self.by_group.get(group_id, {}).get((topic, partition))
+        for producer_id in () if written is None else written.by_producer:
             self._drop_from_producer(producer_id, (group_id, topic, partition))
         self._drop_partition(group_id, topic, partition)
 
@@ -94,17 +114,17 @@ class PendingOffsets:
         ended: list[EndedOffset] = []
         for group_id, topic, partition in self._of_producers.pop(producer_id, ()):
             written = self.by_group[group_id][topic, partition]
-            offset = written[producer_id]
-            if commit and offset is not None:
-                for earlier in written:
-                    if earlier == producer_id:
-                        break
-                    written[earlier] = None
+            moment, offset = written.by_producer.pop(producer_id)
+            if commit and moment > written.decided_at:
+                written.decided_at = moment
                 ended.append(EndedOffset(group_id, topic, partition, offset))
-            del written[producer_id]
-            if not written:
+            if not written.by_producer:
                 self._drop_partition(group_id, topic, partition)
         return ended
+
+    def _next_moment(self) -> int:
+        self._moment += 1
+        return self._moment
 
     def _drop_from_producer(self, producer_id: int, place: tuple[str, str, int]) -> None:
         places = self._of_producers[producer_id]

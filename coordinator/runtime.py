@@ -28,6 +28,7 @@ from odradek.coordinator.effects import (
     Effect,
     LoggedRecord,
     MarkerRecord,
+    MatchTopics,
     Reply,
     SetTimer,
     TransactionalRecord,
@@ -202,6 +203,10 @@ class Runtime(Generic[M]):
         """Carry out a WriteMarkers; all that came before it is in the log."""
         raise NotImplementedError
 
+    def _match_topics(self, partition: RunningPartition[M], effect: MatchTopics) -> None:
+        """Carry out a MatchTopics; the command that follows comes later, never from within this call."""
+        raise NotImplementedError
+
     # For the server
 
     def view_changed(self, view: ClusterView) -> None:
@@ -321,6 +326,8 @@ class Runtime(Generic[M]):
                 assert partition.log is not None
                 held.append([])
                 partition.log.append_marker(effect.marker, self._appended(partition))
+            elif isinstance(effect, MatchTopics):
+                self._match_topics(partition, effect)
             else:
                 partition.timers.pop(effect.key, None)
         self._deliver(partition, due)

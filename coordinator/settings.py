@@ -1,20 +1,88 @@
-"""The broker settings that groups obey, with Kafka's defaults; the server fills them in from its options."""
+"""The settings that groups obey: the broker's, with Kafka's defaults, and what a group has of its own.
+
+The server fills in the broker's from its options and `group_configs` from the cluster's metadata. Fields have
+Kafka's names with underscores for dots. Source: GroupCoordinatorConfig.java and GroupConfig.java of Kafka 4.3.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+from typing import Any
 
-__all__ = ["GroupSettings"]
+from odradek.wire.options import GROUP_OPTIONS, own_group_value
+
+__all__ = ["GroupConfig", "GroupSettings"]
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+CACHED_CONFIGS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """What one group works by: its own settings within the broker's bounds, else the broker's."""
+
+    consumer_session_timeout_ms: int
+    consumer_heartbeat_interval_ms: int
+    consumer_assignment_interval_ms: int
+    """Shortest time between two target assignments."""
+    streams_session_timeout_ms: int
+    streams_heartbeat_interval_ms: int
+    streams_num_standby_replicas: int
+    streams_initial_rebalance_delay_ms: int
+    streams_assignment_interval_ms: int
 
 
 @dataclass(slots=True)
 class GroupSettings:
     """Read at each use, so that a dynamic setting may be changed in place."""
 
+    # Classic groups
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = 2**31 - 1
+    # Consumer groups (KIP-848)
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    group_consumer_assignment_interval_ms: int = 1_000
+    group_consumer_min_assignment_interval_ms: int = 0
+    group_consumer_max_assignment_interval_ms: int = 15_000
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """Those that members may ask for; the first is taken where nobody does."""
+    group_consumer_migration_policy: str = "bidirectional"
+    """Between which protocols a group may change while it lives: "upgrade" (classic to consumer),
+    "downgrade", "bidirectional" or "disabled"."""
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    # Streams groups (KIP-1071)
+    group_streams_session_timeout_ms: int = 45_000
+    group_streams_min_session_timeout_ms: int = 45_000
+    group_streams_max_session_timeout_ms: int = 60_000
+    group_streams_heartbeat_interval_ms: int = 5_000
+    group_streams_min_heartbeat_interval_ms: int = 5_000
+    group_streams_max_heartbeat_interval_ms: int = 15_000
+    group_streams_assignment_interval_ms: int = 1_000
+    group_streams_min_assignment_interval_ms: int = 0
+    group_streams_max_assignment_interval_ms: int = 15_000
+    group_streams_max_size: int = 2**31 - 1
+    group_streams_num_standby_replicas: int = 0
+    group_streams_max_standby_replicas: int = 2
+    group_streams_initial_rebalance_delay_ms: int = 3_000
+    # Which types of groups there are
+    group_coordinator_rebalance_protocols: frozenset[str] = frozenset({"classic", "consumer", "streams"})
+    """Deprecated in Kafka, and still obeyed: what is not in it is answered with UNSUPPORTED_VERSION."""
+    group_version: int = 1
+    """Finalized level of the feature `group.version`; at 0 there are no consumer groups."""
+    streams_version: int = 1
+    """Finalized level of the feature `streams.version`; at 0 there are no streams groups."""
+    # Records and offsets
     append_max_bytes: int = 1_048_588
     """The largest batch that `__consumer_offsets` takes (its `max.message.bytes`)."""
     offset_metadata_max_bytes: int = 4_096
@@ -23,3 +91,64 @@ class GroupSettings:
     offsets_retention_check_interval_ms: int = 600_000
     offsets_topic_num_partitions: int = 50
     """Used until `__consumer_offsets` exists; then its own number of partitions counts."""
+    # Groups that have settings of their own
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: _NONE)
+    """Those by group id, as they were set (`ClusterView.group_configs`); to be replaced, never changed."""
+    _configs: dict[str | None, GroupConfig] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What `of_group` has made so far; None stands for every group without settings of its own."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if name != "_configs":
+            # Only `__init__` sets fields before there is anything to forget.
+            getattr(self, "_configs", {}).clear()
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether ConsumerGroupHeartbeat and ConsumerGroupDescribe are answered."""
+        return self.group_version >= 1 and "consumer" in self.group_coordinator_rebalance_protocols
+
+    @property
+    def serves_streams_groups(self) -> bool:
+        """Whether StreamsGroupHeartbeat and StreamsGroupDescribe are answered."""
+        return self.streams_version >= 1 and "streams" in self.group_coordinator_rebalance_protocols
+
+    def of_group(self, group_id: str) -> GroupConfig:
+        """What this group works by at the moment; to be asked at each use, as the settings are."""
+        key = group_id if group_id in self.group_configs else None
+        config = self._configs.get(key)
+        if config is None:
+            if len(self._configs) >= CACHED_CONFIGS_MAX:
+                self._configs.clear()
+            config = self._configs[key] = self._config(self.group_configs.get(group_id, _NONE))
+        return config
+
+    def _config(self, own: Mapping[str, str]) -> GroupConfig:
+        """A value that the broker's bounds no longer allow counts as the nearest that they do."""
+        values = {}
+        for name in _fields():
+            option = GROUP_OPTIONS[name]
+            value = self._of_broker(option.synonyms[0])
+            if name in own:
+                at_least, at_most = option.bounds
+                value = own_group_value(
+                    option,
+                    own[name],
+                    None if at_least is None else self._of_broker(at_least),
+                    None if at_most is None else self._of_broker(at_most),
+                )
+            values[_as_field(name)] = value
+        return GroupConfig(**values)
+
+    def _of_broker(self, name: str) -> Any:
+        return getattr(self, _as_field(name))
+
+
+def _as_field(name: str) -> str:
+    return name.replace(".", "_")
+
+
+@cache
+def _fields() -> list[str]:
+    """The options that `GroupConfig` has fields for."""
+    return [name for name in GROUP_OPTIONS if _as_field(name) in GroupConfig.__slots__]

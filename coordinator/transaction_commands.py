@@ -45,11 +45,27 @@ TopicPartition = tuple[str, int]
 """Topic and partition number."""
 
 
+@dataclass(slots=True)
+class _OfTransactionalId:
+    """How every command begins that goes to the machine of one transactional id."""
+
+    ticket: Any
+    transactional_id: str
+
+
+@dataclass(slots=True)
+class _OfProducer(_OfTransactionalId):
+    """And the one that says for which producer it speaks."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 # --- InitProducerId ---
 
 
 @dataclass(slots=True)
-class InitProducer:
+class InitProducer(_OfTransactionalId):
     """Give the transactional id a producer id and a new epoch, which fences whoever had it before.
 
     INVALID_REQUEST (an empty id, or one that no record can hold; one of producer id and epoch without the
@@ -57,8 +73,6 @@ class InitProducer:
     again; an open one is aborted first), PRODUCER_FENCED, or what the giver of producer ids says.
     """
 
-    ticket: Any
-    transactional_id: str
     timeout_ms: int
     producer_id: int = -1
     """With the epoch: who asks because of an error, to go on with the next epoch (KIP-360). -1: anew."""
@@ -83,7 +97,7 @@ class InitProducerReply:
 
 
 @dataclass(slots=True)
-class AddPartitions:
+class AddPartitions(_OfProducer):
     """Make partitions part of the transaction, and open it if there is none. All or none.
 
     The caller has checked that the partitions exist. For offsets of a group it is that of
@@ -93,10 +107,6 @@ class AddPartitions:
     UNKNOWN_SERVER_ERROR when there are more than one record can hold.
     """
 
-    ticket: Any
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
     partitions: Collection[TopicPartition]
     version: int = 0
 
@@ -114,17 +124,13 @@ class AddPartitionsReply:
 
 
 @dataclass(slots=True)
-class VerifyPartitions:
+class VerifyPartitions(_OfProducer):
     """Ask whether partitions are part of the transaction; changes nothing.
 
     For each: NONE, or TRANSACTION_ABORTABLE when it is not. For all: INVALID_REQUEST,
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
 
-    ticket: Any
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
     partitions: Collection[TopicPartition]
     version: int = 0
 
@@ -145,17 +151,13 @@ class VerifyPartitionsReply:
 
 
 @dataclass(slots=True)
-class EndTransaction:
+class EndTransaction(_OfProducer):
     """Commit or abort. Answered when the decision is in the log; the markers are written afterwards.
 
     INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (being ended),
     INVALID_TXN_STATE, or what the giver of producer ids says.
     """
 
-    ticket: Any
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
     commit: bool
     """False aborts."""
     version: int = 0
@@ -176,14 +178,9 @@ class EndTransactionReply:
 
 
 @dataclass(slots=True)
-class MarkersWritten:
-    """What became of a `WriteMarkers`: the runtime's own command."""
+class MarkersWritten(_OfProducer):
+    """What became of a `WriteMarkers`: the runtime's own command. Producer id and epoch are the marker's."""
 
-    ticket: Any
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    """Those of the marker."""
     results: Mapping[TopicPartition, ErrorCode]
     """NONE also for a partition whose topic is gone: there is nothing left to end."""
 
@@ -203,11 +200,8 @@ class MarkersWrittenReply:
 
 
 @dataclass(slots=True)
-class DescribeTransaction:
+class DescribeTransaction(_OfTransactionalId):
     """INVALID_REQUEST (an empty id), TRANSACTIONAL_ID_NOT_FOUND."""
-
-    ticket: Any
-    transactional_id: str
 
     def refused(self, code: ErrorCode) -> TransactionDescription:
         return TransactionDescription(code, self.transactional_id)

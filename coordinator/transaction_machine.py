@@ -8,7 +8,8 @@ The end of a transaction has two records. The first decides it, and is what the 
 markers are written, and once each partition has its own the second says so. In between whoever asks is told
 CONCURRENT_TRANSACTIONS, as in Kafka. A coordinator that is loaded in between writes all markers again, which
 does no harm. A marker that cannot be written is tried again for as long as its topic exists, less and less
-often.
+often; but where a partition has seen a later coordinator (TRANSACTION_COORDINATOR_FENCED), nothing more is
+written for this transaction until it is loaded again, with the epoch that its coordinator has then.
 
 Source: TransactionCoordinator.scala, TransactionStateManager.scala and
 TransactionMarkerRequestCompletionHandler.scala of Kafka 4.3; KIP-98, KIP-360, KIP-890. Different here:
@@ -422,7 +423,9 @@ class TransactionMachine:
             and transaction.producer_epoch == command.producer_epoch
         ):
             self._count_markers(transactional_id, ending, command.results)
-            if ending.remaining:
+            if ErrorCode.TRANSACTION_COORDINATOR_FENCED in command.results.values():
+                self._give_up_ending(transactional_id, ending)
+            elif ending.remaining:
                 self._retry_later(transactional_id, ending, now_ms, out)
             else:
                 self._go_on_ending(transactional_id, now_ms, out)
@@ -436,6 +439,16 @@ class TransactionMachine:
                 ending.remaining.discard(partition)
             if code is not NONE:
                 logger.info("%.255s: its marker for %s-%d: %s", transactional_id, *partition, code.name)
+
+    @staticmethod
+    def _give_up_ending(transactional_id: str, ending: _Ending) -> None:
+        """Nothing is written down: who comes after us, or we ourselves once loaded again, will end it."""
+        logger.warning(
+            "%.255s: a partition has seen a later coordinator of transactions; its markers for %d more "
+            "partitions are left to that.",
+            transactional_id,
+            len(ending.remaining),
+        )
 
     def _retry_later(self, transactional_id: str, ending: _Ending, now_ms: int, out: list[Effect]) -> None:
         at_ms = now_ms + retry_delay_ms(ending.attempts)

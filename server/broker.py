@@ -285,6 +285,7 @@ class BrokerServer:
             defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
             check_topic_configs=self._live.check_topic,
             check_broker_configs=self._live.check_broker,
+            check_group_configs=self._live.check_group,
             make_partitions=self._make_partitions,
             remove_partitions=self._remove_partitions,
             apply_configs=self._apply_configs,

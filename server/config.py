@@ -430,13 +430,34 @@ def check_bounds(values: Mapping[str, Any]) -> None:
         ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
         ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
     ):
-        if values[low] > values[high]:
-            raise ConfigError(
-                f"{low}={values[low]} is above {high}={values[high]}: lower the first or raise the second."
-            )
+        _check_order(values, low, high)
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if values[name] == 0:
             raise ConfigError(f"{name} must not be 0: use -1 to keep records for ever.")
+    _check_groups(values)
+
+
+def _check_groups(values: Mapping[str, Any]) -> None:
+    """What Kafka checks of the two newer group protocols (GroupCoordinatorConfig.validate)."""
+    for group in ("group.consumer", "group.streams"):
+        for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+            _check_order(values, f"{group}.min.{name}", f"{group}.max.{name}")
+            _check_order(values, f"{group}.min.{name}", f"{group}.{name}")
+            _check_order(values, f"{group}.{name}", f"{group}.max.{name}")
+        _check_order(values, f"{group}.heartbeat.interval.ms", f"{group}.session.timeout.ms", below=True)
+    _check_order(values, "group.streams.num.standby.replicas", "group.streams.max.standby.replicas")
+    if not values["group.consumer.assignors"]:
+        raise ConfigError("group.consumer.assignors must name an assignor: uniform, range or both.")
+    if "classic" not in values["group.coordinator.rebalance.protocols"]:
+        raise ConfigError("group.coordinator.rebalance.protocols must have classic, which is always offered.")
+
+
+def _check_order(values: Mapping[str, Any], low: str, high: str, *, below: bool = False) -> None:
+    if values[low] > values[high] or (below and values[low] == values[high]):
+        relation = "not below" if below else "above"
+        raise ConfigError(
+            f"{low}={values[low]} is {relation} {high}={values[high]}: lower the first or raise the second."
+        )
 
 
 def _check_internal_topics(values: Mapping[str, Any]) -> None:

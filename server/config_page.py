@@ -6,7 +6,15 @@ Use: `python -m odradek.server.config_page > docs/configuration.md`. A test hold
 from collections.abc import Iterable
 
 from odradek.wire.option import INT_MAX, KIND_NAMES, LONG_MAX, READ_ONLY, STRING
-from odradek.wire.options import ACCEPTED, BROKER_OPTIONS, HONOURED, LATER, TOPIC_OPTIONS, Option
+from odradek.wire.options import (
+    ACCEPTED,
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    HONOURED,
+    LATER,
+    TOPIC_OPTIONS,
+    Option,
+)
 
 __all__ = ["page"]
 
@@ -55,11 +63,19 @@ there `advertised.listeners` (short form `--advertise`) is needed.
 _CHANGES = """\
 ## Changes at run time
 
-AlterConfigs and IncrementalAlterConfigs change every option of a topic below, and of the broker those that
-have something in the last column: `per-broker` ones for one broker, `cluster-wide` ones for one or, under the
+AlterConfigs and IncrementalAlterConfigs change every option of a topic or group below, and of the broker
+those that have something in the last column: `per-broker` ones for one broker, `cluster-wide` ones for one or, under the
 empty name (`kafka-configs --entity-default`), for all. They are kept with the cluster's metadata and rule
 over those of the start. `listeners` and `listener.security.protocol.map` are refused all the same: a broker
 keeps its listeners until it is started anew.
+"""
+
+_GROUP = """\
+## Group options
+
+A group has them whether it exists or not (`kafka-configs --entity-type groups`), and keeps them when it is
+deleted. They must be within the bounds that the broker sets; where these change afterwards, the nearest value
+that they allow counts. Share groups are not built yet.
 """
 
 _BROKER = """\
@@ -81,6 +97,9 @@ def page() -> str:
         "## Topic options\n",
         _section("Honoured", topic, HONOURED, _topic_table),
         _section("Not built yet", topic, LATER, _topic_table),
+        _GROUP,
+        _section("Honoured", GROUP_OPTIONS.values(), HONOURED, _group_table),
+        _section("Not built yet", GROUP_OPTIONS.values(), LATER, _plain_table),
         _BROKER,
         _section("Honoured", broker, HONOURED, _broker_table),
         _section("Accepted without effect", broker, ACCEPTED, _plain_table),
@@ -107,6 +126,19 @@ def _topic_table(options: Iterable[Option]) -> str:
     return (
         "| option | values | default | default comes from | what it says |\n| --- | --- | --- | --- | --- |\n"
         + rows
+    )
+
+
+def _group_table(options: Iterable[Option]) -> str:
+    rows = "".join(
+        f"| `{option.name}` | {_values(option)} | {_default(option)} "
+        f"| {', '.join(f'`{name}`' for name in option.synonyms)} "
+        f"| {', '.join(f'`{name}`' for name in option.bounds if name)} | {option.doc} |\n"
+        for option in options
+    )
+    return (
+        "| option | values | default | default comes from | bounds | what it says |\n"
+        "| --- | --- | --- | --- | --- | --- |\n" + rows
     )
 
 

@@ -35,6 +35,14 @@ if TYPE_CHECKING:
     from odradek.wire.errors import ErrorCode
 
 TRANSACTION_VERSION = "transaction.version"
+GROUP_VERSION = "group.version"
+STREAMS_VERSION = "streams.version"
+
+ASSIGNORS = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+"""By the names of Kafka's classes, which its option may have, too."""
 
 C = TypeVar("C")
 
@@ -170,10 +178,18 @@ class Coordinators:
         return coordinator
 
     def settings_of_groups(self, view: ClusterView) -> GroupSettings:
-        """What groups write in one batch is bounded by what their topic takes."""
+        """They change with the broker's, with those that groups have of their own, and with the levels of
+        features. What groups write in one batch is bounded by what their topic takes.
+        """
         settings = self._group_settings
         if settings is None:
             settings = self._group_settings = _group_settings(self._config)
+        live = self._live
+        settings.group_consumer_assignment_interval_ms = live["group.consumer.assignment.interval.ms"]
+        settings.group_streams_assignment_interval_ms = live["group.streams.assignment.interval.ms"]
+        settings.group_configs = view.group_configs
+        settings.group_version = view.features.get(GROUP_VERSION, 0)
+        settings.streams_version = view.features.get(STREAMS_VERSION, 0)
         if OFFSETS_TOPIC in view.topics:
             settings.append_max_bytes = self._batch_bytes_max(view, OFFSETS_TOPIC)
         return settings
@@ -226,18 +242,21 @@ class Coordinators:
 
 
 def _group_settings(config: BrokerConfig) -> GroupSettings:
+    from dataclasses import fields
+
     from odradek.coordinator.settings import GroupSettings
 
-    return GroupSettings(
-        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
-        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
-        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        group_max_size=config.group_max_size,
-        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
-        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
-        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
-    )
+    # Fields have the names of the options; what else there is, is said here.
+    named = {field.name: field.name.replace("_", ".") for field in fields(GroupSettings) if field.init}
+    settings = {field: config.values[name] for field, name in named.items() if name in config.values}
+    assignors = config.values["group.consumer.assignors"]
+    settings |= {
+        "group_consumer_assignors": tuple(dict.fromkeys(ASSIGNORS.get(name, name) for name in assignors)),
+        "group_consumer_migration_policy": settings["group_consumer_migration_policy"].lower(),
+        "group_coordinator_rebalance_protocols": frozenset(settings["group_coordinator_rebalance_protocols"]),
+        "offsets_retention_ms": config.offsets_retention_minutes * 60_000,
+    }
+    return GroupSettings(**settings)
 
 
 def _transaction_settings(config: BrokerConfig) -> TransactionSettings:

@@ -70,6 +70,10 @@ class LiveConfig:
         """Refuse with INVALID_CONFIG what a topic cannot have."""
         options.check_topic_configs(configs, self.topic_defaults)
 
+    def check_group(self, group_id: str, configs: Mapping[str, str]) -> None:
+        """Refuse with INVALID_CONFIG what a group cannot have."""
+        options.check_group_configs(configs, self._values)
+
     def check_broker(self, owner: str, configs: Mapping[str, str]) -> None:
         """Refuse with INVALID_REQUEST what this broker (or all of them, when `owner` is empty) cannot be set
         to, by itself or beside all that it is set to otherwise.

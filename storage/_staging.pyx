@@ -25,6 +25,7 @@ cdef enum:
     LOG_OVERHEAD_BYTES = 12
     PREFIX_BYTES = 16
     CHECKED_FROM = 21
+    TRANSACTIONAL = 16
     KEPT = 5
     FIELDS = 5
     # Beyond this the crc32c package's three interleaved sums outrun one sum in our own loop.
@@ -173,11 +174,13 @@ cdef class ProducerTable:
     """See `_staging_python.ProducerTable`."""
 
     cdef public dict producers
+    cdef public dict _verifications
     cdef public list _undo
     cdef public list _ended
 
     def __init__(self):
         self.producers = {}
+        self._verifications = {}
         self._undo = []
         self._ended = []
 
@@ -312,6 +315,7 @@ cdef struct Batch:
     int64_t producer_epoch
     int64_t base_sequence
     uint32_t crc
+    bint is_transactional
 
 
 cdef class PartitionStaging:
@@ -423,9 +427,12 @@ cdef class PartitionStaging:
             if entry is not None and (
                 entry.producer_epoch != batch.producer_epoch
                 or batch.base_sequence != entry._last(1) + 1
-                or entry.current_txn_first_offset >= 0
+                or (entry.current_txn_first_offset >= 0) != batch.is_transactional
             ):
                 return None
+        # The first batch of a transaction needs a yes of its coordinator, and settles what was asked.
+        if batch.is_transactional and (entry is None or batch.producer_id in log.producers._verifications):
+            return None
         if _crc_in_hardware and size_bytes <= FEW_BYTES:
             crc = crc32c_of_few(bytes_ + start + CHECKED_FROM, size_bytes - CHECKED_FROM)
         else:
@@ -465,14 +472,17 @@ cdef class PartitionStaging:
 
 cdef bint _read(const uint8_t *start, Py_ssize_t size_bytes, Batch *batch) noexcept:
     """Whether these bytes are a batch like most, but for its checksum."""
+    cdef int attributes
     if size_bytes < HEADER_BYTES:
         return False
     if <int> big_endian(start + 8, 4) != size_bytes - LOG_OVERHEAD_BYTES or start[16] != 2:
         return False
     if big_endian(start, 8):
         return False
-    if big_endian(start + 21, 2):
-        return False  # what is compressed has to be looked into, and so has all that is special
+    attributes = <int> big_endian(start + 21, 2)
+    if attributes & ~TRANSACTIONAL:
+        return False  # what is compressed has to be looked into; and what is special
+    batch.is_transactional = attributes != 0
     batch.crc = <uint32_t> big_endian(start + 17, 4)
     batch.last_offset_delta = <int> big_endian(start + 23, 4)
     batch.base_timestamp = <int64_t> big_endian(start + 27, 8)

@@ -18,6 +18,7 @@ from odradek.storage.batches import (
     PREFIX,
     PREFIX_BYTES,
     SEQUENCE_MAX,
+    TRANSACTIONAL,
 )
 from odradek.wire.checksums import crc32c
 from odradek.wire.records import survey_if_sound
@@ -133,10 +134,12 @@ class ProducerEntry:
 class ProducerTable:
     """The producers of a partition, and what takes back the staging of their newest batches."""
 
-    __slots__ = ("_ended", "_undo", "producers")
+    __slots__ = ("_ended", "_undo", "_verifications", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
+        # What is being asked about transactions, by producer id.
+        self._verifications: dict[int, Any] = {}
         # Newest last: (producer id, entry, its memory before); (producer id, entry before, None) where there
         # is another now; (producer id, None, None) where there was none.
         self._undo: list[tuple[int, ProducerEntry | None, Any]] = []
@@ -298,7 +301,8 @@ class PartitionStaging:
     def append_ordinary(self, buffer: memoryview, start: int, end: int, now_ms: int) -> Appended | None:
         """Stage the batch that is `buffer[start:end]`; None, and nothing done, if it is not ordinary.
 
-        Large batches are written from `buffer` at the commit, which must be as it is until then.
+        One that goes on in its producer's open transaction is. Large batches are written from `buffer` at the
+        commit, which must be as it is until then.
         """
         size_bytes = end - start
         if (
@@ -316,17 +320,13 @@ class PartitionStaging:
             length != size_bytes - LOG_OVERHEAD_BYTES
             or magic != 2
             or base_offset
-            or attributes  # what is compressed has to be looked into, and so has all that is special
+            or attributes & ~TRANSACTIONAL  # what is compressed has to be looked into; and what is special
             or (producer_id != -1 and (producer_id < 0 or producer_epoch < 0 or base_sequence < 0))
             or record_count != last_offset_delta + 1
             or record_count < 1
             or size_bytes > self._size_bytes_max
             or max_timestamp - now_ms > self._ahead_ms_max
-            or crc32c(buffer[start + CHECKED_FROM : end]) != crc
         ):
-            return None
-        survey = survey_if_sound(buffer[start + HEADER_BYTES : end], record_count, base_timestamp)
-        if survey is None or survey[1] != max_timestamp:
             return None
         log = self.log
         first_offset = log.next_offset
@@ -341,10 +341,18 @@ class PartitionStaging:
                 and (
                     entry.producer_epoch != producer_epoch
                     or base_sequence != entry.last_sequence + 1
-                    or entry.current_txn_first_offset >= 0
+                    or (entry.current_txn_first_offset >= 0) is not (attributes != 0)
                 )
             ):
                 return None
+        # The first batch of a transaction needs a yes of its coordinator, and settles what was asked.
+        if attributes and (entry is None or producer_id in log.producers._verifications):
+            return None
+        if crc32c(buffer[start + CHECKED_FROM : end]) != crc:
+            return None
+        survey = survey_if_sound(buffer[start + HEADER_BYTES : end], record_count, base_timestamp)
+        if survey is None or survey[1] != max_timestamp:
+            return None
         leader_epoch = self.leader_epoch
         parts = (_PREFIX_PACK(first_offset, length, leader_epoch), buffer[start + PREFIX_BYTES : end])
         log.stage(parts, size_bytes, first_offset, last_offset, max_timestamp, leader_epoch, now_ms)

@@ -38,7 +38,9 @@ _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 class ProducerState(ProducerTable):
     """All producers of a partition."""
 
-    __slots__ = ("_open", "_order", "_verifications")
+    __slots__ = ("_open", "_order")
+
+    _verifications: dict[int, Verification]
 
     def __init__(self, producers: dict[int, ProducerEntry] | None = None) -> None:
         super().__init__()
@@ -46,7 +48,6 @@ class ProducerState(ProducerTable):
         self._open: dict[int, int] = {}
         # The same offsets in their order, and among them some that are not open any more.
         self._order: deque[int] = deque()
-        self._verifications: dict[int, Verification] = {}
         if producers is not None:
             self.producers = producers
             for producer_id, entry in producers.items():

@@ -71,7 +71,7 @@ _COMMA = re.compile(r"\s*,\s*")
 
 @dataclass(slots=True, eq=False)
 class Option:
-    """One broker or topic option. Declared in `wire/option_list.py`, never changed afterwards."""
+    """One option of brokers, topics or groups. Declared in `wire/option_list.py`, never changed afterwards."""
 
     name: str
     standing: str
@@ -86,11 +86,15 @@ class Option:
     never: tuple[int, ...] = ()
     """Values within the bounds that are none."""
     choices: tuple[str, ...] = ()
+    any_case: bool = False
+    """Whether case does not matter in `choices`."""
     built: tuple[str, ...] = ()
     """Of `choices`, those that are built so far; empty when all are."""
     dynamic: str = READ_ONLY
     synonyms: tuple[str, ...] = ()
-    """Broker options that give a topic option its default, the strongest first."""
+    """Broker options that give a topic's or group's option its default, the strongest first."""
+    bounds: tuple[str | None, str | None] = (None, None)
+    """Broker options that say how low and how high a group's own value may be."""
     internal: bool = False
     """For Kafka's own tests: taken, but not told to clients."""
     unlisted: bool = False
@@ -173,7 +177,7 @@ class Option:
         if self.choices:
             items = value if self.kind == LIST else (value,)
             for item in items:
-                if item not in self.choices:
+                if (item.lower() if self.any_case else item) not in self.choices:
                     raise ValueError(f"{self.name} must be of {', '.join(self.choices)}, not {item!r}.")
         # Written so that a NaN is refused as well.
         if self.low is not None and not value >= self.low:

@@ -1,10 +1,11 @@
-"""Every broker and topic option: look-up, reading, effective values, and what DescribeConfigs tells.
+"""Every broker, topic and group option: look-up, reading, effective values, what DescribeConfigs tells.
 
 A broker option's value comes from four layers, the strongest first: set for this broker at run time, set for
 all brokers at run time, set at start (file, environment, command line), default. A topic option comes from
 the topic itself, else from its broker synonyms (`retention.ms` from `log.retention.ms`, `.minutes` or
-`.hours`). Sources: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynonyms and ConfigHelper,
-release 4.3.
+`.hours`); a group option from the group itself, within the bounds that the broker sets, else from its broker
+synonym. Sources: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynonyms, GroupConfig and
+ConfigHelper, release 4.3.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,8 +30,10 @@ __all__ = [
     "FROM_ALL_BROKERS",
     "FROM_BROKER",
     "FROM_DEFAULT",
+    "FROM_GROUP",
     "FROM_START",
     "FROM_TOPIC",
+    "GROUP_OPTIONS",
     "HONOURED",
     "LATER",
     "TOPIC_OPTIONS",
@@ -39,11 +42,14 @@ __all__ = [
     "ConfigSynonym",
     "Option",
     "broker_values",
+    "check_group_configs",
     "check_topic_configs",
     "describe_all_brokers",
     "describe_broker",
+    "describe_group",
     "describe_topic",
     "nearest",
+    "own_group_value",
     "parse_broker_configs",
     "parse_topic_configs",
     "topic_defaults",
@@ -52,12 +58,14 @@ __all__ = [
 
 BROKER_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.BROKER}
 TOPIC_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.TOPIC}
+GROUP_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.GROUP}
 
 _BROKER_DEFAULTS = {name: option.default_value for name, option in BROKER_OPTIONS.items()}
 
 # Sources of a value, by their numbers in DescribeConfigs answers (Kafka:
 # DescribeConfigsResponse.ConfigSource).
 FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_START, FROM_DEFAULT = range(1, 6)
+FROM_GROUP = 8
 
 # Broker options that say the same thing, the strongest first (Kafka:
 # DynamicBrokerConfig.brokerConfigSynonyms).
@@ -138,6 +146,26 @@ def check_topic_configs(configs: Mapping[str, str | None], defaults: Mapping[str
     low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if low > high:
         raise _invalid(f"min.compaction.lag.ms ({low}) must not exceed max.compaction.lag.ms ({high}).")
+
+
+def check_group_configs(configs: Mapping[str, str | None], broker: Mapping[str, Any]) -> None:
+    """Refuse with KafkaError(INVALID_CONFIG) a group's own settings: an unknown name, a text that is no
+    value, a value that is not built yet or beyond what `broker` (`broker_values`) allows, a session that
+    would end before the next heartbeat.
+    """
+    own = {name: _parse(name, text, GROUP_OPTIONS, "group") for name, text in configs.items()}
+    for name, value in own.items():
+        at_least, at_most = GROUP_OPTIONS[name].bounds
+        if at_least is not None and value < broker[at_least]:
+            raise _invalid(f"{name} must be greater than or equal to {at_least}")
+        if at_most is not None and value > broker[at_most]:
+            raise _invalid(f"{name} must be less than or equal to {at_most}")
+    for kind in ("consumer", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if (session in own or heartbeat in own) and (
+            own.get(session, broker[f"group.{session}"]) <= own.get(heartbeat, broker[f"group.{heartbeat}"])
+        ):
+            raise _invalid(f"{session} must be greater than {heartbeat}")
 
 
 def parse_broker_configs(configs: Mapping[str, str | None], *, for_all_brokers: bool) -> dict[str, Any]:
@@ -230,6 +258,18 @@ def _from_synonyms(option: Option, broker: Mapping[str, Any]) -> Any:
     return option.default_value
 
 
+def own_group_value(option: Option, text: str, at_least: int | None, at_most: int | None) -> Any:
+    """The value that a group's own setting comes to. It was checked when it was set; where the broker's
+    bounds have changed since, the nearest value that they allow counts (Kafka: GroupConfig.evaluate).
+    """
+    value = option.parse(text)
+    if at_least is not None and value < at_least:
+        return at_least
+    if at_most is not None and value > at_most:
+        return at_most
+    return value
+
+
 # --- DescribeConfigs ---
 
 
@@ -248,6 +288,29 @@ def describe_topic(
         synonyms = _synonyms(option.synonyms[0], layers) if option.synonyms else []
         if name in configs:
             synonyms.insert(0, ConfigSynonym(name, value, FROM_TOPIC))
+        entries.append(_entry(option, value, synonyms, read_only=False))
+    return entries
+
+
+def describe_group(
+    configs: Mapping[str, str], layers: BrokerLayers, names: Iterable[str] | None = None
+) -> list[ConfigEntry]:
+    """What DescribeConfigs tells of a group with these settings of its own, whether the group exists or not.
+    A value is told as it was set, also where the broker's bounds now make another one of it.
+    """
+    broker = broker_values(layers)
+    entries = []
+    for name in _wanted(names, GROUP_OPTIONS):
+        option = GROUP_OPTIONS[name]
+        if option.synonyms:
+            value = option.text(broker[option.synonyms[0]])
+            synonyms = _synonyms(option.synonyms[0], layers)
+        else:
+            value = option.default_text
+            synonyms = [ConfigSynonym(name, value, FROM_DEFAULT)]
+        if name in configs:
+            value = option.text(option.parse(configs[name]))
+            synonyms.insert(0, ConfigSynonym(name, value, FROM_GROUP))
         entries.append(_entry(option, value, synonyms, read_only=False))
     return entries
 

@@ -59,6 +59,8 @@ RETRIABLE = {14, 15, 16, 51}
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS."""
 FIRST_FETCH_OF_V2 = 4
 COMMITTED, UNCOMMITTED = 1, 0
+WAIT_MS = 3000
+"""Long beside an answer that comes at once, on a busy machine too."""
 
 _numbers = itertools.count()
 
@@ -303,6 +305,26 @@ def test_the_list_of_the_aborted_is_that_of_what_was_read(
                 version,
                 f"{limit} bytes from {place}",
             )
+
+
+@pytest.mark.parametrize(("level", "place"), [(1, 15), (1, 16), (1, 17), (1, 20), (1, 21), (0, 20), (0, 21)])
+def test_fetches_wait_alike_at_the_end_of_what_may_be_read_and_behind_it(
+    pair: Pair, story: tuple[str, list[int]], level: int, place: int
+) -> None:
+    """What may be read at level 1 ends at 16, the log at 21."""
+    topic, _ = story
+    version = max(pair.versions(FetchRequest), default=0)
+    if version < FIRST_FETCH_OF_V2:
+        pytest.skip("compared with the other version of Kafka")
+    waits = []
+    for side in pair.sides:
+        request = fetch(side, topic, place, isolation_level=level, min_bytes=1)
+        request.max_wait_ms = WAIT_MS
+        began = time.monotonic()
+        answer = side.ask(request, version)
+        waits.append((time.monotonic() - began) * 1000 >= WAIT_MS * 0.95)
+        assert answer.responses[0].partitions[0].error_code == 0, (side.name, answer)
+    pair.compare(f"Fetch v{version} (isolation {level} from {place}), whether it waits", *waits)
 
 
 def test_sessions_tell_alike_what_a_marker_has_moved(pair: Pair) -> None:

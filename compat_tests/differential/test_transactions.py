@@ -367,28 +367,84 @@ def test_ids_and_time_outs_are_bounded_alike(pair: Pair) -> None:
         pair.ask(lambda _: init(long), version, "32,767 characters", settle=ready, see=seen_long)
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="65,000 requests")
-def test_epochs_run_out_alike(pair: Pair) -> None:
-    """After the last but one epoch a producer gets another id."""
-    if not pair.versions(InitProducerIdRequest):
-        return
-    name = new_id()
+# -- the end of the epochs
+
+LAST_EPOCH = 32_766
+"""The last one that a producer gets; then it needs another id."""
+takes_long = pytest.mark.skipif(not NIGHTLY, reason="65,000 requests")
+
+
+def begun_with_an_old_epoch(pair: Pair, name: str, *, left: int) -> None:
+    """As `begun`, with so many epochs before the last one."""
     begun(pair, name)
-    last = 32_766
     for side in pair.sides:
-        while side[f"epoch of {name}"] < last - 2:
-            count = min(500, last - 2 - side[f"epoch of {name}"])
+        while (missing := LAST_EPOCH - left - side[f"epoch of {name}"]) > 0:
+            count = min(500, missing)
             for _ in range(count):
                 side.send(request_frame(init(name), 4, 1, CLIENT_ID))
             answers = [side.answer(InitProducerIdRequest, 4) for _ in range(count)]
+            assert {answer.error_code for answer in answers} <= {0, *NOT_YET}, (side.name, answers)
             side.values[f"epoch of {name}"] = max(answer.producer_epoch for answer in answers)
 
-    def seen(side: Side, answer: Any) -> None:
-        is_new = answer.producer_id != side[name]
-        side.remember("successor" if is_new else name, answer.producer_id, "producer_id")
 
+def following(name: str) -> Callable[[Side, Any], None]:
+    """Remembers with what id and epoch the producer of that name goes on."""
+
+    def seen(side: Side, answer: Any) -> None:
+        if answer.error_code:
+            return
+        if answer.producer_id != side[name]:
+            side.remember(f"successor of {name}", answer.producer_id, "producer_id")
+            side.values[name] = answer.producer_id
+        side.values[f"epoch of {name}"] = answer.producer_epoch
+
+    return seen
+
+
+@takes_long
+def test_epochs_run_out_alike(pair: Pair) -> None:
+    if not pair.versions(InitProducerIdRequest):
+        return
+    name = new_id()
+    begun_with_an_old_epoch(pair, name, left=2)
     for turn in range(5):
-        pair.ask(lambda _: init(name), 4, f"near the end, {turn}", settle=ready, see=seen)
+        pair.ask(lambda _: init(name), 4, f"near the end, {turn}", settle=ready, see=following(name))
+        describe(pair, name, note=f"near the end, {turn}")
+
+
+@takes_long
+def test_transactions_of_version_2_run_out_of_epochs_alike(pair: Pair) -> None:
+    """The end of a transaction brings the next id."""
+    if 5 not in pair.versions(EndTxnRequest):
+        return
+    topic, name = new_topic(pair, "last-epochs"), new_id()
+    begun_with_an_old_epoch(pair, name, left=2)
+    for turn, commit in enumerate((True, False, True, True)):
+        pair.ask(
+            lambda side: produce(side, topic, name, batch(side, name)), 12, f"{turn}", settle=_appended
+        )
+        pair.ask(
+            lambda side: end(side, name, commit=commit), 5, f"{turn}", settle=ready, see=following(name)
+        )
+        settled(pair, name)
+        describe(pair, name, note=f"near the end, {turn}")
+        describe_producers(pair, topic, f"near the end, {turn}")
+    read_back(pair, topic, "over the end of the epochs")
+
+
+@takes_long
+def test_a_producer_of_the_last_epoch_is_fenced_alike(pair: Pair) -> None:
+    """Its transaction is aborted with the epoch behind the last one."""
+    if not pair.versions(EndTxnRequest):
+        return
+    topic, name = new_topic(pair, "fenced-at-last"), new_id()
+    begun_with_an_old_epoch(pair, name, left=0)
+    pair.ask(lambda side: add(side, name, {topic: [0]}), 3)
+    pair.ask(lambda side: produce(side, topic, name, batch(side, name)), 11, settle=_appended)
+    pair.ask(lambda _: init(name), 4, "another takes over", settle=ready, see=following(name))
+    describe(pair, name, note="taken over")
+    describe_producers(pair, topic, "taken over")
+    read_back(pair, topic, "taken over")
 
 
 # -- partitions and offsets in a transaction
@@ -855,6 +911,43 @@ def test_markers_are_written_or_refused_alike(pair: Pair) -> None:
                 describe_producers(pair, topic, f"after {note} in v{version}", (0, 1))
             pair.ask(lambda _: WriteTxnMarkersRequest(markers=[]), version, "none at all")
             read_back(pair, topic, f"WriteTxnMarkers v{version}")
+
+
+def test_a_transaction_stays_alike_where_a_later_coordinator_has_been(pair: Pair) -> None:
+    """Its markers are refused there (TRANSACTION_COORDINATOR_FENCED), and its coordinator lets it be."""
+    if not pair.versions(EndTxnRequest):
+        return
+    topic, name, later = new_topic(pair, "later", 2), new_id(), 1000
+    version = max(pair.versions(WriteTxnMarkersRequest))
+
+    def marked_by_the_later(side: Side) -> WriteTxnMarkersRequest:
+        ended = marker(side, name, {topic: [0]}, commit=False, coordinator_epoch=later)
+        return WriteTxnMarkersRequest(markers=[ended])
+
+    begun(pair, name)
+    pair.ask(lambda side: add(side, name, {topic: [0, 1]}), 3, see=_sorted_results)
+    pair.ask(
+        lambda side: produce(side, topic, name, batch(side, name), batch(side, name)),
+        11,
+        settle=_appended,
+        see=_sorted_partitions,
+    )
+    pair.ask(marked_by_the_later, version, "the later coordinator")
+    pair.ask(lambda side: produce(side, topic, name, batch(side, name, 3)), 11, settle=_appended)
+    pair.ask(lambda side: end(side, name, commit=True), 4)
+    for side in pair.sides:
+
+        def has_one_marker(answer: Any) -> bool:
+            topics = answer.transaction_states[0].topics
+            return [one.partitions for one in topics] == [[0]]
+
+        _until(side, DescribeTransactionsRequest(transactional_ids=[name]), 0, has_one_marker)
+    describe(pair, name, note="without its last marker")
+    describe_producers(pair, topic, "without its last marker", (0, 1))
+    pair.ask(lambda _: init(name), 4, "begins again")
+    read_back(pair, topic, "without its last marker")
+    pair.ask(marked_by_the_later, version, "the later coordinator again")
+    read_back(pair, topic, "ended by the later coordinator")
 
 
 # -- what is told of transactions

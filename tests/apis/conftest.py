@@ -38,6 +38,7 @@ from odradek.wire.errors import KafkaError
 from odradek.wire.options import (
     BrokerLayers,
     broker_values,
+    check_group_configs,
     check_topic_configs,
     parse_broker_configs,
     topic_defaults,
@@ -239,6 +240,9 @@ class Node:
             check_topic_configs=lambda name, overrides: check_topic_configs(overrides, self._defaults),
             check_broker_configs=lambda owner, overrides: parse_broker_configs(
                 overrides, for_all_brokers=not owner
+            ),
+            check_group_configs=lambda group_id, overrides: check_group_configs(
+                overrides, broker_values(BrokerLayers(start=self.start_configs))
             ),
             apply_configs=self._apply_configs,
         )

@@ -136,7 +136,16 @@ def test_a_broker_and_all_brokers_have_settings(node):
         (whole(BROKER, "", listeners="PLAINTEXT://:1"), "INVALID_REQUEST"),
         (whole(LOGGER, "1", root="INFO"), "INVALID_REQUEST"),
         (whole(CLIENT_METRICS, "m"), "INVALID_REQUEST"),
-        (whole(GROUP, "g"), "INVALID_REQUEST"),
+        (whole(GROUP, "g", consumer_session_timeout_ms="50000"), "NONE"),
+        (whole(GROUP, "", consumer_session_timeout_ms="50000"), "INVALID_REQUEST"),
+        (whole(GROUP, "g", consumer_session_timeout_ms=None), "INVALID_REQUEST"),
+        (whole(GROUP, "g", consumer_session_timeout_ms="soon"), "INVALID_CONFIG"),
+        (whole(GROUP, "g", consumer_session_timeout_ms="44999"), "INVALID_CONFIG"),
+        (whole(GROUP, "g", consumer_session_timeout_ms="60001"), "INVALID_CONFIG"),
+        (whole(GROUP, "g", streams_num_standby_replicas="3"), "INVALID_CONFIG"),
+        (whole(GROUP, "g", share_session_timeout_ms="50000"), "INVALID_CONFIG"),
+        (whole(GROUP, "g", share_session_timeout_ms="45000"), "NONE"),
+        (whole(GROUP, "g", retention_ms="1"), "INVALID_CONFIG"),
         (whole(0, "x"), "INVALID_REQUEST"),
         (whole(99, "x"), "INVALID_REQUEST"),
         (partly(TOPIC, "t", ("retention.ms", SET, None)), "INVALID_REQUEST"),
@@ -152,12 +161,54 @@ def test_a_broker_and_all_brokers_have_settings(node):
         (partly(BROKER, "1", ("log.retention.ms", APPEND, "1")), "INVALID_CONFIG"),
         (partly(BROKER, "1", ("num.partitions", DELETE, None)), "NONE"),
         (partly(LOGGER, "1", ("root", SET, "INFO")), "INVALID_REQUEST"),
+        (partly(GROUP, "g", ("consumer.heartbeat.interval.ms", APPEND, "1")), "INVALID_CONFIG"),
+        (partly(GROUP, "g", ("consumer.heartbeat.interval.ms", DELETE, None)), "NONE"),
+        (partly(GROUP, "g", ("no.such", DELETE, None)), "NONE"),
+        (partly(GROUP, "", ("consumer.heartbeat.interval.ms", DELETE, None)), "INVALID_REQUEST"),
     ],
 )
 def test_what_kafka_refuses_is_refused_with_its_code(node, resource, code):
     node.create("t", retention_ms=1000)
     assert code_of(node, resource) == code
     assert node.machine.view.topic("t").configs == {"retention.ms": "1000"}
+
+
+def test_a_group_has_settings_of_its_own_whether_it_exists_or_not(node):
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    resource = partly(GROUP, "g/1", (session, SET, "50000"), (heartbeat, SET, " 6000 "))
+    assert code_of(node, resource, validate_only=True) == "NONE"
+    assert node.machine.view.group_configs == {}
+    assert code_of(node, resource) == "NONE"
+    assert described(node, GROUP, "g/1", session, heartbeat) == {session: ("50000", 8), heartbeat: ("6000", 8)}
+    assert described(node, GROUP, "other", session) == {session: ("45000", 5)}
+    assert code_of(node, partly(GROUP, "g/1", (session, DELETE, None))) == "NONE"
+    assert node.machine.view.group_configs == {"g/1": {heartbeat: " 6000 "}}
+    assert code_of(node, whole(GROUP, "g/1")) == "NONE"
+    assert node.machine.view.group_configs == {}
+
+
+def test_a_group_cannot_have_a_session_that_ends_before_the_next_heartbeat(make_node):
+    node = make_node(
+        configs={"group.streams.min.session.timeout.ms": "6000", "group.streams.heartbeat.interval.ms": "7000"}
+    )
+    (answer,) = alter(node, partly(GROUP, "g", ("streams.session.timeout.ms", SET, "7000")))
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert answer.error_message == "streams.session.timeout.ms must be greater than streams.heartbeat.interval.ms"
+    assert code_of(node, partly(GROUP, "g", ("streams.session.timeout.ms", SET, "7001"))) == "NONE"
+    refused = partly(GROUP, "g", ("streams.heartbeat.interval.ms", SET, "7001"))
+    assert code_of(node, refused) == "INVALID_CONFIG"
+
+
+def test_the_bounds_of_a_group_are_named_as_kafka_names_them(node):
+    bounds = {
+        "44999": "consumer.session.timeout.ms must be greater than or equal to "
+        "group.consumer.min.session.timeout.ms",
+        "60001": "consumer.session.timeout.ms must be less than or equal to "
+        "group.consumer.max.session.timeout.ms",
+    }
+    for value, message in bounds.items():
+        (answer,) = alter(node, partly(GROUP, "g", ("consumer.session.timeout.ms", SET, value)))
+        assert answer.error_message == message
 
 
 def test_of_a_resource_that_is_named_twice_nothing_is_changed_and_the_others_are(node):

@@ -2,12 +2,13 @@
 
 import pytest
 
+from odradek.coordinator.cluster import GroupOwner
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 
 
 def describe(node, kind, name, keys=None, version=4, **options):
@@ -64,6 +65,37 @@ def test_a_brokers_settings_come_from_its_start_and_its_overrides(make_node):
     assert list(entries(describe(node, BROKER, ""))) == ["log.retention.ms"]
 
 
+def test_a_group_is_described_by_what_it_has_and_what_the_broker_has_for_it(make_node):
+    node = make_node(configs={"group.consumer.heartbeat.interval.ms": "6000"})
+    node.set_configs(GroupOwner("g"), {"consumer.session.timeout.ms": "50000"})
+    configs = entries(describe(node, GROUP, "g", include_synonyms=True))
+    assert len(configs) == 17
+    told = {
+        name: (one.value, [(synonym.name, synonym.value, synonym.source) for synonym in one.synonyms])
+        for name, one in configs.items()
+    }
+    assert told["consumer.session.timeout.ms"] == (
+        "50000",
+        [
+            ("consumer.session.timeout.ms", "50000", 8),
+            ("group.consumer.session.timeout.ms", "45000", 5),
+        ],
+    )
+    assert told["consumer.heartbeat.interval.ms"] == (
+        "6000",
+        [
+            ("group.consumer.heartbeat.interval.ms", "6000", 4),
+            ("group.consumer.heartbeat.interval.ms", "5000", 5),
+        ],
+    )
+    assert told["share.isolation.level"] == (
+        "read_uncommitted",
+        [("share.isolation.level", "read_uncommitted", 5)],
+    )
+    assert entries(describe(node, GROUP, "nobody")).keys() == configs.keys()
+    assert not any(one.read_only or one.is_sensitive for one in configs.values())
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "code"),
     [
@@ -72,6 +104,7 @@ def test_a_brokers_settings_come_from_its_start_and_its_overrides(make_node):
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )

@@ -104,6 +104,28 @@ def test_behind_the_last_stable_offset_there_is_nothing_and_no_error(node, story
     assert (answer.high_watermark, answer.last_stable_offset) == (10, 6)
 
 
+@pytest.mark.parametrize(("isolation", "offset"), [(COMMITTED, 6), (UNCOMMITTED, 10)])
+def test_who_stands_where_reading_ends_waits(node, story, isolation, offset):
+    answer = node.start(fetch(node, 12, offset, isolation=isolation, max_wait_ms=500), 12)
+    assert not answer.was_sent
+    node.loop.advance(500)
+    assert answer.was_sent
+
+
+@pytest.mark.parametrize("offset", [7, 9, 10])
+def test_who_asks_behind_the_last_stable_offset_is_told_at_once_and_nobody_beside_it_waits(
+    node, story, offset
+):
+    request = fetch(node, 12, offset, max_wait_ms=500)
+    request.topics[0].partitions.append(
+        FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=PLENTY)
+    )
+    answer = node.start(request, 12)
+    assert answer.was_sent
+    assert [values(one) for one in answer.response.responses[0].partitions] == [[], []]
+    assert node.loop.pending_timers == 0
+
+
 def test_a_wait_ends_with_the_marker_and_not_with_records_that_cannot_be_read(node, story):
     answer = node.start(fetch(node, 12, 6, max_wait_ms=500), 12)
     node.fill("t", [b"plain 10"])

@@ -9,6 +9,7 @@ from odradek.coordinator.cluster import (
     ClusterMachine,
     ConfigChange,
     Endpoint,
+    GroupOwner,
     NewPartitions,
     NewTopic,
     Row,
@@ -58,6 +59,7 @@ def machine_over(store: MemoryStore, *brokers: int) -> ClusterMachine:
         defaults=TopicDefaults(partition_count=2),
         check_topic_configs=check_configs,
         check_broker_configs=check_configs,
+        check_group_configs=check_configs,
     )
     machine.load()
     for broker in brokers or (1,):
@@ -297,6 +299,27 @@ def test_a_broker_has_overrides_of_its_own_and_shares_those_of_all(machine, stor
     assert machine.view.broker_configs == {1: {"a": "1"}, None: {"b": "2"}}
     set_configs(machine, (None, {}))
     assert machine_over(store).view.broker_configs == machine.view.broker_configs == {1: {"a": "1"}}
+
+
+def test_a_group_has_settings_of_its_own_whatever_its_id(machine, store):
+    ids = ["g", "a/b", "/", "gr\N{LATIN SMALL LETTER U WITH DIAERESIS}n", "g "]
+    assert set_configs(machine, *((GroupOwner(one), {"a.b": one}) for one in ids)) == ["NONE"] * len(ids)
+    assert machine.view.group_configs == {one: {"a.b": one} for one in ids}
+    assert machine_over(store).view.group_configs == machine.view.group_configs
+    assert machine.view.topics == {} == machine.view.broker_configs
+    set_configs(machine, (GroupOwner("g"), {}), (GroupOwner("a/b"), {"c": "1"}))
+    assert machine.view.group_configs.keys() == set(ids) - {"g"}
+    assert machine_over(store).view.group_configs == machine.view.group_configs
+
+
+def test_settings_of_groups_are_judged_and_told(machine, store):
+    changes = []
+    machine.subscribe(lambda view, change: changes.append(list(change.groups_configured)))
+    asked = [(GroupOwner("g"), {"bad.setting": "1"}), (GroupOwner(""), {"a": "1"}), (GroupOwner("h"), {"a": "1"})]
+    assert set_configs(machine, *asked, validate_only=True) == ["INVALID_CONFIG", "INVALID_REQUEST", "NONE"]
+    assert set_configs(machine, *asked) == ["INVALID_CONFIG", "INVALID_REQUEST", "NONE"]
+    assert machine_over(store).view.group_configs == {"h": {"a": "1"}}
+    assert changes == [["h"]]
 
 
 def test_a_store_that_fails_leaves_the_settings_as_they_were(machine, store):

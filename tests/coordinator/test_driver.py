@@ -19,12 +19,18 @@ from odradek.coordinator.commands import (
 )
 from odradek.coordinator.driver import GroupCoordinator, coordinator_error
 from odradek.coordinator.effects import MarkerRecord
-from odradek.coordinator.group_log import CommittedOffset, encode_group_key, encode_offset, encode_offset_key
+from odradek.coordinator.group_log import (
+    CommittedOffset,
+    encode_group_record,
+    encode_offset,
+    encode_offset_key,
+)
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.runtime import RECORDS_PER_TURN
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.group_records import GroupMetadataKey
 from tests.coordinator.fakes import FakeClock, FakeLog, view_with_offsets_topic
 from tests.coordinator.transcript import subscription
 
@@ -340,7 +346,7 @@ def test_offsets_are_loaded_as_they_were_written_whatever_was_deleted_in_between
         (encode_offset_key("g", "t", 0), None, 0),
         stored("h", 1),
         stored("h", 2),
-        (encode_group_key("h"), None, 0),
+        (*encode_group_record(GroupMetadataKey(group="h"), None), 0),
         stored("h", 3, "note"),
         stored("g", 4),
         stored("g", 5),

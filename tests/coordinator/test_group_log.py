@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from odradek.coordinator.group_log import (
     CommittedOffset,
     Kind,
-    decode_group,
+    decode_group_value,
     decode_key,
     decode_offset,
-    encode_group,
+    encode_group_record,
     encode_offset,
     encode_offset_key,
     fits_record,
@@ -27,6 +27,8 @@ from odradek.wire.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+
+KEY = GroupMetadataKey(group="g")
 
 NAMES = st.text(max_size=40)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -55,7 +57,7 @@ def test_a_value_is_written_and_read_as_declared(offset, leader_epoch, metadata,
 
 @given(st.binary(max_size=40), st.sampled_from([b"", b"\x00\x01", b"\x00\x03", b"\x00\x02"]))
 def test_damaged_records_are_refused_as_malformed(data, prefix):
-    for decode in (decode_key, decode_offset, decode_group):
+    for decode in (decode_key, decode_offset, lambda value: decode_group_value(KEY, value)):
         try:
             decode(prefix + data)
         except MalformedMessage:
@@ -88,12 +90,13 @@ def test_every_version_of_a_group_is_read(version):
     group = GroupMetadataValue(
         protocol_type="consumer", generation=4, protocol="range", leader="m", members=[member]
     )
-    decoded = decode_group(group_records.encode_value(group, version))
+    decoded = decode_group_value(KEY, group_records.encode_value(group, version))
     assert decoded.generation == 4
     assert decoded.members[0].member_id == "m"
     assert decoded.members[0].rebalance_timeout == -1
-    assert encode_group(group)[:2] == b"\x00\x03"
-    assert decode_key(group_records.encode_key(GroupMetadataKey(group="g"))) == (Kind.GROUP, "g")
+    key, value = encode_group_record(KEY, group)
+    assert value[:2] == b"\x00\x03"
+    assert decode_key(key) == (Kind.GROUP, KEY)
 
 
 def test_texts_that_no_record_can_hold_are_known():

@@ -1,13 +1,23 @@
 """Offsets of open transactions against a plain list of what happened, by hypothesis."""
 
+import sys
+from functools import partial
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
-from odradek.coordinator.group_log import CommittedOffset, encode_group_key, encode_offset, encode_offset_key
+from odradek.coordinator.group_log import (
+    CommittedOffset,
+    encode_group_record,
+    encode_offset,
+    encode_offset_key,
+)
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.pending_offsets import PendingOffsets
 from odradek.coordinator.settings import GroupSettings
+from odradek.wire.messages.group_records import GroupMetadataKey
 from tests.coordinator.transcript import replay_all
 
 places = st.tuples(st.sampled_from("gh"), st.sampled_from("tu"), st.integers(0, 1))
@@ -31,7 +41,7 @@ def log_of(happened):
         if what == "end":
             yield MarkerRecord(*more)
         elif what == "delete group":
-            yield encode_group_key(more[0]), None, number
+            yield *encode_group_record(GroupMetadataKey(group=more[0]), None), number
         else:
             key = encode_offset_key(*more[0])
             value = None if what.startswith("delete") else offset(number)
@@ -98,3 +108,44 @@ def test_nothing_is_kept_of_what_is_decided(happened):
         pending.end(producer_id, True)
     assert pending.by_group == {}
     assert pending._of_producers == {}
+
+
+def lines_run(action):
+    """How many lines of Python an action runs through."""
+    count = 0
+
+    def trace(frame, event, argument):
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def pending_of(producer_count):
+    """Offsets that so many producers have written for one partition."""
+    pending = PendingOffsets()
+    for producer_id in range(producer_count):
+        pending.put(producer_id, "g", "t", 0, CommittedOffset(producer_id, -1, "", 0, -1))
+    return pending
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda pending, last: pending.end(0, True),
+        lambda pending, last: pending.end(last, True),
+        lambda pending, last: pending.end(last, False),
+        lambda pending, last: pending.overtake("g", "t", 0),
+    ],
+    ids=["the first commits", "the last commits", "the last aborts", "a commit outside"],
+)
+def test_an_end_costs_what_its_producer_has_written_however_many_others_there_are(act):
+    few, many = (lines_run(partial(act, pending_of(count), count - 1)) for count in (3, 300))
+    assert few == many > 0

@@ -178,9 +178,28 @@ def test_partitions_that_fail_are_tried_again_with_growing_pauses_until_all_are_
         pauses.append(round(node.clock.now_ms - before_ms, -2))
         assert list(node.writes[0][0].partitions) == [("t", 1)]
         assert node.state() == "PrepareCommit"
-        node.written(t_1=ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+        node.written(t_1=ErrorCode.NOT_ENOUGH_REPLICAS)
     assert pauses == [100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000]
     node.clock.run(6_000)
+    node.written()
+    node.clock.run(1)
+    assert node.state() == "CompleteCommit"
+
+
+def test_where_a_later_coordinator_has_been_nothing_is_tried_again_before_the_next_loading(node):
+    node.begin(T0, ("t", 1), ("t", 2))
+    node.end()
+    node.clock.run(1)
+    node.written(t_1=ErrorCode.TRANSACTION_COORDINATOR_FENCED, t_2=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    node.clock.run(60_000)
+    assert not node.writes
+    (told,) = node.submit(DescribeTransaction)
+    assert (told.state, told.partitions) == ("PrepareCommit", [("t", 1), ("t", 2)])
+    assert code_of(node.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
+    node.lead(leader_epoch=8)
+    (effect, _), *_ = node.writes
+    assert effect.marker.coordinator_epoch == 8
+    assert list(effect.partitions) == [T0, ("t", 1), ("t", 2)]
     node.written()
     node.clock.run(1)
     assert node.state() == "CompleteCommit"

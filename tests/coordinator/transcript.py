@@ -58,8 +58,9 @@ from odradek.coordinator.effects import (
     SetTimer,
     TransactionalRecord,
 )
-from odradek.coordinator.group_log import Kind
+from odradek.coordinator.group_log import CommittedOffset, Kind
 from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.pending_offsets import Written
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
@@ -196,10 +197,19 @@ def durable_state(machine: GroupMachine):
         groups[group_id] = (group.state, group.record(group.state_timestamp_ms or -1)) if is_settled else None
     offsets = {group_id: machine.offsets.of_group(group_id) for group_id in groups}
     pending = {
-        group_id: {place: list(written.items()) for place, written in places.items()}
+        group_id: {place: in_order(written) for place, written in places.items()}
         for group_id, places in machine.pending.by_group.items()
     }
     return groups, {group_id: topics for group_id, topics in offsets.items() if topics}, pending
+
+
+def in_order(written: Written) -> list[tuple[int, CommittedOffset | None]]:
+    """Producer ids with their pending offsets; None for what has been overtaken."""
+    ordered = sorted(written.by_producer.items(), key=lambda one: one[1][0])
+    return [
+        (producer_id, offset if moment > written.decided_at else None)
+        for producer_id, (moment, offset) in ordered
+    ]
 
 
 # Commands
@@ -353,12 +363,13 @@ def record_text(key: bytes, value: bytes | None) -> str:
         )
         metadata = f" metadata={offset.metadata}" if offset.metadata else ""
         return f"{name} {offset.offset}{epoch}{metadata} at={offset.commit_timestamp_ms / 1000:g}{expires}"
+    name = group_log.group_of(subject)
     if value is None:
-        return f"group {subject} tombstone"
-    group = group_log.decode_group(value)
+        return f"group {name} tombstone"
+    group = group_log.decode_group_value(subject, value)
     members = " ".join(f"{member.member_id}:{bytes(member.assignment).decode()}" for member in group.members)
     return (
-        f"group {subject} generation={group.generation} type={group.protocol_type} protocol={group.protocol}"
+        f"group {name} generation={group.generation} type={group.protocol_type} protocol={group.protocol}"
         f" leader={group.leader} at={group.current_state_timestamp / 1000:g} members=[{members}]"
     )
 

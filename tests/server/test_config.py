@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.coordinator.settings import GroupSettings
 from odradek.server.config import ConfigError, Listener, load, option_of_variable
 from odradek.server.config_page import page
 from odradek.server.properties import parse_properties
@@ -268,6 +269,18 @@ def test_a_controller_listener_needs_no_entry_in_the_default_map():
         (["offsets.topic.replication.factor=3"], "set it to 1"),
         (["offsets.topic.segment.bytes=1000"], "give 1048576 or more"),
         (["group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"], "above group.max.session"),
+        (["group.consumer.session.timeout.ms=9"], "above group.consumer.session.timeout.ms=9"),
+        (["group.consumer.session.timeout.ms=60001"], "above group.consumer.max.session.timeout.ms=60000"),
+        (["group.consumer.min.assignment.interval.ms=1001"], "above group.consumer.assignment.interval.ms"),
+        (
+            ["group.streams.min.session.timeout.ms=9", "group.streams.session.timeout.ms=5000"],
+            "not below group.streams.session.timeout.ms=5000",
+        ),
+        (["group.streams.num.standby.replicas=3"], "above group.streams.max.standby.replicas=2"),
+        (["group.consumer.assignors="], "must name an assignor"),
+        (["group.consumer.assignors=com.example.Mine"], "must be of uniform, range"),
+        (["group.consumer.migration.policy=both"], "must be of disabled, downgrade, upgrade, bidirectional"),
+        (["group.coordinator.rebalance.protocols=consumer"], "must have classic"),
         (["log.retention.ms=0"], "log.retention.ms"),
     ],
 )  # fmt: skip
@@ -386,11 +399,12 @@ def test_an_honoured_broker_option_is_read_somewhere():
         if path.name != "config_page.py"
     )
     of_topics = {synonym for option in TOPIC_OPTIONS.values() for synonym in option.synonyms}
+    of_groups = {field.name.replace("_", ".") for field in dataclasses.fields(GroupSettings)}
     unread = [
         option.name
         for option in BROKER_OPTIONS.values()
         if option.standing == HONOURED
-        and option.name not in of_topics
+        and option.name not in of_topics | of_groups
         and f'"{option.name}"' not in source
         and f"config.{option.name.replace('.', '_')}" not in source
     ]

@@ -23,7 +23,7 @@ from odradek.wire.option import READ_ONLY
 from odradek.wire.options import BROKER_OPTIONS, HONOURED, TOPIC_OPTIONS
 from odradek.wire.records import Record, build_batch, iter_batches
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE = 0, 1
 
 
@@ -99,6 +99,37 @@ async def send(server, topic):
     request = produce.ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data)
     answer = await ask(server, request, 9)
     return answer.responses[0].partition_responses[0].error_code
+
+
+def test_settings_of_groups_count_at_once_and_after_a_restart(tmp_path):
+    async def first():
+        async with running(tmp_path, group_consumer_migration_policy="Upgrade") as server:
+            server._coordinators.groups.made()
+            settings = server._coordinators.settings_of_groups(server._machine.view)
+            assert settings.group_consumer_migration_policy == "upgrade"
+            assert await alter(server, GROUP, "g", consumer_session_timeout_ms="50000") == "NONE"
+            assert await alter(server, GROUP, "g", consumer_session_timeout_ms="90000") == "INVALID_CONFIG"
+            assert settings.of_group("g").consumer_session_timeout_ms == 50_000
+            assert settings.of_group("h").consumer_session_timeout_ms == 45_000
+            assert await alter(server, BROKER, "", group_streams_assignment_interval_ms="7") == "NONE"
+            assert settings.of_group("h").streams_assignment_interval_ms == 7
+
+    async def second():
+        assignors = (
+            "org.apache.kafka.coordinator.group.assignor.RangeAssignor,"
+            "uniform,org.apache.kafka.coordinator.group.assignor.UniformAssignor"
+        )
+        async with running(tmp_path, group_consumer_assignors=assignors) as server:
+            settings = server._coordinators.settings_of_groups(server._machine.view)
+            assert settings.group_consumer_assignors == ("range", "uniform")
+            assert settings.of_group("g").consumer_session_timeout_ms == 50_000
+            assert settings.of_group("g").streams_assignment_interval_ms == 7
+            value = "50000", 8
+            told = await sources(server, GROUP, "g", "consumer.session.timeout.ms")
+            assert told == (value, [value, ("45000", 5)])
+
+    asyncio.run(first())
+    asyncio.run(second())
 
 
 def test_settings_of_topics_and_brokers_count_at_once_and_after_a_restart(tmp_path):
@@ -331,6 +362,8 @@ def test_what_is_set_without_effect_is_named():
 
 
 FOLLOWED = {
+    "group.consumer.assignment.interval.ms",
+    "group.streams.assignment.interval.ms",
     "max.connections",
     "max.connections.per.ip",
     "log.cleaner.backoff.ms",
@@ -343,7 +376,7 @@ FOLLOWED = {
     "transaction.partition.verification.enable",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 }
-"""Asked for each time, or told in `BrokerServer._follow_settings`."""
+"""Asked for each time, or told in `BrokerServer._follow_settings` or `Coordinators.follow`."""
 
 
 def test_every_honoured_option_that_may_change_is_followed():

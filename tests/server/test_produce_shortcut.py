@@ -15,7 +15,16 @@ from odradek.storage import partition as storage_partition
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import read_response, request_frame
-from odradek.wire.messages import create_topics, list_offsets, metadata, produce
+from odradek.wire.messages import (
+    add_partitions_to_txn,
+    create_topics,
+    end_txn,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
 from odradek.wire.records import Record, build_batch
 
 try:
@@ -90,7 +99,8 @@ SEEDED = 2
 
 def play(tmp_path, story, **settings):
     async def act():
-        server = BrokerServer(load(listen="127.0.0.1:0", data_dir=tmp_path))
+        options = {"transaction_state_log_num_partitions": 1}
+        server = BrokerServer(load(listen="127.0.0.1:0", data_dir=tmp_path, keywords=options))
         try:
             await server.start()
             node = Node(server, *await asyncio.open_connection("127.0.0.1", server.port))
@@ -160,17 +170,172 @@ def test_what_is_unusual_takes_the_ordinary_way(tmp_path, version):
             node.request(version, batch(2_000_000)),
             node.request(version, b"".join([batch(), batch()])),
             node.request(version, None),
-            node.request(version, batch(), transactional_id="me"),
+            node.request(version, batch(), transactional_id=""),
+            node.request(version, batch(), transactional_id="me" * 100),
             node.request(version, transactional),
+            node.request(version, transactional, transactional_id="me"),
         ]
         told = {True: [], False: []}
         for request, shorten in itertools.product(unusual, (True, False)):
             _, answer = await node.ask(request, version, shorten)
             told[shorten].append(answer.responses[0].partition_responses[0].error_code)
         assert told[True] == told[False]
-        # Several topics, and a transactional id for what is not transactional, are in order.
-        assert told[True].count(ErrorCode.NONE) == 2
+        # Several topics, and any transactional id for what is not transactional, are in order.
+        assert told[True].count(ErrorCode.NONE) == 3
         assert node.shortcuts == 1
+
+    play(tmp_path, story)
+
+
+NOT_YET = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+}
+
+
+class Producer:
+    """The transactional producer `me`, by single requests of one version of Produce."""
+
+    def __init__(self, node, version):
+        self.node, self.version = node, version
+        self.producer_id = self.epoch = -1
+        self.sequence = 0
+
+    @property
+    def identity(self):
+        return {"producer_id": self.producer_id, "producer_epoch": self.epoch}
+
+    async def ask(self, request, version, code_of=lambda answer: answer.error_code, shorten=True):
+        while code_of(answer := (await self.node.ask(request, version, shorten))[1]) in NOT_YET:
+            await asyncio.sleep(0.001)
+        return answer
+
+    async def begin(self):
+        request = find_coordinator.FindCoordinatorRequest(coordinator_keys=["me"], key_type=1)
+        await self.ask(request, 4, lambda answer: answer.coordinators[0].error_code)
+        request = init_producer_id.InitProducerIdRequest(transactional_id="me", transaction_timeout_ms=60_000)
+        answer = await self.ask(request, 4)
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+
+    async def add(self):
+        """Nothing to do where partitions add themselves."""
+        if self.version >= 12:
+            return
+        request = add_partitions_to_txn.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="me",
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[add_partitions_to_txn.AddPartitionsToTxnTopic(name="t", partitions=[0])],
+        )
+
+        def code_of(answer):
+            return answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+
+        assert code_of(await self.ask(request, 3, code_of)) == 0
+
+    def request(self, sequence=None, size=100, transactional=True, transactional_id="me", **other):
+        sequence = self.sequence if sequence is None else sequence
+        identity = {**self.identity, **other}
+        records = batch(size, base_sequence=sequence, transactional=transactional, **identity)
+        return self.node.request(self.version, records, transactional_id=transactional_id)
+
+    async def send(self, shorten=True, size=100):
+        """The next batch; what is told of it."""
+
+        def told(answer):
+            return answer.responses[0].partition_responses[0]
+
+        answer = await self.ask(
+            self.request(size=size), self.version, lambda answer: told(answer).error_code, shorten
+        )
+        assert told(answer).error_code == 0
+        self.sequence += 1
+        return answer
+
+    async def end(self):
+        version = 5 if self.version >= 12 else 4
+        answer = await self.ask(
+            end_txn.EndTxnRequest(transactional_id="me", committed=True, **self.identity), version
+        )
+        assert answer.error_code == 0
+        if version == 5:
+            self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_batches_go_the_short_way_once_their_transaction_is_open(tmp_path, version):
+    async def story(node):
+        producer = Producer(node, version)
+        await producer.begin()
+        for transaction in range(1, 3):
+            await producer.add()
+            await producer.send()
+            for size in (0, 10, 5000, 70_000):
+                short = await producer.send(size=size)
+                ordinary = await producer.send(size=size, shorten=False)
+                (ours,) = short.responses[0].partition_responses
+                (theirs,) = ordinary.responses[0].partition_responses
+                assert theirs.base_offset == ours.base_offset + 1
+                ours.base_offset += 1
+                assert short == ordinary
+            assert node.shortcuts == 4 * transaction
+            await producer.end()
+        log = node.server._store.get("t", 0)
+        await until(lambda: log.last_stable_offset == SEEDED + 2 * (1 + 2 * 4 + 1))
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_does_not_go_on_in_the_open_transaction_takes_the_ordinary_way(tmp_path, version):
+    async def story(node):
+        producer = Producer(node, version)
+        for _ in range(2):
+            await producer.begin()
+        await producer.add()
+        for _ in range(2):
+            await producer.send()
+        assert node.shortcuts == 1
+        unusual = {
+            "a duplicate": producer.request(0),
+            "a gap": producer.request(7),
+            "no id": producer.request(transactional_id=None),
+            "not in it": producer.request(transactional=False),
+            "an older epoch": producer.request(producer_epoch=producer.epoch - 1),
+            "of nobody": producer.request(producer_id=1 << 40),
+        }
+        told = {True: {}, False: {}}
+        for (name, request), shorten in itertools.product(unusual.items(), (True, False)):
+            _, answer = await node.ask(request, version, shorten)
+            told[shorten][name] = answer.responses[0].partition_responses[0].error_code
+        assert told[True] == told[False]
+        assert [name for name, code in told[True].items() if code == 0] == ["a duplicate"]
+        assert node.shortcuts == 1
+        await producer.send()
+        assert node.shortcuts == 2
+
+    play(tmp_path, story)
+
+
+def test_batches_of_an_open_transaction_that_arrive_together_are_one_burst(tmp_path):
+    async def story(node):
+        producer = Producer(node, 12)
+        await producer.begin()
+        await producer.send()
+        frames = b"".join(
+            request_frame(producer.request(sequence), 12, sequence, "tests") for sequence in range(1, 40)
+        )
+        node.writer.write(frames)
+        for sequence in range(1, 40):
+            size = int.from_bytes(await node.reader.readexactly(4), "big")
+            correlation_id, answer = read_response(
+                await node.reader.readexactly(size), produce.ProduceRequest, 12
+            )
+            (told,) = answer.responses[0].partition_responses
+            assert (correlation_id, told.error_code, told.base_offset) == (sequence, 0, SEEDED + sequence)
 
     play(tmp_path, story)
 

@@ -4,6 +4,7 @@ of what an earlier run has written both see the same.
 
 import importlib
 import os
+import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -69,6 +70,19 @@ STEPS = st.lists(
 )
 
 
+PRODUCER = struct.Struct(">qhi")
+"""Id, epoch and first sequence, as they stand in a batch."""
+PRODUCER_POSITION, ATTRIBUTES_POSITION, TRANSACTIONAL = 43, 22, 0x10
+
+
+def verified(partition, step):
+    """What Produce brings along with a batch of a transaction whose coordinator says yes to everything."""
+    producer_id, epoch, sequence = PRODUCER.unpack_from(step, PRODUCER_POSITION)
+    if producer_id < 0 or not step[ATTRIBUTES_POSITION] & TRANSACTIONAL:
+        return None
+    return Verified(partition.begin_verification(producer_id, epoch, sequence, version=1), 1)
+
+
 def play(steps, ordinary):
     """What every step answered, what the log holds, and what is known of the producer."""
     store = LogStore(MemoryDisk(), ["/data"])
@@ -91,8 +105,7 @@ def play(steps, ordinary):
                 padded = memoryview(b"xyz" + step + b"xyz")
                 appended = partition.append_ordinary(padded, 3, 3 + len(step), NOW_MS)
             if appended is None:
-                verified = Verified(partition.begin_verification(5, 32_767, 0, version=1), 1)
-                appended = partition.append(step, now_ms=NOW_MS, transactions=verified)
+                appended = partition.append(step, now_ms=NOW_MS, transactions=verified(partition, step))
             told.append([getattr(appended, name) for name in _staging_python.Appended.__slots__])
         except KafkaError as error:
             told.append((error.code, error.message))
@@ -159,6 +172,77 @@ def test_both_twins_leave_the_same_log():
     plain, compiled = run("plain"), run("compiled")
     assert plain[1] == "False"
     assert plain[0] == compiled[0]
+
+
+class Writer:
+    """Producer 5 with a partition, both ways of appending, and how often the short one took a batch."""
+
+    def __init__(self):
+        store = LogStore(MemoryDisk(), ["/data"])
+        store.open(NOW_MS)
+        self.partition = store.create("t", 0, b"1" * 16, LogConfig(), now_ms=NOW_MS)
+        for _ in range(2):  # with its first batches nothing is ordinary yet
+            self.partition.append(batch([1], None, None, Compression.NONE), now_ms=NOW_MS)
+            self.partition.commit()
+
+    def is_short(self, sequence, *, transactional=True, compression=Compression.NONE):
+        """Appends a batch of one record; whether by the short way."""
+        made = memoryview(batch([1], sequence, None, compression, transactional))
+        appended = self.partition.append_ordinary(made, 0, len(made), NOW_MS)
+        if appended is not None:
+            return True
+        self.partition.append(made, now_ms=NOW_MS, transactions=verified(self.partition, made))
+        return False
+
+    def end(self, commit=True):
+        self.partition.append_marker(EndMarker(5, 0, 0, commit, 1), now_ms=NOW_MS)
+
+
+def test_a_batch_goes_the_short_way_while_its_transaction_is_open():
+    writer = Writer()
+    assert [writer.is_short(sequence) for sequence in range(4)] == [False, True, True, True]
+    assert not writer.is_short(4, compression=Compression.GZIP)
+    assert not writer.is_short(4)  # a duplicate
+    assert writer.is_short(5)
+    writer.end()
+    assert [writer.is_short(sequence) for sequence in range(6, 8)] == [False, True]
+    writer.end()
+    assert writer.is_short(8, transactional=False)
+    assert not writer.is_short(9)
+    with pytest.raises(KafkaError):
+        writer.is_short(10, transactional=False)
+    writer.partition.commit()
+    assert writer.partition.last_stable_offset == writer.partition.log_end_offset - 1
+    (producer,) = writer.partition.producers()
+    assert producer.last_sequence == 9
+
+
+def test_a_batch_that_somebody_asks_about_goes_the_long_way():
+    """It has to come in the order of those that were asked about with it."""
+    writer = Writer()
+    writer.is_short(0)
+    # One with an epoch to come, which does not go on in the open transaction.
+    asked = writer.partition.begin_verification(5, 1, 0, version=1)
+    assert asked is not None
+    made = memoryview(batch([1], 1, None, Compression.NONE, True))
+    assert writer.partition.append_ordinary(made, 0, len(made), NOW_MS) is None
+
+
+def test_a_commit_that_fails_takes_back_what_went_the_short_way():
+    writer = Writer()
+    partition = writer.partition
+    writer.is_short(0)
+    partition.commit()
+    before = partition.producers()
+    assert writer.is_short(1)
+    partition.log.rollback()
+    assert partition.producers() == before
+    assert writer.is_short(1)
+    partition.commit()
+    assert partition.last_stable_offset == 2
+    writer.end()
+    partition.commit()
+    assert partition.last_stable_offset == partition.log_end_offset == 5
 
 
 def test_a_producer_entry_remembers_five_batches_and_restores_them():

@@ -7,9 +7,30 @@ from hypothesis import strategies as st
 from odradek.wire import options
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.option import DOUBLE, INT, LATER, LIST, LONG, PASSWORD, Option
-from odradek.wire.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers
+from odradek.wire.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS, BrokerLayers
 
-EVERY_OPTION = [*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values()]
+EVERY_OPTION = [*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values(), *GROUP_OPTIONS.values()]
+
+# The same for a group, whose options have their defaults from the broker's.
+GROUP_DEFAULTS = {
+    "consumer.assignment.interval.ms": "1000",
+    "consumer.heartbeat.interval.ms": "5000",
+    "consumer.session.timeout.ms": "45000",
+    "share.assignment.interval.ms": "1000",
+    "share.auto.offset.reset": "latest",
+    "share.delivery.count.limit": "5",
+    "share.heartbeat.interval.ms": "5000",
+    "share.isolation.level": "read_uncommitted",
+    "share.partition.max.record.locks": "2000",
+    "share.record.lock.duration.ms": "30000",
+    "share.renew.acknowledge.enable": "true",
+    "share.session.timeout.ms": "45000",
+    "streams.assignment.interval.ms": "1000",
+    "streams.heartbeat.interval.ms": "5000",
+    "streams.initial.rebalance.delay.ms": "3000",
+    "streams.num.standby.replicas": "0",
+    "streams.session.timeout.ms": "45000",
+}
 
 # What Kafka 4.3.1 answers to DescribeConfigs for a topic with no settings of its own.
 TOPIC_DEFAULTS = {
@@ -81,6 +102,32 @@ def test_topic_defaults_are_told_as_kafka_tells_them():
     assert {entry.name: entry.value for entry in entries} == TOPIC_DEFAULTS
     assert {entry.source for entry in entries} == {options.FROM_DEFAULT}
     assert not any(entry.read_only or entry.sensitive for entry in entries)
+
+
+def test_group_defaults_are_told_as_kafka_tells_them():
+    entries = options.describe_group({}, BrokerLayers())
+    assert {entry.name: entry.value for entry in entries} == GROUP_DEFAULTS
+    assert {entry.source for entry in entries} == {options.FROM_DEFAULT}
+
+
+@pytest.mark.parametrize("option", GROUP_OPTIONS.values(), ids=lambda option: option.name)
+def test_a_group_option_has_the_kind_and_default_of_its_broker_option(option):
+    for name in option.synonyms:
+        assert name == f"group.{option.name}"
+        synonym = BROKER_OPTIONS[name]
+        assert (synonym.kind, synonym.default, synonym.low) == (option.kind, option.default, option.low)
+    for name in option.bounds:
+        assert name is None or BROKER_OPTIONS[name].kind == option.kind
+
+
+def test_a_group_option_that_is_not_built_yet_is_refused():
+    broker = options.broker_values(BrokerLayers())
+    options.check_group_configs({"share.session.timeout.ms": "45000"}, broker)
+    for configs in ({"share.session.timeout.ms": "50000"}, {"share.auto.offset.reset": "earliest"}):
+        with pytest.raises(KafkaError) as caught:
+            options.check_group_configs(configs, broker)
+        assert caught.value.code == ErrorCode.INVALID_CONFIG
+        assert "not built yet" in caught.value.message
 
 
 def test_a_topics_own_value_comes_first_among_its_synonyms():

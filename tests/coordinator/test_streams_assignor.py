@@ -1,0 +1,142 @@
+"""The assignor of streams groups: every task active once, standbys elsewhere, evenly, with as few moves as can be."""
+
+import dataclasses
+from collections import Counter
+from time import process_time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.coordinator.streams_assignor import (
+    AssignableSubtopology,
+    TaskAssignment,
+    TaskMember,
+    TaskSpec,
+    assign_tasks,
+)
+from tests.coordinator.assignor_problems import (
+    holders,
+    streams_answered,
+    streams_group,
+    tasks_of,
+    verdict,
+)
+
+GROUPS = st.randoms(use_true_random=False).map(streams_group)
+MANY = settings(max_examples=200, deadline=None, derandomize=True)
+
+
+def group(subtopologies, standby_replicas=0, **members):
+    """Members as (process id, active tasks, standbys), as far as given."""
+    return TaskSpec(
+        {
+            member_id: TaskMember(process_id, TaskAssignment(*({"0": frozenset(one)} for one in rest if one)))
+            for member_id, (process_id, *rest) in members.items()
+        },
+        {name: AssignableSubtopology(*subtopology) for name, subtopology in subtopologies.items()},
+        standby_replicas,
+    )
+
+
+@MANY
+@given(spec=GROUPS)
+def test_every_task_is_active_once_and_stands_by_in_other_processes(spec):
+    assignments = assign_tasks(spec)
+    assert assignments.keys() == spec.members.keys()
+    active = holders({member_id: tasks.active for member_id, tasks in assignments.items()})
+    standby = holders({member_id: tasks.standby for member_id, tasks in assignments.items()})
+    assert active.keys() == tasks_of(spec)
+    assert all(len(members) == 1 for members in active.values())
+    processes = {member.process_id for member in spec.members.values()}
+    replicas = min(spec.standby_replicas, len(processes) - 1)
+    assert standby.keys() == (tasks_of(spec, only_stateful=True) if replicas else set())
+    for task, members in standby.items():
+        assert len(members) == replicas
+        everywhere = [spec.members[member_id].process_id for member_id in (*members, *active[task])]
+        assert max(Counter(everywhere).values()) == 1
+    assert not any(tasks.warmup for tasks in assignments.values())
+
+
+@MANY
+@given(spec=GROUPS)
+def test_active_tasks_are_even_and_the_fewest_move(spec):
+    assignments = assign_tasks(spec)
+    judged = verdict(spec, assignments)
+    assert judged.active_spread <= 1
+    tasks = tasks_of(spec)
+    share, larger = divmod(len(tasks), len(spec.members))
+    have = [
+        len(tasks & holders({"": member.assignment.active}).keys()) for member in spec.members.values()
+    ]
+    can_stay = sum(min(size, share) for size in have) + min(larger, sum(size > share for size in have))
+    assert judged.active_moved == sum(have) - can_stay
+
+
+@MANY
+@given(spec=GROUPS)
+def test_a_group_that_has_not_changed_keeps_its_tasks(spec):
+    settled = streams_answered(spec, assign_tasks(spec))
+    judged = verdict(settled, assign_tasks(settled))
+    assert (judged.active_moved, judged.cold_actives) == (0, 0)
+
+
+@MANY
+@given(spec=GROUPS, rng=st.randoms(use_true_random=False))
+def test_the_order_of_members_and_subtopologies_makes_no_difference(spec, rng):
+    members, subtopologies = list(spec.members.items()), list(spec.subtopologies.items())
+    rng.shuffle(members)
+    rng.shuffle(subtopologies)
+    other = dataclasses.replace(spec, members=dict(members), subtopologies=dict(subtopologies))
+    assert assign_tasks(other) == assign_tasks(spec)
+
+
+def test_nobody_and_nothing():
+    assert assign_tasks(group({"0": (2, False)})) == {}
+    assert assign_tasks(group({}, a=("p", {0}))) == {"a": TaskAssignment()}
+    assert assign_tasks(group({"0": (1, True)}, 2, a=("p",))) == {"a": TaskAssignment({"0": frozenset({0})})}
+
+
+def test_a_standby_takes_over_from_the_member_that_is_gone():
+    spec = group({"0": (4, True)}, 0, a=("p", {0, 1}, {2}), b=("q", (), {3}))
+    active = holders({member_id: tasks.active for member_id, tasks in assign_tasks(spec).items()})
+    assert active == {("0", 0): ["a"], ("0", 1): ["a"], ("0", 2): ["b"], ("0", 3): ["b"]}
+
+
+def test_the_state_of_a_task_that_moves_away_stays_as_a_standby():
+    spec = group({"0": (4, True)}, 1, a=("p", {0, 1, 2, 3}), b=("q",))
+    assignments = assign_tasks(spec)
+    assert assignments["b"].active == assignments["a"].standby
+    assert len(assignments["b"].active["0"]) == 2
+
+
+def test_what_is_more_than_equal_is_spread_over_processes():
+    spec = group({"0": (6, False)}, 0, a=("p",), b=("p",), c=("q",), d=("q",))
+    sizes = {member_id: len(tasks.active["0"]) for member_id, tasks in assign_tasks(spec).items()}
+    assert (sizes["a"] + sizes["b"], sizes["c"] + sizes["d"]) == (3, 3)
+
+
+def test_standbys_even_out_what_active_tasks_leave():
+    spec = group({"0": (3, True)}, 1, a=("p",), b=("q",), c=("r",), d=("s",))
+    sizes = [
+        sum(map(len, (*tasks.active.values(), *tasks.standby.values())))
+        for tasks in assign_tasks(spec).values()
+    ]
+    assert sorted(sizes) == [1, 1, 2, 2]
+
+
+def test_a_member_gets_the_same_partitions_of_subtopologies_of_one_size():
+    tasks = assign_tasks(group({"0": (6, False), "1": (6, False)}, 0, a=("p",), b=("q",), c=("r",)))
+    assert all(each.active["0"] == each.active["1"] for each in tasks.values())
+
+
+def test_a_thousand_threads_with_ten_thousand_tasks_take_a_moment():
+    subtopologies = {str(number): AssignableSubtopology(1_000, number % 2 == 0) for number in range(10)}
+    members = {f"m{number:04}": TaskMember(f"p{number // 4}", TaskAssignment()) for number in range(1_000)}
+    spec = TaskSpec(members, subtopologies, 1)
+    settled = streams_answered(spec, assign_tasks(spec))
+    fewer = dataclasses.replace(settled, members=dict(list(settled.members.items())[100:]))
+    for problem in (spec, settled, fewer):
+        started = process_time()
+        assign_tasks(problem)
+        # A fifth of it on an idle machine.
+        assert process_time() - started < 2.0

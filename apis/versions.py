@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_CLIENT_NAME = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
-SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 2)}
+SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {"streams.version": (0, 1), "transaction.version": (0, 2)}
 """(lowest, highest) level by feature. A feature enters when what it promises is built: `group.version` with
 the consumer groups of KIP-848. A new cluster has the highest levels."""
 

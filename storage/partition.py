@@ -787,7 +787,7 @@ class Partition(PartitionStaging):
             return self.log.aborted_in(offset, records)
 
     def is_behind_stable(self, offset: int) -> bool:
-        """Whether it is in a batch behind the one at the last stable offset, or the log's end behind that one.
+        """Whether it is in a batch behind that of the last stable offset, or the end of the log behind that.
         Refuses with KAFKA_STORAGE_ERROR when the disk does not answer.
         """
         stable = self.last_stable_offset

@@ -271,7 +271,11 @@ class FetchPlan:
             minimum_one_batch=one_batch,
             cut_first_batch=self._is_limit_hard,
         )
-        if self._isolation == READ_COMMITTED and log.is_behind_stable(partition.fetch_offset):
+        if (
+            self._isolation == READ_COMMITTED
+            and partition.fetch_offset > result.last_stable_offset
+            and log.is_behind_stable(partition.fetch_offset)
+        ):
             self._may_wait = False
         # Null, not empty, for those who read everything: librdkafka complains about a list that it did not
         # ask for.

@@ -568,7 +568,7 @@ def test_options_bound_descriptions_batches_of_groups_and_the_memory_of_producer
             )
             assert [len(topic.partitions) for topic in answer.topics] == [2]
             assert server._store.producer_expiration_ms == 60_000
-            assert server._store._checkpoint_interval_ms == 5_000
+            assert server._store._checkpointing.interval_ms == 5_000
             await client.create("__consumer_offsets", 1, [("max.message.bytes", "5000")])
             assert server._coordinators.settings_of_groups(server._machine.view).append_max_bytes == 5_000
         finally:

@@ -89,7 +89,11 @@ class World:
     def start(self) -> None:
         self.disk.held.clear()
         self.store = LogStore(
-            self.disk, ["data"], config_for=CONFIGS.__getitem__, new_id=lambda: f"{next(self._ids):032x}"
+            self.disk,
+            ["data"],
+            config_for=CONFIGS.__getitem__,
+            new_id=lambda: f"{next(self._ids):032x}",
+            head_interval_bytes=300,
         )
         self.store.group_logs = [GroupLog(self.disk, "data", file_bytes=GROUP_LOG_BYTES)]
         self.store.open(self.now_ms)

@@ -114,16 +114,17 @@ class DataDirectory:
 
     def forget(self, key: Key) -> bool:
         """Nothing is known of that partition any more; whether a file on the disk still says something."""
-        for known in (*self.offsets.values(), self.heads):
-            known.pop(key, None)
-        said = (*self._written.values(), *self._wanted.values(), self._wanted_heads)
-        return any(key in known for known in said) or key in (self._written_heads or ())
+        for offsets in self.offsets.values():
+            offsets.pop(key, None)
+        self.heads.pop(key, None)
+        is_said = any(key in said for said in (*self._written.values(), *self._wanted.values()))
+        return is_said or key in self._wanted_heads or key in (self._written_heads or ())
 
     def keep_only(self, keys: Container[Key]) -> None:
         """Forget all other partitions; the files may go on speaking of them."""
-        for known in (*self.offsets.values(), self.heads):
-            for key in [key for key in known if key not in keys]:
-                del known[key]
+        for key in set(self.heads).union(*self.offsets.values()):
+            if key not in keys:
+                self.forget(key)
 
     def want(self, *names: str) -> None:
         """The next `write` shall put these on the disk (all, when none is named) as they are now, and the

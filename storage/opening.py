@@ -64,9 +64,7 @@ class Opening:
         clean = checkpoints.take_clean_shutdown(disk, directory)
         self.was_clean = self.was_clean and clean
         for damaged in home.read_checkpoints():
-            instead = (
-                "more of the logs is read" if damaged == HEADS else "what it said is found again in the logs"
-            )
+            instead = "more is read" if damaged == HEADS else "what it said is found again"
             self._places.listener.damage(f"{directory}/{damaged} is damaged: {instead} in the logs.")
         if clean:
             # Not ours, else it were gone: another broker has had the directory since.

@@ -79,6 +79,12 @@ def _new_id() -> str:
     return urandom(16).hex()
 
 
+def _inconsistent(name: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INCONSISTENT_TOPIC_ID, f"{name} on the disk belongs to a topic with another id."
+    )
+
+
 class LogStore:
     """See the module. `config_for` gives the settings of a topic that is found on the disk, `topic_id_for`
     the id of the topic that a partition belongs to, None when there is none.
@@ -297,8 +303,9 @@ class LogStore:
         """
         if now_ms is not None:
             self._table.now_ms = now_ms
-        partition = self.get(topic, index)
         try:
+            self._look_before_adopting(topic, index, topic_id)
+            partition = self.get(topic, index)
             if partition is None:
                 partition = self._make(topic, index, topic_id, config)
             elif partition.topic_id != topic_id:
@@ -311,6 +318,26 @@ class LogStore:
             partition.set_config(config)
         partition.leader_epoch = max(partition.leader_epoch, leader_epoch)
         return partition
+
+    def _look_before_adopting(self, topic: str, index: int, topic_id: bytes) -> None:
+        """To load a directory that nobody knows may change it: not before it is clear that it is the topic's,
+        and that we can read it.
+        """
+        place = self._places.get((topic, index))
+        if place is None or place.partition is not None or place.offline_because is not None:
+            return
+        said = topic_id_in(self.disk, place.path)
+        if said not in (None, topic_id):
+            raise _inconsistent(place.name)
+        if said is None:
+            from odradek.storage.legacy_segments import begins_with_messages  # rare
+
+            if begins_with_messages(self.disk, place.path):
+                path = self.set_aside(topic, index)
+                self.listener.damage(
+                    f"{path} has messages of format v0 or v1, which a new topic cannot take as they are: "
+                    "odradek import-log takes it in under another name."
+                )
 
     def _make(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Partition:
         """In the emptiest directory that can be written, as Kafka's LogManager, or where it is wanted."""
@@ -380,10 +407,7 @@ class LogStore:
 
     def _adopt(self, partition: Partition, topic_id: bytes) -> None:
         if partition.topic_id != ZERO_UUID:
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_TOPIC_ID,
-                f"{partition.name} on the disk belongs to a topic with another id.",
-            )
+            raise _inconsistent(partition.name)
         path = f"{partition.log.directory}/{checkpoints.PARTITION_METADATA}"
         checkpoints.write_partition_metadata(self.disk, path, topic_id)
         partition.adopt(topic_id)

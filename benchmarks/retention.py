@@ -14,7 +14,7 @@ from benchmarks.run import Run
 from benchmarks.wire_client import WireClient
 from odradek.storage.partition import SEGMENTS_PER_STEP
 from odradek.storage.segment import DELETED, LOG, file_name
-from odradek.storage.store import REMOVED_PER_STEP
+from odradek.storage.upkeep import REMOVED_PER_STEP
 
 SEGMENTS, SMALL_SEGMENTS = 1_000, 30
 BATCHES_PER_SEGMENT, BATCHES_PER_SMALL_SEGMENT = 200, 20

@@ -227,13 +227,16 @@ class BrokerServer:
         self._store = store
         assert self._turn is not None
         self._turn.flushes.use(store.group_logs)
+        try:
+            # First of all: what another broker has just written to the metadata looks like what a kill left.
+            store.lock()
+        except DirectoryInUse as error:
+            raise ConfigError(f"log.dirs: {error} Stop it, or name another directory.") from error
         machine = self._machine = self._load_metadata(os.path.join(config.data_directories[0], FILE_NAME))
         self._follow_settings(machine.view)
         self._register()
         try:
             cut_bytes = store.open(self._now_ms())
-        except DirectoryInUse as error:
-            raise ConfigError(f"log.dirs: {error} Stop it, or name another directory.") from error
         except (OSError, KafkaError) as error:
             raise ConfigError(f"log.dirs: the data directories cannot be used: {error}") from error
         for (topic, index), size_bytes in cut_bytes.items():

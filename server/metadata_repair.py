@@ -88,7 +88,7 @@ def _repaired_rows(
     tell: Callable[[str], object],
 ) -> Rows:
     rows, is_whole = _saved_rows(path)
-    found = _topics_on_disk(disk, directories, rows)
+    found = _topics_on_disk(disk, directories, rows, tell)
     if is_whole:
         # A directory of which no row says anything is nobody's, then; rows may lack others all the same.
         named = {key for kind, key in rows if kind == TOPIC}
@@ -299,8 +299,12 @@ def _sync_directory_of(path: str) -> None:
 # What directories tell --------------------------------------------------------------------------------------
 
 
-def _topics_on_disk(disk: Disk, directories: Sequence[str], rows: Rows) -> list[tuple[str, bytes, int]]:
-    """(name, id, number of partitions) of topics of which a row is missing."""
+def _topics_on_disk(
+    disk: Disk, directories: Sequence[str], rows: Rows, tell: Callable[[str], object]
+) -> list[tuple[str, bytes, int]]:
+    """(name, id, number of partitions) of topics of which a row is missing. A directory whose messages would
+    have to be converted has never been served: it is nobody's.
+    """
     ids: dict[str, Counter[bytes]] = {}
     counts: dict[str, int] = {}
     for (kind, key), _ in rows.items():
@@ -322,6 +326,12 @@ def _topics_on_disk(disk: Disk, directories: Sequence[str], rows: Rows) -> list[
             known = rows.get((TOPIC, name))
             if known is not None and known != topic_id.hex():
                 continue
+            if known is None and _is_old(disk, f"{directory}/{entry}"):
+                tell(
+                    f"{directory}/{entry} has messages of format v0 or v1 and is left alone: odradek "
+                    "import-log takes it in"
+                )
+                continue
             ids.setdefault(name, Counter())[topic_id] += 1
             counts[name] = max(counts.get(name, 0), index + 1)
     for (kind, name), value in rows.items():
@@ -334,3 +344,12 @@ def _topics_on_disk(disk: Disk, directories: Sequence[str], rows: Rows) -> list[
         if (TOPIC, name) not in rows
         or any((PARTITION, f"{name}/{index}") not in rows for index in range(counts[name]))
     ]
+
+
+def _is_old(disk: Disk, path: str) -> bool:
+    from odradek.storage.legacy_segments import begins_with_messages  # a repair is rare
+
+    try:
+        return begins_with_messages(disk, path)
+    except OSError:
+        return False

@@ -1,20 +1,22 @@
 """One data directory: its checkpoint files, and whether the disk under it answers.
 
-The four checkpoint files are Kafka's: one offset for each partition that lies in the directory. The thread
-that owns the store keeps the offsets and says which files it wants brought up to date (`want`); `write` does
-that in any thread, one after the other. What is on the disk is never older than what was wanted before the
-`write` that returned.
+Four checkpoint files are Kafka's: one offset for each partition that lies in the directory. A fifth is ours
+and has heads (`heads.py`). The thread that owns the store keeps what they say and tells which files it wants
+brought up to date (`want`); `write` does that in any thread, one after the other. What is on the disk is
+never older than what was wanted before the `write` that returned.
 
 A partition's name says nothing of the topic's id. So whoever makes a partition has to `forget` what an
 earlier one of its name left behind, on the disk too: else a start after a kill would take that for its own.
 """
 
 import errno
+from collections.abc import Container
 from contextlib import AbstractContextManager
 
 from odradek.storage import checkpoints
 from odradek.storage.checkpoints import FIRST_DIRTY, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.disk import Disk, Lock, write_all
+from odradek.storage.heads import HEADS, Head, read_heads, write_heads
 
 Key = tuple[str, int]
 
@@ -46,10 +48,13 @@ class DataDirectory:
 
     __slots__ = (
         "_wanted",
+        "_wanted_heads",
         "_writing",
         "_written",
+        "_written_heads",
         "disk",
         "failure",
+        "heads",
         "is_vouched",
         "lock",
         "offsets",
@@ -68,9 +73,12 @@ class DataDirectory:
         """Whether it is known what flushes before this start have vouched for."""
         self.partition_count = 0
         self.offsets: dict[str, dict[Key, int]] = {name: {} for name in CHECKPOINTS}
+        self.heads: dict[Key, Head] = {}
         self._writing = writing
         self._wanted: dict[str, dict[Key, int]] = {}
         self._written: dict[str, dict[Key, int]] = {}
+        self._wanted_heads: dict[Key, Head] = {}
+        self._written_heads: dict[Key, Head] | None = {}
 
     def __repr__(self) -> str:
         return f"DataDirectory({self.path})"
@@ -88,6 +96,12 @@ class DataDirectory:
             elif found:
                 offsets |= found
                 self._written[name] = dict(found)
+        heads = read_heads(self.disk, f"{self.path}/{HEADS}")
+        if heads is None:
+            damaged.append(HEADS)
+            self._written_heads = None
+        else:
+            self.heads, self._wanted_heads, self._written_heads = heads, dict(heads), dict(heads)
         return damaged
 
     def offset(self, name: str, key: Key) -> int:
@@ -102,12 +116,23 @@ class DataDirectory:
         """Nothing is known of that partition any more; whether a file on the disk still says something."""
         for offsets in self.offsets.values():
             offsets.pop(key, None)
-        return any(key in written for written in (*self._written.values(), *self._wanted.values()))
+        self.heads.pop(key, None)
+        is_said = any(key in said for said in (*self._written.values(), *self._wanted.values()))
+        return is_said or key in self._wanted_heads or key in (self._written_heads or ())
+
+    def keep_only(self, keys: Container[Key]) -> None:
+        """Forget all other partitions; the files may go on speaking of them."""
+        for key in set(self.heads).union(*self.offsets.values()):
+            if key not in keys:
+                self.forget(key)
 
     def want(self, *names: str) -> None:
-        """The next `write` shall put these on the disk (all, when none is named) as they are now."""
+        """The next `write` shall put these on the disk (all, when none is named) as they are now, and the
+        heads.
+        """
         for name in names or CHECKPOINTS:
             self._wanted[name] = dict(self.offsets[name])
+        self._wanted_heads = dict(self.heads)
 
     def write(self) -> None:
         """Return when the disk has what is wanted. Raises `OSError`. May run in any thread."""
@@ -116,6 +141,11 @@ class DataDirectory:
                 if self._written.get(name) != wanted:
                     checkpoints.write_offsets(self.disk, f"{self.path}/{name}", wanted)
                     self._written[name] = wanted
+            # After the recovery points: a head before which nobody vouches is none.
+            heads = self._wanted_heads
+            if self._written_heads != heads:
+                write_heads(self.disk, f"{self.path}/{HEADS}", heads)
+                self._written_heads = heads
 
     # The disk
 

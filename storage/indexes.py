@@ -4,8 +4,9 @@ the log.
 File formats are Kafka's (`OffsetIndex.java`, `TimeIndex.java`): big-endian entries of (relative offset
 int32, position int32) and (timestamp int64, relative offset int32), appended in order. What a file has is
 searched where it is, in a mapping (`Mapped`): opening an index costs the same whatever its size. What is
-appended lives in arrays until `save` writes it, with ordinary writes; a start after a crash rebuilds what had
-not been saved.
+appended lives in arrays until `save` writes it, with ordinary writes behind what the file has; a start after
+a crash rebuilds what had not been saved. An index that was made anew takes the place of the file, for good: a
+start may believe the first entries of the one that was there (`heads.py`).
 
 Nobody reads a mapped index through to see whether it is in order. A search looks at the neighbours of what
 it has found: one wrong entry can only lead astray by standing next to the place where the search ends.
@@ -18,7 +19,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
-from odradek.storage.disk import Disk, write_all
+from odradek.storage.disk import Disk, replace_file, write_all
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -149,7 +150,15 @@ _NO_TIMES = _nothing_mapped(_TIME_ENTRY)
 class OffsetIndex:
     """For some batches: the last offset in it and where it begins."""
 
-    __slots__ = ("_mapped", "_mapped_last", "base_offset", "offsets", "positions", "saved_count")
+    __slots__ = (
+        "_mapped",
+        "_mapped_last",
+        "base_offset",
+        "is_made_anew",
+        "offsets",
+        "positions",
+        "saved_count",
+    )
 
     def __init__(self, base_offset: int, mapped: Mapped = _NO_OFFSETS) -> None:
         self.base_offset = base_offset
@@ -159,6 +168,8 @@ class OffsetIndex:
         self.offsets = array("i")
         self.positions = array("i")
         self.saved_count = mapped.count
+        self.is_made_anew = False
+        """Whether the file has something else than the first `saved_count` entries."""
 
     @classmethod
     def of_file(
@@ -205,6 +216,10 @@ class OffsetIndex:
         """The place of the entry that `lookup` takes; -1 when there is none."""
         return self._count_until(0, self.offsets, offset - self.base_offset) - 1
 
+    def count_before(self, offset: int) -> int:
+        """How many entries are of batches that end before `offset`."""
+        return self._count_until(0, self.offsets, offset - 1 - self.base_offset)
+
     def place_from(self, position: int) -> int:
         """The place of the first entry that is not before `position`; `len` when there is none."""
         return self._count_until(1, self.positions, position - 1)
@@ -219,7 +234,9 @@ class OffsetIndex:
         """Leave out an entry that cannot be right. For an index in memory."""
         assert not self.is_mapped
         del self.offsets[place], self.positions[place]
-        self.saved_count = min(self.saved_count, place)
+        if place < self.saved_count:
+            self.saved_count = place
+            self.is_made_anew = True
 
     def offset_before(self, position: int) -> int:
         """The last offset of an indexed batch that begins before `position`; without one, what is just
@@ -253,7 +270,7 @@ class OffsetIndex:
         except DamagedIndex:
             return None
         if index is not None:
-            index.saved_count = self.saved_count
+            index.saved_count, index.is_made_anew = self.saved_count, self.is_made_anew
         return index
 
     @classmethod
@@ -278,9 +295,12 @@ class OffsetIndex:
 
     def save(self, disk: Disk, path: str, *, sync: bool = False) -> None:
         """Bring the file up to date, and with `sync` safe from a loss of power."""
-        if sync or self.saved_count < len(self) or not disk.exists(path):
+        if self.is_made_anew:
+            replace_file(disk, path, self.encode())
+            self.is_made_anew = False
+        elif sync or self.saved_count < len(self) or not disk.exists(path):
             _save(disk, path, self.saved_count * OFFSET_ENTRY_BYTES, self.encode(self.saved_count), sync)
-            self.saved_count = len(self)
+        self.saved_count = len(self)
 
 
 class TimeIndex:
@@ -288,7 +308,15 @@ class TimeIndex:
     entry.
     """
 
-    __slots__ = ("_mapped", "_mapped_last", "base_offset", "offsets", "saved_count", "timestamps")
+    __slots__ = (
+        "_mapped",
+        "_mapped_last",
+        "base_offset",
+        "is_made_anew",
+        "offsets",
+        "saved_count",
+        "timestamps",
+    )
 
     def __init__(self, base_offset: int, mapped: Mapped = _NO_TIMES) -> None:
         self.base_offset = base_offset
@@ -298,6 +326,8 @@ class TimeIndex:
         self.timestamps = array("q")
         self.offsets = array("i")
         self.saved_count = mapped.count
+        self.is_made_anew = False
+        """Whether the file has something else than the first `saved_count` entries."""
 
     @classmethod
     def of_file(cls, base_offset: int, content: memoryview, read: Callable[[int, int], bytes]) -> "TimeIndex":
@@ -318,6 +348,13 @@ class TimeIndex:
         if timestamp_ms > latest and offset - self.base_offset > last:
             self.timestamps.append(timestamp_ms)
             self.offsets.append(offset - self.base_offset)
+
+    def count_before(self, offset: int) -> int:
+        """How many entries have an offset before `offset`."""
+        mapped, wanted = self._mapped, offset - 1 - self.base_offset
+        if mapped.count and not (self.offsets and self.offsets[0] <= wanted):
+            return mapped.count_until(1, wanted)
+        return mapped.count + bisect_right(self.offsets, wanted)
 
     def last(self) -> tuple[int, int]:
         """The last entry as (timestamp, offset); (-1, base offset) when there is none."""
@@ -348,7 +385,7 @@ class TimeIndex:
         except DamagedIndex:
             return None
         if index is not None:
-            index.saved_count = self.saved_count
+            index.saved_count, index.is_made_anew = self.saved_count, self.is_made_anew
         return index
 
     @classmethod
@@ -369,9 +406,12 @@ class TimeIndex:
 
     def save(self, disk: Disk, path: str, *, sync: bool = False) -> None:
         """Bring the file up to date, and with `sync` safe from a loss of power."""
-        if sync or self.saved_count < len(self) or not disk.exists(path):
+        if self.is_made_anew:
+            replace_file(disk, path, self.encode())
+            self.is_made_anew = False
+        elif sync or self.saved_count < len(self) or not disk.exists(path):
             _save(disk, path, self.saved_count * TIME_ENTRY_BYTES, self.encode(self.saved_count), sync)
-            self.saved_count = len(self)
+        self.saved_count = len(self)
 
 
 def _ascends(values: array) -> bool:

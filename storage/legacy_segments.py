@@ -2,20 +2,25 @@
 
 Kafka reads such segments to this day where a log is old enough; here they are converted once, when the log is
 taken in. Offsets, timestamps, keys, values and the compression stay; a compressed wrapper becomes one batch,
-uncompressed messages are put together. What is a batch already is copied as it is.
+uncompressed messages are put together. What is a batch already is copied as it is. A log that has not been
+taken in must not become a topic's by the way: to recovery its messages are no batches, and would be cut off
+(`begins_with_messages`).
 """
 
 from collections.abc import Iterator
 
 from odradek.storage.batches import StoredBatch
-from odradek.storage.disk import File, write_all
+from odradek.storage.disk import Disk, File, write_all
 from odradek.storage.log_walk import Hole, batch_of, walk
+from odradek.storage.recovery import base_offset_of
+from odradek.storage.segment import LOG
+from odradek.storage.validation import MAGIC_POSITION
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import LegacyMessage, iter_messages
 from odradek.wire.records import Record, build_batch
 
-__all__ = ["convert_segment"]
+__all__ = ["begins_with_messages", "convert_segment"]
 
 BATCH_BYTES = 16_384
 """About so much of uncompressed messages goes into one batch, as a producer's default."""
@@ -33,6 +38,25 @@ def convert_segment(source: File, target: File, base_offset: int) -> int:
         written += len(batch)
     target.sync()
     return written
+
+
+def begins_with_messages(disk: Disk, directory: str) -> bool:
+    """Whether the oldest segment of a partition's directory begins with a message of format v0 or v1. What is
+    older stands before what is newer. Raises `OSError`.
+    """
+    bases = (offset for name in disk.list(directory) if (offset := base_offset_of(name, LOG)) is not None)
+    first = min(bases, default=None)
+    if first is None:
+        return False
+    file = disk.open(f"{directory}/{first:020d}{LOG}")
+    try:
+        if file.read(MAGIC_POSITION, 1) not in (b"\0", b"\1"):
+            return False
+        # A bit may have flipped in a batch, or zeros stand where nothing was written.
+        item = next(walk(file.read, file.size(), first))
+        return isinstance(item, StoredBatch) and item.magic < _MAGIC_V2
+    finally:
+        file.close()
 
 
 def _batches(source: File, base_offset: int) -> Iterator[bytes | bytearray]:

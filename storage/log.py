@@ -18,6 +18,7 @@ from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer, Disk, SyncFailed, sync_file, write_all
+from odradek.storage.heads import Draft, Head
 from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.producer_state import ProducerState, encode_snapshot
@@ -519,6 +520,70 @@ class Log(LogStaging):
         except OSError:
             # Where nothing can be made nothing will be flushed either.
             pass
+
+    # Heads
+
+    def draft_head(self) -> Draft | None:
+        """How things are at the log's end, for `heads.py`; None while something is staged. Raises
+        `OSError`.
+        """
+        if self.has_staged or self._cut_wanted:
+            return None
+        active = self.active
+        return Draft(
+            active,
+            self.log_end_offset,
+            active.size_bytes,
+            active.bytes_since_index,
+            *active.latest_timestamp(),
+            encode_snapshot(self.producers.producers),
+        )
+
+    def write_head(self, draft: Draft) -> Head | None:
+        """Once a flush has come so far: write what belongs to a draft beside the log, for `sync_head`. None
+        when the segment is not the active one any more.
+
+        Raises `OSError`, and KAFKA_STORAGE_ERROR where the transaction index is damaged.
+        """
+        segment = draft.segment
+        if segment is not self.active:
+            return None
+        assert draft.offset <= self.recovery_point
+        counts = segment.entries_before(draft.offset)
+        segment.save_indexes()
+        self._write_snapshot(draft.offset, draft.snapshot)
+        return Head(
+            segment.base_offset,
+            draft.offset,
+            draft.position,
+            *counts,
+            segment.aborted.count_before(draft.offset),
+            draft.bytes_since_index,
+            draft.max_timestamp_ms,
+            draft.max_timestamp_offset,
+        )
+
+    def sync_head(self, draft: Draft) -> None:
+        """Make what `write_head` wrote survive a loss of power. May run in a worker thread. Raises as
+        `flush`.
+        """
+        path = f"{self.directory}/{file_name(draft.offset, SNAPSHOT)}"
+        try:
+            draft.segment.sync_index_files()
+            file = self.disk.open(path)
+            try:
+                sync_file(file, path)
+            finally:
+                file.close()
+        except SyncFailed:
+            self._note_failed_sync()
+            raise
+        self.disk.sync_directory(self.directory)
+
+    def forget_head(self, head: Head) -> None:
+        """Remove the snapshot of a head that another one has followed. Raises `OSError`."""
+        if head.offset not in self.bases:
+            self.disk.remove(f"{self.directory}/{file_name(head.offset, SNAPSHOT)}")
 
     def forget_vouched(self) -> None:
         """The next flush has to be of the files, and of the directory's identity too."""

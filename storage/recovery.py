@@ -1,10 +1,11 @@
 """Opening a partition's directory: what is there, what is sound, and what has to be made anew.
 
-After a clean stop the last segment's end is enough. After any other the log is read from the recovery
-point (what a flush vouched for) and cut at the first batch that is not sound; segments after a cut go,
-indexes are rebuilt. Indexes, snapshots and checkpoints are caches: whatever of them is missing or damaged
-is made anew. So are transaction indexes, from the markers and the snapshot before them; that one is missing
-shows only where the log is read for another reason.
+After a clean stop the last segment's end is enough. After any other the log is read from the segment that
+holds the recovery point (what a flush vouched for), or from the head of that segment (`heads.py`), and cut at
+the first batch that is not sound; segments after a cut go, indexes are rebuilt. Indexes, snapshots and
+checkpoints are caches: whatever of them is missing or damaged is made anew. So are transaction indexes, from
+the markers and the snapshot before them; that one is missing shows only where the log is read for another
+reason.
 
 What a flush or a clean stop vouched for is not cut when the medium has damaged it since: it stays for those
 who read it, who are told (`Segment.check`), and the log goes on at the offset at which it had ended.
@@ -16,6 +17,7 @@ from odradek.storage.batches import HEADER_BYTES, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_leader_epochs
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Disk, read_file, replace_file, sync_file, write_all
+from odradek.storage.heads import Head, TakenUp, take_up
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.log import Log
 from odradek.storage.producer_state import EXPIRATION_MS, ProducerState, decode_snapshot
@@ -53,6 +55,8 @@ class Recovered:
     cut_bytes: int = 0
     damage: str | None = None
     """A sentence about what was found damaged and has not been cut."""
+    head: Head | None = None
+    """The one that was given, unless it does not hold any more."""
 
 
 def open_log(
@@ -67,11 +71,12 @@ def open_log(
     gaps_until: int = 0,
     producer_expiration_ms: int = EXPIRATION_MS,
     is_rescan: bool = False,
+    head: Head | None = None,
 ) -> Recovered:
-    """Open (or begin) the log in `directory`. `recovery_point` and `log_start_offset` are the
-    checkpoints', or 0. Where it is not known any more what a flush has vouched for, `gaps_until` says up to
-    where offsets may be missing because of compaction. `is_rescan`: what can be read of files may not be on
-    the disk, and the log files have been written again.
+    """Open (or begin) the log in `directory`. `recovery_point`, `log_start_offset` and `head` are the
+    checkpoints', or 0 and None. Where it is not known any more what a flush has vouched for, `gaps_until`
+    says up to where offsets may be missing because of compaction. `is_rescan`: what can be read of files may
+    not be on the disk, and the log files have been written again.
     """
     disk = pool.disk
     names = finish_interrupted(disk, directory, disk.list(directory))
@@ -85,6 +90,7 @@ def open_log(
     # From there on transaction indexes are not believed; nor what can be read of them, after a failed sync.
     unsure_from = LONG_MAX
     sync_has_failed = SYNC_FAILED in names
+    taken: TakenUp | None = None
     told_end = _newest_snapshot(names) if clean else None
     if clean and _drop_left_behind(segments, told_end):
         names = disk.list(directory)
@@ -93,8 +99,15 @@ def open_log(
         segments = [Segment.create(pool, directory, start, now_ms)]
         recovery_point = min(recovery_point, start)
     if not clean:
-        unsure_from = _segment_to_recover(segments, recovery_point).base_offset
-        cut_bytes, told_end = _recover(segments, config, epochs, recovery_point, gaps_until)
+        first = _segment_to_recover(segments, recovery_point)
+        unsure_from = first.base_offset
+        # The point is the log's end then, or one before it (`Log.recovery_checkpoint`).
+        if head is not None and head.offset <= recovery_point + 1 and not (sync_has_failed or is_rescan):
+            taken = take_up(first, head)
+        has_lost_head = head is not None and taken is None
+        cut_bytes, told_end = _recover(
+            segments, config, epochs, recovery_point, gaps_until, taken, takes_place=has_lost_head
+        )
         if sync_has_failed:
             _write_again(segments, recovery_point)
     end_offset = _read_end(segments[-1])
@@ -107,7 +120,10 @@ def open_log(
     if end_offset is None:
         # Its index, or the stop that claimed to be clean, was not what it seemed.
         unsure_from = min(unsure_from, segments[-1].base_offset)
-        cut_bytes += _recover(segments, config, epochs, segments[-1].base_offset, gaps_until)[0]
+        taken = None
+        cut_bytes += _recover(
+            segments, config, epochs, segments[-1].base_offset, gaps_until, takes_place=head is not None
+        )[0]
         end_offset = _read_end(segments[-1])
         assert end_offset is not None
         clean = False
@@ -116,6 +132,7 @@ def open_log(
         _remove(segments)
         segments = [Segment.create(pool, directory, log_start_offset, now_ms)]
         end_offset = log_start_offset
+        taken = None
         clean = False
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     if known_epochs is None and (clean or recovery_point > segments[0].base_offset):
@@ -130,9 +147,24 @@ def open_log(
     if not clean:
         names = disk.list(directory)
     unsure_from = min(unsure_from, _look_at_aborted(segments, end_offset, set(names)))
+    if taken is not None and unsure_from < taken.head.base_offset:
+        taken = None
+    is_kept = head is not None and head.offset <= end_offset and (clean or taken is not None)
+    kept_head = head if is_kept else None
     producers = _load_producers(
-        disk, directory, names, segments, end_offset, unsure_from, writes_again=sync_has_failed or is_rescan
+        disk,
+        directory,
+        names,
+        segments,
+        end_offset,
+        unsure_from,
+        head=kept_head,
+        taken=taken,
+        writes_again=sync_has_failed or is_rescan,
     )
+    if kept_head is not head:
+        # The snapshot of one that does not hold any more must not come back with a loss of power.
+        disk.sync_directory(directory)
     producers.expire(now_ms, producer_expiration_ms)
     log = Log(
         pool,
@@ -144,7 +176,7 @@ def open_log(
         epochs,
         recovery_point=end_offset if clean else min(recovery_point, end_offset),
     )
-    return Recovered(log, log_start_offset, cut_bytes, damage)
+    return Recovered(log, log_start_offset, cut_bytes, damage, kept_head)
 
 
 def _look_at_aborted(segments: list[Segment], end_offset: int, present: set[str]) -> int:
@@ -296,9 +328,18 @@ def _segment_to_recover(segments: list[Segment], recovery_point: int) -> Segment
 
 
 def _recover(
-    segments: list[Segment], config: LogConfig, epochs: LeaderEpochs, recovery_point: int, gaps_until: int
+    segments: list[Segment],
+    config: LogConfig,
+    epochs: LeaderEpochs,
+    recovery_point: int,
+    gaps_until: int,
+    taken: TakenUp | None = None,
+    *,
+    takes_place: bool = False,
 ) -> tuple[int, int | None]:
-    """Check everything after the recovery point; cut at the first unsound batch and drop what follows.
+    """Check everything after the recovery point, or after the head that was taken up; cut at the first
+    unsound batch and drop what follows. `takes_place`: a later start may believe in the index files that are
+    there, so others take their places at once and for good.
 
     Returns how many bytes that costs, and where the log ends when its last batches are damaged and do not say
     that.
@@ -312,7 +353,15 @@ def _recover(
         # too, but only before the recovery point.)
         if segment.base_offset != expected and not expected < segment.base_offset <= gaps_until:
             return _cut_from(segments, place, 0), None
-        valid_bytes, expected, is_told = _check_segment(segment, config, epochs, recovery_point, gaps_until)
+        valid_bytes, expected, is_told = _check_segment(
+            segment,
+            config,
+            epochs,
+            recovery_point,
+            gaps_until,
+            taken.head if taken is not None and place == first else None,
+            takes_place=takes_place,
+        )
         if valid_bytes < segment.size_bytes:
             return _cut_from(segments, place, valid_bytes), None
         told_end = expected if is_told else None
@@ -330,16 +379,27 @@ def _cut_from(segments: list[Segment], place: int, valid_bytes: int) -> int:
 
 
 def _check_segment(
-    segment: Segment, config: LogConfig, epochs: LeaderEpochs, recovery_point: int, gaps_until: int
+    segment: Segment,
+    config: LogConfig,
+    epochs: LeaderEpochs,
+    recovery_point: int,
+    gaps_until: int,
+    head: Head | None,
+    *,
+    takes_place: bool,
 ) -> tuple[int, int, bool]:
-    """Read a segment with checksums, rebuild its indexes.
+    """Read a segment with checksums, from its head on if that was taken up, and rebuild its indexes.
 
     Returns where the part ends that stays, the offset there, and whether that had to be taken from the
-    recovery point, since the last batch is damaged.
+    recovery point or the head, since the last batch is damaged.
     """
-    segment.reset_indexes()
     size_bytes = segment.size_bytes
-    position, expected, counted, is_told = 0, segment.base_offset, -1, False
+    if head is None:
+        segment.reset_indexes()
+        position, expected, counted, is_told = 0, segment.base_offset, -1, False
+    else:
+        # With nothing behind it nobody reads the last batch here: the head has to say where the log ends.
+        position, expected, counted, is_told = head.position, head.offset, -1, head.position == size_bytes
     while True:
         for batch in scan(segment.read, position, size_bytes, window_bytes=1_048_576, verify=True):
             if not expected <= batch.base_offset <= max(expected, recovery_point, gaps_until):
@@ -364,21 +424,25 @@ def _check_segment(
         position, expected = passed
         counted, is_told = expected, position == size_bytes
     segment.seal()
-    end_offset = counted if is_told else expected
-    _replace_indexes(segment, is_vouched=end_offset <= recovery_point)
+    end_offset = counted if is_told and counted >= 0 else expected
+    _replace_indexes(
+        segment, is_vouched=end_offset <= recovery_point, has_head=head is not None, takes_place=takes_place
+    )
     return position, end_offset, is_told
 
 
-def _replace_indexes(segment: Segment, *, is_vouched: bool) -> None:
+def _replace_indexes(segment: Segment, *, is_vouched: bool, has_head: bool, takes_place: bool) -> None:
     """Write those of a segment that has just been read; where the recovery point has passed it, for good."""
     disk = segment.pool.disk
     for index, kind in ((segment.offset_index, INDEX), (segment.time_index, TIME_INDEX)):
         path = segment.path(kind)
-        if is_vouched and _says(disk, path, index.encode()):
-            index.saved_count = len(index)
-            continue
-        disk.remove(path)
-        if len(segment.offset_index):
+        if not has_head and not takes_place:
+            if is_vouched and _says(disk, path, index.encode()):
+                index.saved_count = len(index)
+                continue
+            disk.remove(path)
+        index.is_made_anew = takes_place
+        if len(segment.offset_index) or has_head or takes_place:
             # Of the others a start reads the few batches again sooner than two files.
             try:
                 index.save(disk, path, sync=is_vouched)
@@ -478,11 +542,13 @@ def _load_producers(
     end_offset: int,
     unsure_from: int,
     *,
+    head: Head | None,
+    taken: TakenUp | None,
     writes_again: bool,
 ) -> ProducerState:
-    """The newest sound snapshot that is not behind `unsure_from`, and every batch after it. Transaction
-    indexes from there on, and others that are missing where batches are read, are made anew; with
-    `writes_again` also those that say the right thing.
+    """What a head that was taken up says, else the newest sound snapshot that is not behind `unsure_from`,
+    and every batch after it. Transaction indexes from `unsure_from` on, and others that are missing where
+    batches are read, are made anew; with `writes_again` also those that say the right thing.
     """
     state = ProducerState()
     replay_from = segments[0].base_offset
@@ -490,7 +556,9 @@ def _load_producers(
         (offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None), reverse=True
     )
     bases = {segment.base_offset for segment in segments}
-    found = False
+    found = taken is not None
+    if taken is not None:
+        state, replay_from = taken.producers, taken.head.offset
     for offset in snapshots:
         path = f"{directory}/{offset:020d}{SNAPSHOT}"
         if unsure_from < offset <= end_offset and offset in bases:
@@ -501,16 +569,23 @@ def _load_producers(
             state = ProducerState(producers)
             replay_from = offset
             found = True
+        elif head is not None and offset == head.offset <= end_offset:
+            continue
         elif not found or offset not in bases:
             # Damaged, of a log that went on further, or left by an earlier clean stop in the
             # middle of a segment.
             disk.remove(path)
     if replay_from < end_offset or segments[-1].base_offset >= unsure_from:
         place = max(segment_holding([segment.base_offset for segment in segments], replay_from), 0)
+        if taken is not None:
+            place = segments.index(taken.segment)
         for segment in segments[place:]:
-            aborted = [
+            position, aborted = 0, list[AbortedTransaction]()
+            if taken is not None and segment is taken.segment:
+                position, aborted = taken.head.position, taken.aborted
+            aborted += [
                 one
-                for batch in segment.batches()
+                for batch in segment.batches(position)
                 if batch.base_offset >= replay_from
                 if (one := state.replay(batch, segment.read)) is not None
             ]

@@ -27,6 +27,7 @@ from odradek.storage.batches import scan
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Disk, File, write_all
 from odradek.storage.group_log import read_entries
+from odradek.storage.heads import Head
 from odradek.storage.log import Log
 from odradek.storage.recovery import Recovered, open_log
 from odradek.storage.segment import LOG, FilePool, Segment, file_name
@@ -44,9 +45,10 @@ def rescan(
     log_start_offset: int,
     now_ms: int,
     producer_expiration_ms: int,
+    head: Head | None = None,
 ) -> Recovered:
     """The log anew, from files that the disk has for sure. `OSError`: it has not, and nothing is lost by
-    trying again.
+    trying again. `head` is the one of the checkpoint, which does not hold any more then.
 
     Nobody else may write to the partition meanwhile; runs in any thread, and for seconds where segments are
     large. The new log has a file pool of its own: see `take_over`.
@@ -79,6 +81,7 @@ def rescan(
         now_ms=now_ms,
         producer_expiration_ms=producer_expiration_ms,
         is_rescan=True,
+        head=head,
     )
     recovered.cut_bytes += cut_bytes
     return recovered

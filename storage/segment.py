@@ -17,7 +17,13 @@ from functools import partial
 
 from odradek.storage.batches import EXTENT, LOG_OVERHEAD_BYTES, StoredBatch, scan
 from odradek.storage.disk import Buffer, Disk, File, read_file, sync_file
-from odradek.storage.indexes import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
+from odradek.storage.indexes import (
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
+    DamagedIndex,
+    OffsetIndex,
+    TimeIndex,
+)
 from odradek.storage.staging import SegmentExtent, Stretch
 from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -363,17 +369,43 @@ class Segment(SegmentExtent):
         else:
             self._decode_indexes()
 
-    def _open_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Each mapped unless it is small. `DamagedIndex` as far as the ends show it."""
+    def take_first_entries(self, index_count: int, time_count: int) -> None:
+        """Have so many entries of the index files and no more; what follows them there goes. `DamagedIndex`,
+        also where they are fewer; raises `OSError`.
+        """
+        sizes = (index_count * OFFSET_ENTRY_BYTES, time_count * TIME_ENTRY_BYTES)
+        self._offset_index, self._time_index = self._open_indexes(*sizes)
+        for kind, size_bytes in zip((INDEX, TIME_INDEX), sizes, strict=True):
+            file = self.pool.disk.open(self.path(kind))
+            try:
+                if file.size() > size_bytes:
+                    file.truncate(size_bytes)
+            finally:
+                file.close()
+
+    def entries_before(self, offset: int) -> tuple[int, int]:
+        """How many entries of the two indexes are about what is before an offset that ends a batch."""
+        try:
+            return self.offset_index.count_before(offset), self.time_index.count_before(offset)
+        except DamagedIndex:
+            self.unmap_indexes()
+            return self.offset_index.count_before(offset), self.time_index.count_before(offset)
+
+    def _open_indexes(
+        self, index_bytes: int | None = None, time_bytes: int | None = None
+    ) -> tuple[OffsetIndex, TimeIndex]:
+        """Each mapped unless it is small; of each all, or so many bytes. `DamagedIndex` as far as the ends
+        show it.
+        """
         offsets: OffsetIndex | None
         times: TimeIndex | None
-        content = self._index_content(INDEX)
+        content = self._index_content(INDEX, index_bytes)
         if isinstance(content, bytes):
             offsets = OffsetIndex.decode(self.base_offset, content, self.size_bytes)
         else:
             read = partial(self._read_index, INDEX)
             offsets = OffsetIndex.of_file(self.base_offset, content, read, self.size_bytes)
-        content = self._index_content(TIME_INDEX)
+        content = self._index_content(TIME_INDEX, time_bytes)
         if isinstance(content, bytes):
             times = TimeIndex.decode(self.base_offset, content)
         else:
@@ -382,10 +414,14 @@ class Segment(SegmentExtent):
             raise DamagedIndex
         return offsets, times
 
-    def _index_content(self, kind: str) -> bytes | memoryview:
+    def _index_content(self, kind: str, wanted_bytes: int | None) -> bytes | memoryview:
         file = self.pool.disk.open(self.path(kind))
         try:
             size_bytes = file.size()
+            if wanted_bytes is not None:
+                if size_bytes < wanted_bytes:
+                    raise DamagedIndex
+                size_bytes = wanted_bytes
             if size_bytes >= MAP_INDEXES_FROM_BYTES:
                 try:
                     return file.map(size_bytes)
@@ -448,6 +484,7 @@ class Segment(SegmentExtent):
         for batch in scan(self.read, 0, self.size_bytes):
             self.index_batch(batch, interval_bytes)
         self.seal()
+        self.offset_index.is_made_anew = self.time_index.is_made_anew = True
 
     def reset_indexes(self) -> None:
         self._offset_index = OffsetIndex(self.base_offset)
@@ -491,6 +528,10 @@ class Segment(SegmentExtent):
         """Make the index files of a sealed segment survive a loss of power. May run in a worker thread."""
         # What is not in memory any more has been saved before the pool dropped it.
         self.save_indexes()
+        self.sync_index_files()
+
+    def sync_index_files(self) -> None:
+        """The same of what has been saved. May run in a worker thread."""
         for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX):
             # One that is missing is made anew when it is needed, or there is nothing to be in it.
             if self.pool.disk.exists(self.path(kind)):

@@ -8,7 +8,7 @@ markers. The file is only there when it has an entry.
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from odradek.storage.disk import Disk, read_file, write_all
@@ -66,13 +66,28 @@ class TransactionIndex:
     def __len__(self) -> int:
         return len(self._last_offsets)
 
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        columns = (self._producer_ids, self._first_offsets, self._last_offsets, self._last_stable_offsets)
+        return map(AbortedTransaction, *columns)
+
     @classmethod
-    def load(cls, disk: Disk, path: str) -> "TransactionIndex":
-        """Refuses with KAFKA_STORAGE_ERROR what is none; raises `OSError`."""
-        index = cls(decode_aborted(read_file(disk, path)))
+    def load(cls, disk: Disk, path: str, count: int | None = None) -> "TransactionIndex":
+        """Of a file, or its first `count` entries. Refuses with KAFKA_STORAGE_ERROR what is none; raises
+        `OSError`.
+        """
+        content = read_file(disk, path)
+        if count is not None:
+            content = content[: count * ENTRY.size]
+        index = cls(decode_aborted(content))
+        if count not in (None, len(index)):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} has less than {count} entries.")
         if not _ascends(index._last_offsets):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is not in the order of its markers.")
         return index
+
+    def count_before(self, offset: int) -> int:
+        """How many markers stand before an offset."""
+        return bisect_left(self._last_offsets, offset)
 
     def is_within(self, base_offset: int, end_offset: int) -> bool:
         """Whether all markers stand between two offsets, as those of a segment do."""

@@ -96,7 +96,7 @@ def test_a_name_for_which_the_copy_would_have_none_is_refused(node, paths):
 
 def test_nothing_is_moved_while_a_directory_is_offline(node, paths):
     node.create("t", 2)
-    node.store._fail(node.store._homes[paths[1]], "gone")
+    node.store._failing.fail(node.store._homes[paths[1]], "gone")
     index = next(index for index in range(2) if node.partition("t", index).directory.startswith(paths[0]))
     assert code_of(node, paths[1], index=index) is ErrorCode.KAFKA_STORAGE_ERROR
     assert code_of(node, paths[0], index=1 - index) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -262,6 +262,26 @@ def test_a_directory_in_use_is_told_and_the_first_broker_lives_on(tmp_path):
     asyncio.run(act())
 
 
+def test_what_another_broker_is_writing_to_the_metadata_is_not_looked_at(tmp_path, caplog):
+    """A write-ahead log of which only a half is there yet looks like one that a crash has torn."""
+
+    async def act():
+        async with running(tmp_path) as first:
+            client = await Client.connect(first.port)
+            assert (await client.create("orders")).error_code == 0
+            log = tmp_path / "odradek-metadata.db-wal"
+            half = log.read_bytes()[:-100]
+            log.write_bytes(half)
+            second = BrokerServer(configuration(tmp_path))
+            with pytest.raises(ConfigError, match="in use by another broker"):
+                await second.start()
+            await second.stop()
+            assert log.read_bytes() == half
+
+    asyncio.run(act())
+    assert not [record for record in caplog.records if record.name == "odradek.metadata"]
+
+
 def test_a_stop_is_clean_while_clients_wait_and_do_not_read(tmp_path):
     async def act():
         async with running(tmp_path) as server:
@@ -568,7 +588,7 @@ def test_options_bound_descriptions_batches_of_groups_and_the_memory_of_producer
             )
             assert [len(topic.partitions) for topic in answer.topics] == [2]
             assert server._store.producer_expiration_ms == 60_000
-            assert server._store._checkpoint_interval_ms == 5_000
+            assert server._store._checkpointing.interval_ms == 5_000
             await client.create("__consumer_offsets", 1, [("max.message.bytes", "5000")])
             assert server._coordinators.settings_of_groups(server._machine.view).append_max_bytes == 5_000
         finally:

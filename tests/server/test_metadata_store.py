@@ -17,6 +17,7 @@ from odradek.server.properties import parse_properties
 from odradek.storage.checkpoints import write_partition_metadata
 from odradek.storage.disk import OsDisk
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.legacy_records import build_message
 
 
 @pytest.fixture
@@ -296,6 +297,26 @@ def test_a_topic_whose_settings_may_be_lost_keeps_all_records_and_says_so(path):
     }
     assert "others are lost" in told[0]
     assert told[1].startswith("topics a, b: their settings may be lost; they keep all records until")
+
+
+def test_a_directory_with_messages_of_old_formats_becomes_no_topic_when_rows_are_lost(tmp_path):
+    """It has never been served, since nobody has converted it; a start would take its messages for damage."""
+    path, topic_id = str(tmp_path / "odradek-metadata.db"), bytes(range(16))
+    for name in ("t-0", "old-0"):
+        (tmp_path / name).mkdir()
+        write_partition_metadata(OsDisk(), f"{tmp_path}/{name}/partition.metadata", topic_id)
+    message = build_message(1, offset=5, timestamp=1, key=None, value=b"v")
+    (tmp_path / "old-0" / f"{5:020d}.log").write_bytes(message)
+    store = SqliteMetadataStore(path)
+    store.write([Row("topic", "lost", "00" * 16)])
+    store.close()
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE facts SET value = 'changed'")
+    told: list[str] = []
+    repair(path, OsDisk(), [str(tmp_path)], node_id=1, now_ms=1, tell=told.append).close()
+    assert {key for kind, key, _ in rows_of(path) if kind == "topic"} == {"t"}
+    advice = "has messages of format v0 or v1 and is left alone: odradek import-log takes it in"
+    assert f"{tmp_path}/old-0 {advice}" in told
 
 
 def test_a_directory_that_is_nobodys_stays_so_unless_rows_are_lost(tmp_path):

@@ -24,6 +24,7 @@ Everything random comes from seeds.
 import errno
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from odradek.storage.disk import Buffer
@@ -167,7 +168,9 @@ class MemoryFile:
 
     def read(self, position: int, size_bytes: int) -> bytes:
         self._disk.step("read", self._path)
-        return bytes(self._inode.data[position : position + size_bytes])
+        content = bytes(self._inode.data[position : position + size_bytes])
+        self._disk.bytes_read[self._path] += len(content)
+        return content
 
     def read_now(self, position: int, size_bytes: int) -> bytes | None:
         return self.read(position, size_bytes) if self.is_resident(position, size_bytes) else None
@@ -243,6 +246,8 @@ class MemoryDisk:
         self.chance = random.Random(0)
         self.cold: dict[str, tuple[int, int]] = {}
         """Of a file, from where to where it is not in the system's memory until somebody loads it."""
+        self.bytes_read: Counter[str] = Counter()
+        """From each file, by its path; what is looked at in a mapping is read before."""
 
     @classmethod
     def of(cls, contents: dict[str, bytes]) -> "MemoryDisk":

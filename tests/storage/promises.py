@@ -89,7 +89,11 @@ class World:
     def start(self) -> None:
         self.disk.held.clear()
         self.store = LogStore(
-            self.disk, ["data"], config_for=CONFIGS.__getitem__, new_id=lambda: f"{next(self._ids):032x}"
+            self.disk,
+            ["data"],
+            config_for=CONFIGS.__getitem__,
+            new_id=lambda: f"{next(self._ids):032x}",
+            head_interval_bytes=300,
         )
         self.store.group_logs = [GroupLog(self.disk, "data", file_bytes=GROUP_LOG_BYTES)]
         self.store.open(self.now_ms)
@@ -355,6 +359,12 @@ class World:
             for book in self._live_books():
                 book.safe_start = starts[book.topic]
 
+    def make_heads(self, chance: random.Random) -> None:
+        """Of all logs that have anything: the next start after a crash begins in the middle of a segment."""
+        for book in self._live_books():
+            self._flush(book)
+        self.checkpoint(chance)
+
     def delete_records(self, chance: random.Random) -> None:
         book = self._some_book(chance)
         if book is not None and book.config.is_deleted:
@@ -573,6 +583,7 @@ WEIGHTS = {
     "raise_epoch": 1,
     "maintain": 2,
     "checkpoint": 2,
+    "make_heads": 2,
     "delete_records": 1,
     "compact": 2,
     "create": 2,

@@ -3,6 +3,7 @@
 from odradek.storage.partition import Partition
 from odradek.storage.store import LogStore
 from odradek.wire.records import Record, build_batch, iter_records
+from odradek.wire.work import finish
 
 NOW_MS = 1_700_000_000_000
 
@@ -12,6 +13,11 @@ def open_store(disk, *directories: str, now_ms: int = NOW_MS, **options) -> LogS
     store = LogStore(disk, directories or ["data"], **options)
     store.open(now_ms)
     return store
+
+
+def write_checkpoints(store: LogStore) -> None:
+    """All of them, whenever they are due."""
+    finish(store._checkpointing.writing())
 
 
 def value_at(offset: int) -> bytes:

@@ -15,6 +15,7 @@ from functools import cache
 import pytest
 from memory_disk import MemoryDisk
 from promises import CONFIGS, START_MS, Sent, World, history
+from stores import write_checkpoints
 
 from odradek.storage.batches import scan
 from odradek.storage.config import LogConfig
@@ -225,7 +226,7 @@ def test_every_bit_that_a_batchs_checksum_leaves_out_is_watched(is_clean):
     if is_clean:
         store.close(START_MS)
     else:
-        store._write_checkpoints()
+        write_checkpoints(store)
     contents = {path: bytes(inode.data) for path, inode in disk.files.items()}
     path = "data/t-0/00000000000000000000.log"
     for batch in (0, 7, 15, 28, 29):

@@ -111,7 +111,7 @@ def test_what_stands_in_the_way_of_a_new_partition_is_kept_and_not_taken_over():
     disk = MemoryDisk()
     store = open_store(disk)
     append(store.create("t", 0, TOPIC_ID, LogConfig()), 3)
-    store._leave(("t", 0))  # its directory has come there behind our back
+    store._table.leave(("t", 0))  # its directory has come there behind our back
     partition = store.create("t", 0, OTHER_ID, LogConfig())
     assert (partition.topic_id, partition.log_end_offset) == (OTHER_ID, 0)
     assert any(path.endswith("-stray") for path in disk.directories)

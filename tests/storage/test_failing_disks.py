@@ -6,7 +6,7 @@ import random
 import pytest
 import stores
 from memory_disk import MemoryDisk
-from stores import NOW_MS, append, offsets_of
+from stores import NOW_MS, append, offsets_of, write_checkpoints
 
 from odradek.storage.config import LogConfig
 from odradek.storage.group_log import PAGE_BYTES, GroupLog
@@ -280,7 +280,7 @@ def test_a_directory_that_fails_takes_only_its_own_partitions_offline(met_by):
         lost.set_config(LogConfig(retention_ms=1))
         store.maintain(LATER_MS - 1)
     else:
-        store._write_checkpoints()
+        write_checkpoints(store)
     attend(store)
     assert store.listener.directories == [("one", False)]
     assert list(store.failures) == ["one"]
@@ -335,7 +335,7 @@ def test_a_full_disk_is_no_failed_one():
     disk = MemoryDisk()
     store = spread(disk)
     disk.room_bytes = 0
-    store._suspect("one", OSError(errno.EIO, "once"))
+    store._table.suspect("one", OSError(errno.EIO, "once"))
     attend(store)
     assert store.failures == {}
 

@@ -65,7 +65,10 @@ class HistoryMachine(RuleBasedStateMachine):
     def flush(self, operation, number):
         self.run_one(operation, number)
 
-    @rule(operation=st.sampled_from(("roll", "raise_epoch", "maintain", "checkpoint")), number=NUMBERS)
+    @rule(
+        operation=st.sampled_from(("roll", "raise_epoch", "maintain", "checkpoint", "make_heads")),
+        number=NUMBERS,
+    )
     def look_after(self, operation, number):
         self.run_one(operation, number)
 

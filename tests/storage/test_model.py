@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from memory_disk import MemoryDisk
+from stores import write_checkpoints
 
 from odradek.storage.config import LogConfig
 from odradek.storage.store import LogStore
@@ -144,7 +145,7 @@ class PartitionMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.staged)
     @rule()
     def kill(self):
-        self.store._write_checkpoints()  # DeleteRecords is durable with the next checkpoint, as in Kafka
+        write_checkpoints(self.store)  # DeleteRecords is durable with the next checkpoint, as in Kafka
         self.disk.held.clear()
         self.open()
 

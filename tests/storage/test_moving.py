@@ -5,7 +5,7 @@ import errno
 import pytest
 import stores
 from memory_disk import MemoryDisk, PowerLost
-from stores import NOW_MS, offsets_of, value_at
+from stores import NOW_MS, offsets_of, value_at, write_checkpoints
 
 from odradek.storage import moving
 from odradek.storage.config import LogConfig
@@ -372,7 +372,7 @@ def test_compaction_leaves_a_partition_alone_that_is_moved():
     partition = store.create("t", 0, TOPIC_ID, config)
     append(partition, 20)
     partition.flush()
-    store._write_checkpoints()
+    write_checkpoints(store)
     store.begin_move("t", 0, "two")
     assert not store.clean(NOW_MS)
     move(store)

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from memory_disk import MemoryDisk
+from stores import write_checkpoints
 
 from odradek.storage.config import LogConfig
 from odradek.storage.store import LogStore
@@ -96,7 +97,7 @@ class OffsetsByTime(RuleBasedStateMachine):
         """What is left is read back: which records compaction keeps is told elsewhere."""
         self.partition.log.roll(self.now_ms)
         self.partition.flush()
-        self.store._write_checkpoints()
+        write_checkpoints(self.store)
         while self.store.clean(self.now_ms, 1 << 20):
             pass
         left = set()
@@ -115,7 +116,7 @@ class OffsetsByTime(RuleBasedStateMachine):
     def restart(self, forgets_indexes, is_killed):
         self.partition.flush()
         finish(self.store.saving_starts([self.partition]))
-        self.store._write_checkpoints()
+        write_checkpoints(self.store)
         if is_killed:
             self.disk.held.clear()
         else:

@@ -34,7 +34,7 @@ class History:
         self.numbers = count()
 
     def start(self) -> Partition:
-        self.store = LogStore(self.disk, ["data"], new_id=lambda: "id")
+        self.store = LogStore(self.disk, ["data"], new_id=lambda: "id", head_interval_bytes=200)
         self.store.open(self.now_ms)
         self.partition = self.store.create("t", 0, TOPIC_ID, SMALL)
         return self.partition
@@ -44,8 +44,15 @@ class History:
         for _ in range(HISTORY_STEPS):
             self.now_ms += 1000
             step = self.chance.choices(
-                (self.append, self.flush, self.checkpoint, self.delete_records, self.restart),
-                weights=(10, 3, 2, 1, 1),
+                (
+                    self.append,
+                    self.flush,
+                    self.checkpoint,
+                    self.make_head,
+                    self.delete_records,
+                    self.restart,
+                ),
+                weights=(10, 3, 2, 2, 1, 1),
             )[0]
             step()
         self.store.close(self.now_ms)
@@ -80,6 +87,10 @@ class History:
     def checkpoint(self) -> None:
         self.now_ms += CHECKPOINT_INTERVAL_MS
         self.store.maintain(self.now_ms)
+
+    def make_head(self) -> None:
+        self.flush()
+        self.checkpoint()
 
     def delete_records(self) -> None:
         partition = self.partition

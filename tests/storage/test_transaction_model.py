@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from memory_disk import MemoryDisk
+from stores import write_checkpoints
 from transacting import NOW_MS, check_transactions, committed
 
 from odradek.storage.config import LogConfig
@@ -157,7 +158,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.staged)
     @rule()
     def kill(self):
-        self.store._write_checkpoints()
+        write_checkpoints(self.store)
         self.disk.held.clear()
         self.open()
 

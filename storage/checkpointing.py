@@ -1,0 +1,203 @@
+"""What is written down now and then, so that the next start need not find it out: the checkpoints of the data
+directories, and heads of the logs that have grown (`heads.py`).
+
+With the checkpoints a head is drafted for every log whose active segment has grown by `head_interval_bytes`
+since its last one. A draft wants a flush (`waiting_for_flush`); when it has come, what belongs to the head is
+written and synced, and at last its line. So a start after a crash reads of each partition what came since the
+last checkpoint but one second or two, and that interval at the most.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from odradek.storage.checkpoints import FIRST_DIRTY, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from odradek.storage.data_directory import DataDirectory, Key
+from odradek.storage.disk import SyncFailed
+from odradek.storage.heads import Draft, Head, is_due
+from odradek.storage.log import Log
+from odradek.storage.partition import Partition
+from odradek.storage.places import Place, Places
+from odradek.wire.errors import KafkaError
+from odradek.wire.work import Work
+
+NOTED_PER_STEP = 256
+HEADS_AT_CLOSE_MAX = 32
+"""A clean stop is not to take long; the next start reads the more after a crash."""
+
+
+class Checkpointing:
+    """See the module. Anything may happen to the store between the steps of a `Work`."""
+
+    def __init__(self, places: Places, interval_ms: int, head_interval_bytes: int) -> None:
+        self.interval_ms = interval_ms
+        self.last_ms = 0
+        self._places = places
+        self._head_interval_bytes = head_interval_bytes
+        # None where the moment for a draft was not there yet.
+        self._drafts: dict[Key, Draft | None] = {}
+
+    def writing_if_due(self, now_ms: int) -> Work[None]:
+        """The checkpoints when it is time for them, and the heads that are ready."""
+        if now_ms - self.last_ms >= self.interval_ms:
+            self.last_ms = now_ms
+            yield from self.writing()
+            yield from self.wanting_heads()
+        yield from self.making_heads()
+
+    def writing(self) -> Work[None]:
+        """All checkpoints of all directories."""
+        for home in self._places.homes.values():
+            if home.failure is not None or not home.was_opened:
+                continue
+            yield from self.noting(home)
+            try:
+                yield home.write
+            except OSError as error:
+                # The next start then reads more of the logs; the time after the next it may be written.
+                self._places.suspect(home.path, error)
+
+    def noting(self, home: DataDirectory) -> Work[None]:
+        """Have the checkpoints of a directory say how things are."""
+        by_key = self._places.by_key
+        for number, (key, place) in enumerate(list(by_key.items()), 1):
+            partition = place.partition
+            is_here = place.home is home and by_key.get(key) is place
+            if is_here and partition is not None and not partition.is_broken:
+                home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
+                home.offsets[HIGH_WATERMARKS][key] = partition.high_watermark
+                _note_start(key, place)
+            if number % NOTED_PER_STEP == 0:
+                yield None
+        home.want()
+
+    def saving_starts(self, partitions: Iterable[Partition]) -> Work[list[Partition]]:
+        """See `LogStore.saving_starts`."""
+        of_home: dict[DataDirectory, list[Partition]] = {}
+        for partition in partitions:
+            place = self._places.place_of(partition)
+            if place is not None:
+                _note_start((partition.topic, partition.index), place)
+                of_home.setdefault(place.home, []).append(partition)
+        for home in of_home:
+            home.want(LOG_STARTS)
+        failed = []
+        for home, some in of_home.items():
+            try:
+                yield home.write
+            except OSError as error:
+                self._places.suspect(home.path, error)
+                failed += some
+        return failed
+
+    def noting_first_dirty(self, partition: Partition, offset: int) -> Work[None]:
+        """See `LogStore.noting_first_dirty`."""
+        place = self._places.place_of(partition)
+        if place is not None:
+            place.home.offsets[FIRST_DIRTY][partition.topic, partition.index] = offset
+            place.home.want(FIRST_DIRTY)
+            yield place.home.write
+
+    def vouching_for(self, partition: Partition, end_offset: int) -> Work[bool]:
+        """See `LogStore.vouching_for`."""
+        place = self._places.place_of(partition)
+        if place is None or partition.log.recovery_checkpoint < end_offset:
+            return False
+        key = (partition.topic, partition.index)
+        home = place.home
+        if home.written(RECOVERY_POINTS, key) < end_offset:
+            home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
+            home.want(RECOVERY_POINTS)
+            yield home.write
+        return True
+
+    # Heads
+
+    def wanting_heads(self, count_max: int | None = None) -> Work[list[Partition]]:
+        """Have heads made of those logs that have grown enough; these are returned, `count_max` at most."""
+        wanted: list[Partition] = []
+        for number, (key, place) in enumerate(list(self._places.by_key.items()), 1):
+            partition = place.partition
+            if partition is not None and partition.is_available and place.home.failure is None:
+                head = place.home.heads.get(key)
+                if is_due(partition.log.active, head, self._head_interval_bytes):
+                    self._drafts.setdefault(key, None)
+                    wanted.append(partition)
+            if len(wanted) == count_max:
+                break
+            if number % NOTED_PER_STEP == 0:
+                yield None
+        return wanted
+
+    def waiting_for_flush(self) -> Iterator[Partition]:
+        """The partitions with a draft that a flush has to come to."""
+        for key, draft in self._drafts.items():
+            place = self._places.by_key.get(key)
+            partition = None if place is None else place.partition
+            if partition is not None and draft is not None and partition.log.recovery_point < draft.offset:
+                yield partition
+
+    def making_heads(self) -> Work[None]:
+        """Draft what is wanted, make what a flush has come to."""
+        made: dict[DataDirectory, list[tuple[Log, Head]]] = {}
+        for key in list(self._drafts):
+            place = self._places.by_key.get(key)
+            partition = None if place is None else place.partition
+            if place is None or partition is None or not partition.is_available:
+                del self._drafts[key]
+                continue
+            head = yield from self._making_head(key, place, partition)
+            if head is None or self._places.by_key.get(key) is not place or not partition.is_available:
+                continue
+            home, old = place.home, place.home.heads.get(key)
+            home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
+            home.heads[key] = head
+            of_home = made.setdefault(home, [])
+            if old is not None and old.offset != head.offset:
+                of_home.append((partition.log, old))
+        for home, followed in made.items():
+            home.want(RECOVERY_POINTS)
+            try:
+                yield home.write
+                for log, old in followed:
+                    log.forget_head(old)
+            except OSError as error:
+                self._places.suspect(home.path, error)
+
+    def _making_head(self, key: Key, place: Place, partition: Partition) -> Work[Head | None]:
+        """None when it is too early for it, or too late."""
+        log, path = partition.log, place.path
+        try:
+            draft = self._drafts[key]
+            if draft is None:
+                draft = self._drafts[key] = log.draft_head()
+            if draft is not None and draft.segment is not log.active:
+                # The next checkpoint takes another one.
+                del self._drafts[key]
+                return None
+            if draft is None or log.recovery_point < draft.offset:
+                return None
+            del self._drafts[key]
+            head = log.write_head(draft)
+            if head is not None:
+                yield partial(log.sync_head, draft)
+        except SyncFailed as error:
+            partition.take_offline(f"flushing {path} failed: {error}")
+            return None
+        except (OSError, KafkaError) as error:
+            if isinstance(error, OSError) and place.path == path and partition.is_available:
+                self._places.suspect(place.home.path, error)
+            self._drafts.pop(key, None)
+            return None
+        is_as_it_was = partition.log is log and place.path == path and draft.segment is log.active
+        return head if is_as_it_was else None
+
+
+def _note_start(key: Key, place: Place) -> None:
+    partition = place.partition
+    assert partition is not None
+    starts = place.home.offsets[LOG_STARTS]
+    if partition.log_start_offset > 0:
+        # Where the first segment begins there, too: the names of those before it may yet come back.
+        starts[key] = partition.log_start_offset
+    else:
+        starts.pop(key, None)

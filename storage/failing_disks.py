@@ -1,0 +1,121 @@
+"""Disks that fail: which directories and partitions are offline, and how they come back.
+
+Any error of a disk that a sound one would not give has its directory looked at. One that does not take, keep
+and give back a few bytes is offline with its partitions, and looked at again and again from then on; a
+partition whose flush has failed comes back by a rescan (`rescan.py`).
+"""
+
+from functools import partial
+
+from odradek.storage.data_directory import DataDirectory, Key
+from odradek.storage.opening import Opening
+from odradek.storage.places import Place, Places
+from odradek.storage.recovery import Recovered
+from odradek.storage.segment import FilePool
+from odradek.wire.work import Work
+
+RESCAN_PAUSE_MS = 5_000
+"""After a rescan that the disk did not let happen."""
+
+
+class FailingDisks:
+    """See the module."""
+
+    def __init__(self, places: Places, opening: Opening) -> None:
+        self._places = places
+        self._opening = opening
+        self._rescan_after_ms = 0
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """See `LogStore.failures`."""
+        homes = self._places.homes.values()
+        return {home.path: home.failure for home in homes if home.failure is not None}
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether `attending` has something to do."""
+        places = self._places
+        return (
+            places.has_broken
+            or bool(places.suspected)
+            or any(home.failure is not None and home.was_opened for home in places.homes.values())
+        )
+
+    def attending(self, now_ms: int) -> Work[None]:
+        """See `LogStore.attending`."""
+        places = self._places
+        suspected: dict[str, str] = {}
+        while places.suspected:
+            path, said = places.suspected.popleft()
+            suspected.setdefault(path, said)
+        for home in places.homes.values():
+            if home.path in suspected or (home.failure is not None and home.was_opened):
+                yield from self._probing(home, suspected.get(home.path, ""))
+        if places.has_broken and now_ms >= self._rescan_after_ms:
+            places.has_broken = False
+            for key, place in list(places.by_key.items()):
+                if place.home.failure is None and place.offline_because is not None:
+                    yield from self._bringing_back(key, place)
+
+    def _probing(self, home: DataDirectory, said: str) -> Work[None]:
+        try:
+            yield home.probe
+        except OSError as error:
+            if home.failure is None:
+                self.fail(home, said or str(error))
+        else:
+            if home.failure is not None:
+                home.failure = None
+                self._places.has_broken = True
+                self._places.listener.directory(home.path, None)
+
+    def fail(self, home: DataDirectory, reason: str) -> None:
+        """Take a directory offline, and its partitions with it."""
+        home.failure = reason
+        for place in self._places.by_key.values():
+            if place.home is home and place.partition is not None:
+                place.partition.take_offline(f"{home.path} has failed: {reason}", is_told=True)
+        self._places.listener.directory(home.path, reason)
+
+    def _bringing_back(self, key: Key, place: Place) -> Work[None]:
+        from odradek.storage.rescan import rescan, take_over  # not needed while all is well
+
+        places = self._places
+        partition = place.partition
+        if partition is None:
+            look = partial(self._opening.open_log, FilePool(places.disk, 1), key, place, clean=False)
+        else:
+            # For whoever waits for it, and since a flush in its thread has only said so.
+            partition.take_offline("its disk has failed", is_told=True)
+            if partition.is_flushing:
+                places.has_broken = True
+                return
+            look = partial(
+                rescan,
+                partition.log,
+                partition.config,
+                topic_id=partition.topic_id,
+                log_start_offset=partition.log_start_offset,
+                now_ms=places.now_ms,
+                producer_expiration_ms=places.producer_expiration_ms,
+                head=place.home.heads.get(key),
+            )
+        try:
+            recovered: Recovered = yield look
+        except OSError as error:
+            places.has_broken = True
+            self._rescan_after_ms = places.now_ms + RESCAN_PAUSE_MS
+            places.suspect(place.home.path, error)
+            return
+        if places.by_key.get(key) is not place or place.home.failure is not None:
+            recovered.log.release_files()
+            places.has_broken = True
+            return
+        take_over(recovered.log, places.pool)
+        if partition is None:
+            self._opening.take_in(key, place, recovered)
+        else:
+            place.home.heads.pop(key, None)
+            partition.reopen(recovered.log, recovered.log_start_offset)
+        places.listener.recovered(place.name, recovered.cut_bytes)

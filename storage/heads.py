@@ -1,0 +1,145 @@
+"""Where a start after a crash begins to read, in the middle of a segment.
+
+What no flush vouches for is read again after a crash. All that stands before it in its segment would have to
+be read, too, for the sake of what is kept beside a log and written late: indexes, producers, transactions. A
+*head* spares that. It says of an active segment how things were when the log ended at an offset, and is made
+in three steps, each of which is only taken when the one before is safe from a loss of power:
+
+1. A `Draft` notes how things are at the log's end, and a flush comes that far.
+2. What belongs to it is synced beside the log: both indexes and the transaction index as far as they go, and
+   a snapshot of the producers, in Kafka's format and under the name that Kafka would give it.
+3. A line of `head-checkpoint` in the data directory, which ends with a checksum like the others, says so.
+
+From then on the first entries of those files are only added to: what is made anew takes another file's place
+(`indexes.py`). A start believes a line as far as it fits what it finds (`take_up`): the segment is as long,
+the last entry agrees with its batch, from there the batches lead to the very position and offset, the
+snapshot and the first entries of the transaction index are sound. Whatever does not fit costs the head, not
+the log: the segment is read whole then, and the snapshot goes.
+
+Kafka passes the file over, and takes the snapshot for what it is.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from odradek.storage.batches import HEADER_BYTES, scan
+from odradek.storage.checkpoints import decode_lines, encode_lines
+from odradek.storage.disk import Disk, read_file, replace_file
+from odradek.storage.indexes import DamagedIndex
+from odradek.storage.producer_state import ProducerState, decode_snapshot
+from odradek.storage.segment import SNAPSHOT, TRANSACTION_INDEX, Segment, file_name
+from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex
+from odradek.wire.errors import KafkaError
+
+HEADS = "head-checkpoint"
+HEAD_INTERVAL_BYTES = 16 * 1024 * 1024
+"""What a log grows by until the next head. To read so much takes 20 ms; to make a head, five syncs."""
+
+
+class Head(NamedTuple):
+    """What was there when the log ended at `offset`, in the segment that begins at `base_offset`."""
+
+    base_offset: int
+    offset: int
+    position: int
+    """Where the next batch begins in the log file."""
+    index_count: int
+    time_count: int
+    aborted_count: int
+    """Entries of the three indexes."""
+    bytes_since_index: int
+    max_timestamp_ms: int
+    max_timestamp_offset: int
+
+
+@dataclass(slots=True, frozen=True)
+class Draft:
+    """A head to be, for as long as `segment` is the active one."""
+
+    segment: Segment
+    offset: int
+    position: int
+    bytes_since_index: int
+    max_timestamp_ms: int
+    max_timestamp_offset: int
+    snapshot: bytes
+
+
+@dataclass(slots=True, frozen=True)
+class TakenUp:
+    """What a start knows of a segment without having read what is before its head."""
+
+    segment: Segment
+    head: Head
+    producers: ProducerState
+    aborted: list[AbortedTransaction]
+
+
+def is_due(segment: Segment, head: Head | None, interval_bytes: int) -> bool:
+    """Whether an active segment has grown enough since its last head."""
+    position = head.position if head is not None and head.base_offset == segment.base_offset else 0
+    return segment.size_bytes - position >= interval_bytes
+
+
+def write_heads(disk: Disk, path: str, heads: dict[tuple[str, int], Head]) -> None:
+    """Write the checkpoint: topic, partition and what a `Head` has, a line for each partition."""
+    lines = [" ".join(map(str, (topic, index, *head))) for (topic, index), head in heads.items()]
+    replace_file(disk, path, encode_lines(lines))
+
+
+def read_heads(disk: Disk, path: str) -> dict[tuple[str, int], Head] | None:
+    """Read it back; empty when there is none, None when it is damaged."""
+    try:
+        entries = decode_lines(read_file(disk, path))
+        if entries is None:
+            return None
+        return {(topic, int(index)): Head(*map(int, numbers)) for topic, index, *numbers in entries}
+    except FileNotFoundError:
+        return {}
+    except (TypeError, ValueError):
+        return None
+
+
+def take_up(segment: Segment, head: Head) -> TakenUp | None:
+    """Let the segment have the indexes that it had at its head; None where anything does not fit."""
+    if (
+        head.base_offset != segment.base_offset
+        or head.offset <= head.base_offset
+        or not HEADER_BYTES <= head.position <= segment.size_bytes
+    ):
+        return None
+    disk = segment.pool.disk
+    try:
+        segment.take_first_entries(head.index_count, head.time_count)
+        snapshot = read_file(disk, f"{segment.directory}/{file_name(head.offset, SNAPSHOT)}")
+        aborted = TransactionIndex()
+        if head.aborted_count:
+            aborted = TransactionIndex.load(disk, segment.path(TRANSACTION_INDEX), head.aborted_count)
+        leads_there = _leads_to(segment, head)
+    except (OSError, DamagedIndex, KafkaError):
+        return None
+    producers = decode_snapshot(snapshot)
+    if not leads_there or producers is None or not aborted.is_within(head.base_offset, head.offset):
+        return None
+    segment.max_timestamp_ms, segment.max_timestamp_offset = head.max_timestamp_ms, head.max_timestamp_offset
+    segment.bytes_since_index = head.bytes_since_index
+    return TakenUp(segment, head, ProducerState(producers), list(aborted))
+
+
+def _leads_to(segment: Segment, head: Head) -> bool:
+    """Whether the batches from the last index entry on end where the head says, with the offset before."""
+    index = segment.offset_index
+    latest, latest_offset = segment.time_index.last()
+    if latest > head.max_timestamp_ms or latest_offset >= head.offset:
+        return False
+    position, indexed_offset = 0, None
+    if len(index):
+        relative, position = index.entry(len(index) - 1)
+        indexed_offset = relative + segment.base_offset
+    last_offset, end_position = -1, position
+    for batch in scan(segment.read, position, head.position):
+        last_offset, end_position = batch.last_offset, batch.end_position
+        if indexed_offset not in (None, last_offset):
+            return False
+        indexed_offset = None
+    return end_position == head.position and last_offset + 1 == head.offset

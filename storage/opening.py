@@ -1,0 +1,217 @@
+"""Opening data directories and the partitions in them.
+
+After a clean stop a partition's files are looked at when it is first asked for; after any other, all that
+have records are recovered first. What a crash has left half done is finished: deletions go on, copies of
+moves go, what the group log has is put back, and of two directories of one partition one stays.
+"""
+
+from functools import partial
+
+from odradek.storage import checkpoints
+from odradek.storage.checkpoints import FIRST_DIRTY, LOG_STARTS, RECOVERY_POINTS
+from odradek.storage.config import LONG_MAX
+from odradek.storage.data_directory import DataDirectory, Key
+from odradek.storage.group_log import remove_files, replay
+from odradek.storage.heads import HEADS
+from odradek.storage.partition import ZERO_UUID, Partition
+from odradek.storage.places import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    Place,
+    Places,
+    key_of,
+    remove_with_files,
+    topic_id_in,
+)
+from odradek.storage.recovery import Recovered, base_offset_of, needs_recovery, open_log
+from odradek.storage.segment import LOG, FilePool
+
+
+class DirectoryInUse(Exception):
+    """Another broker, ours or Kafka's, has this data directory."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"The data directory {directory} is in use by another broker.")
+        self.directory = directory
+
+
+class Opening:
+    """See the module. `interrupted_moves` says of partitions where they had been on their way to."""
+
+    def __init__(self, places: Places) -> None:
+        self.was_clean = True
+        self.restored_bytes = 0
+        self.cut_bytes: dict[Key, int] = {}
+        self.interrupted_moves: dict[Key, DataDirectory] = {}
+        self._places = places
+
+    def lock(self, home: DataDirectory) -> None:
+        """Raises `DirectoryInUse`, and `OSError`; no error when we have it already."""
+        if home.lock is not None:
+            return
+        disk = self._places.disk
+        disk.make_directory(home.path)
+        try:
+            home.lock = disk.lock(f"{home.path}/{checkpoints.LOCK}")
+        except BlockingIOError:
+            raise DirectoryInUse(home.path) from None
+
+    def open_directory(self, home: DataDirectory) -> None:
+        """Lock it, find its partitions, and recover them unless the last stop was clean. Raises as `lock`."""
+        self.lock(home)
+        disk, directory = self._places.disk, home.path
+        clean = checkpoints.take_clean_shutdown(disk, directory)
+        self.was_clean = self.was_clean and clean
+        for damaged in home.read_checkpoints():
+            instead = "more is read" if damaged == HEADS else "what it said is found again"
+            self._places.listener.damage(f"{directory}/{damaged} is damaged: {instead} in the logs.")
+        if clean:
+            # Not ours, else it were gone: another broker has had the directory since.
+            remove_files(disk, directory)
+        else:
+            self.restored_bytes += replay(disk, directory, partial(_recovery_point_of, home))
+        for name in disk.list(directory):
+            self._look_at(home, name, clean=clean)
+        home.keep_only({key for key, place in self._places.by_key.items() if place.home is home})
+        home.was_opened = True
+
+    def _look_at(self, home: DataDirectory, name: str, *, clean: bool) -> None:
+        places = self._places
+        if name.endswith(DELETE_SUFFIX):
+            remove_with_files(places.disk, f"{home.path}/{name}")
+            return
+        if name.endswith(FUTURE_SUFFIX):
+            self._drop_copy(home, name)
+            return
+        key = key_of(name)
+        if key is None:
+            return
+        place = Place(home, name)
+        if key in places.by_key and not self._takes_the_place(key, place):
+            return
+        places.enter(key, place)
+        if clean:
+            return
+        if places.is_known(key):
+            self._recover(key, place)
+        else:
+            # Nobody has asked for it to be touched.
+            place.was_clean = False
+
+    def _drop_copy(self, home: DataDirectory, name: str) -> None:
+        """Of a move that was interrupted, ours or Kafka's: it begins anew."""
+        key = key_of(name.rpartition(".")[0])
+        if key is not None:
+            remove_with_files(self._places.disk, f"{home.path}/{name}")
+            self.interrupted_moves[key] = home
+
+    def _takes_the_place(self, key: Key, second: Place) -> bool:
+        """Two directories have the same partition. That of the topic which is known stays; of two that both
+        are the topic's, one is the copy that a move between directories left: the longer one stays.
+        """
+        places = self._places
+        if not places.is_known(key):
+            return False
+        first = places.by_key[key]
+        ids = [topic_id_in(places.disk, place.path) for place in (first, second)]
+        if ids[0] == ids[1]:
+            second_stays = self._extent(second) > self._extent(first)
+        else:
+            second_stays = ids[1] == places.topic_id_for(*key)
+        loser = first if second_stays else second
+        if second_stays:
+            places.leave(key)
+            first.home.forget(key)
+            if first.partition is not None:
+                first.partition.log.release_files()
+        suffix = DELETE_SUFFIX if ids[0] == ids[1] else STRAY_SUFFIX
+        path = places.rename_aside(loser.home, loser.name, suffix)
+        if suffix == DELETE_SUFFIX:
+            remove_with_files(places.disk, path)
+        else:
+            places.listener.stray(*key, path)
+        return second_stays
+
+    def _extent(self, place: Place) -> tuple[int, int]:
+        """Where the last segment of a partition begins, and its bytes."""
+        disk = self._places.disk
+        names = disk.list(place.path)
+        base = max(
+            (offset for name in names if (offset := base_offset_of(name, LOG)) is not None), default=-1
+        )
+        return base, disk.size(f"{place.path}/{base:020d}{LOG}") if base >= 0 else 0
+
+    def _recover(self, key: Key, place: Place) -> None:
+        places = self._places
+        try:
+            cut = self.load(key, place, clean=False) if needs_recovery(places.disk, place.path) else 0
+        except NotADirectoryError:
+            # Somebody's file, with a name like that of a partition.
+            places.leave(key)
+            return
+        except OSError as error:
+            place.home.probe()
+            place.failure = f"{place.name} is offline: opening {place.path} failed: {error}"
+            places.has_broken = True
+            places.suspect(place.home.path, error)
+            return
+        if cut:
+            self.cut_bytes[key] = cut
+
+    # One partition
+
+    def load(self, key: Key, place: Place, *, clean: bool) -> int:
+        """Open its log and take it in; how many bytes at its end were not sound. Raises `OSError`."""
+        recovered = self.open_log(self._places.pool, key, place, clean=clean)
+        self.take_in(key, place, recovered)
+        return recovered.cut_bytes
+
+    def open_log(self, pool: FilePool, key: Key, place: Place, *, clean: bool) -> Recovered:
+        """May run in a worker thread with a pool of its own. Raises `OSError`."""
+        home, config = place.home, self._places.config_for(key[0])
+        # Up to where compaction may have made gaps, as far as that is known when the recovery point is lost.
+        gaps_until = 0
+        if not home.is_vouched:
+            gaps_until = LONG_MAX if config.is_compacted else home.offset(FIRST_DIRTY, key)
+        return open_log(
+            pool,
+            place.path,
+            config,
+            clean=clean,
+            recovery_point=home.offset(RECOVERY_POINTS, key),
+            log_start_offset=home.offset(LOG_STARTS, key),
+            now_ms=self._places.now_ms,
+            gaps_until=gaps_until,
+            producer_expiration_ms=self._places.producer_expiration_ms,
+            head=home.heads.get(key),
+        )
+
+    def take_in(self, key: Key, place: Place, recovered: Recovered) -> None:
+        """Let a log that was opened be that of the partition from now on."""
+        topic, index = key
+        disk, listener = self._places.disk, self._places.listener
+        topic_id = topic_id_in(disk, place.path)
+        if recovered.damage is not None:
+            listener.damage(recovered.damage)
+        if recovered.head is None:
+            place.home.heads.pop(key, None)
+        path = f"{place.path}/{checkpoints.PARTITION_METADATA}"
+        if topic_id is None and disk.exists(path):
+            listener.damage(f"{path} is damaged: {place.name} is taken for one of the topic of today.")
+        place.failure = None
+        place.partition = Partition(
+            topic,
+            index,
+            topic_id or ZERO_UUID,
+            recovered.log.config,
+            recovered.log,
+            log_start_offset=recovered.log_start_offset,
+            leader_epoch=max(recovered.log.leader_epochs.latest, 0),
+            on_trouble=self._places.told_of_trouble,
+        )
+
+
+def _recovery_point_of(home: DataDirectory, name: str) -> int:
+    key = key_of(name)
+    return 0 if key is None else home.offset(RECOVERY_POINTS, key)

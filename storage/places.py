@@ -1,0 +1,170 @@
+"""Which partitions there are on the disk and where they lie: the table that the parts of a store share.
+
+`Places` also has what all of them need: the disk, the pool of open files, whom to tell, and what time it was
+when somebody last said so. It decides nothing. One thread owns it; `suspect` may be called in any.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from odradek.storage import checkpoints
+from odradek.storage.config import LogConfig
+from odradek.storage.data_directory import DataDirectory, Key, is_failure
+from odradek.storage.disk import Disk
+from odradek.storage.partition import Partition
+from odradek.storage.segment import FilePool
+
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+FUTURE_SUFFIX = "-future"
+FILE_NAME_BYTES_MAX = 255
+
+
+class StoreListener:
+    """What a store tells whoever runs it. This one does nothing with it."""
+
+    def stray(self, topic: str, index: int, path: str) -> None:
+        """A directory that was another topic's, or a second one of the same partition, is now at `path`."""
+
+    def trouble(self) -> None:
+        """`attending` has something to do. In any thread, and often."""
+
+    def directory(self, path: str, failure: str | None) -> None:
+        """A data directory has failed, or (None) serves again."""
+
+    def damage(self, sentence: str) -> None:
+        """A file was not as it had been written; nothing is cut for that, and the store goes on."""
+
+    def recovered(self, name: str, cut_bytes: int) -> None:
+        """A partition is back; so many bytes at its end were lost."""
+
+    def moved(self, name: str, directory: str) -> None:
+        """A partition lies in another data directory now."""
+
+    def move_failed(self, name: str, directory: str, reason: str) -> None:
+        """A partition stays where it is."""
+
+
+@dataclass(slots=True)
+class Place:
+    """A partition on the disk: where, and the partition once it has been loaded, or why it cannot be."""
+
+    home: DataDirectory
+    name: str
+    partition: Partition | None = None
+    was_clean: bool = True
+    """False: it is to be recovered when it is loaded."""
+    failure: str | None = None
+
+    @property
+    def path(self) -> str:
+        return f"{self.home.path}/{self.name}"
+
+    @property
+    def offline_because(self) -> str | None:
+        if self.home.failure is not None:
+            return f"{self.name} is offline: {self.home.path} has failed: {self.home.failure}"
+        if self.partition is not None and self.partition.is_broken:
+            return self.partition.failure
+        return self.failure
+
+
+def default_config(topic: str) -> LogConfig:
+    return LogConfig()
+
+
+def unknown_topic_id(topic: str, index: int) -> bytes | None:
+    return None
+
+
+class Places:
+    """See the module. `config_for` and `topic_id_for` are those of `LogStore`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        pool: FilePool,
+        homes: dict[str, DataDirectory],
+        *,
+        config_for: Callable[[str], LogConfig],
+        topic_id_for: Callable[[str, int], bytes | None],
+        listener: StoreListener,
+        new_id: Callable[[], str],
+        gate: AbstractContextManager,
+        producer_expiration_ms: int,
+    ) -> None:
+        self.disk = disk
+        self.pool = pool
+        self.homes = homes
+        self.by_key: dict[Key, Place] = {}
+        self.config_for = config_for
+        self.topic_id_for = topic_id_for
+        self.listener = listener
+        self.new_id = new_id
+        self.gate = gate
+        self.producer_expiration_ms = producer_expiration_ms
+        self.now_ms = 0
+        self.has_broken = False
+        """Whether there may be a partition that is to be brought back."""
+        # (path of a data directory, what its disk said) that are to be looked at; added to in any thread.
+        self.suspected: deque[tuple[str, str]] = deque()
+
+    def enter(self, key: Key, place: Place) -> None:
+        self.by_key[key] = place
+        place.home.partition_count += 1
+
+    def leave(self, key: Key) -> None:
+        self.by_key.pop(key).home.partition_count -= 1
+
+    def place_of(self, partition: Partition) -> Place | None:
+        """None when it is not the partition of its name any more."""
+        place = self.by_key.get((partition.topic, partition.index))
+        return place if place is not None and place.partition is partition else None
+
+    def is_known(self, key: Key) -> bool:
+        """Whether a topic has the partition. A directory that no topic has is left as it is."""
+        return self.topic_id_for is unknown_topic_id or self.topic_id_for(*key) is not None
+
+    def suspect(self, directory: str, error: OSError) -> None:
+        """Have a disk looked at. In any thread."""
+        if is_failure(error):
+            self.suspected.append((directory, str(error)))
+        self.listener.trouble()
+
+    def told_of_trouble(self, partition: Partition, error: OSError) -> None:
+        """In the thread that met it."""
+        if partition.is_broken:
+            self.has_broken = True
+        self.suspect(partition.directory.rpartition("/")[0], error)
+
+    def rename_aside(self, home: DataDirectory, name: str, suffix: str) -> str:
+        """Give a partition's directory a name like Kafka's (`topic-0.<id>-delete`); its new path. Raises
+        `OSError`.
+        """
+        ending = f".{self.new_id()}{suffix}"
+        path = f"{home.path}/{name[: FILE_NAME_BYTES_MAX - len(ending)]}{ending}"
+        self.disk.rename(f"{home.path}/{name}", path)
+        return path
+
+
+def topic_id_in(disk: Disk, path: str) -> bytes | None:
+    """What a partition's directory says of its topic's id; None when it says nothing."""
+    try:
+        return checkpoints.read_partition_metadata(disk, f"{path}/{checkpoints.PARTITION_METADATA}")
+    except OSError:
+        return None
+
+
+def remove_with_files(disk: Disk, path: str) -> None:
+    """Remove a partition's directory. Raises `OSError`."""
+    for name in disk.list(path):
+        disk.remove(f"{path}/{name}")
+    disk.remove_directory(path)
+
+
+def key_of(name: str) -> Key | None:
+    """Topic and partition of a directory's name; None when it is not the name of a partition."""
+    topic, dash, index = name.rpartition("-")
+    return (topic, int(index)) if dash and topic and index.isdigit() else None

@@ -1,0 +1,212 @@
+"""The moves of partitions between data directories that are under way; `moving.py` does one of them.
+
+A move that fails, or that nobody wants any more, leaves the partition where it is, and its copy goes. Of one
+that is done the old directory stays until the new one has been flushed. What a stop has interrupted begins
+anew with the next start.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odradek.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS
+from odradek.storage.data_directory import DataDirectory, Key
+from odradek.storage.partition import Partition
+from odradek.storage.places import DELETE_SUFFIX, FUTURE_SUFFIX, Place, Places
+from odradek.storage.throttle import Allowance
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.work import Work
+
+if TYPE_CHECKING:
+    from odradek.storage.moving import Move
+
+PREFERENCES_MAX = 10_000
+
+
+@dataclass(slots=True)
+class _LeftBehind:
+    """The old directory of a partition that has been moved; it goes when the new one is flushed so far."""
+
+    key: Key
+    path: str
+    home: DataDirectory
+    partition: Partition
+    end_offset: int
+
+
+class Relocation:
+    """See the module. `get` gives a partition, loaded; `remove_later` has a directory removed after so many
+    milliseconds.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        get: Callable[[str, int], Partition | None],
+        remove_later: Callable[[str, int], None],
+    ) -> None:
+        self.allowance = Allowance()
+        self._places = places
+        self._get = get
+        self._remove_later = remove_later
+        self._moves: dict[Key, Move] = {}
+        self._abandoned: list[Move] = []
+        self._moved: list[_LeftBehind] = []
+        # Where partitions are to be made that somebody has asked to move before they were there.
+        self._preferred: dict[Key, DataDirectory] = {}
+
+    def begin(self, topic: str, index: int, directory: str) -> None:
+        """See `LogStore.begin_move`."""
+        from odradek.storage.moving import Move  # few brokers have two directories
+
+        key = (topic, index)
+        places = self._places
+        target = places.homes[directory]
+        place = places.by_key.get(key)
+        move = self._moves.get(key)
+        if place is not None and place.offline_because is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, place.offline_because)
+        if move is not None:
+            if move.target is target:
+                return
+            self._abandoned.append(self._moves.pop(key))
+        if place is None:
+            if len(self._preferred) < PREFERENCES_MAX:
+                self._preferred[key] = target
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"There is no {topic}-{index} here yet.")
+        if place.home is target:
+            return
+        failed = next((home.path for home in places.homes.values() if home.failure is not None), None)
+        if failed is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Nothing is moved while {failed} is offline.")
+        partition = self._get(topic, index)
+        assert partition is not None
+        future = f"{directory}/{place.name}.{places.new_id()}{FUTURE_SUFFIX}"
+        self._moves[key] = Move(partition, target, future)
+
+    def take_up(self, interrupted: dict[Key, DataDirectory]) -> None:
+        """Begin the moves anew that a stop has interrupted."""
+        for key, home in interrupted.items():
+            place = self._places.by_key.get(key)
+            if place is None or place.home is home:
+                continue
+            try:
+                self.begin(*key, home.path)
+            except KafkaError:
+                continue
+
+    def take_preferred(self, key: Key) -> DataDirectory | None:
+        """Where a partition is to be made; asked once."""
+        return self._preferred.pop(key, None)
+
+    def moves(self) -> Iterator[tuple[str, str, int, int, int]]:
+        """See `LogStore.moves`."""
+        for (topic, index), move in self._moves.items():
+            lag = move.partition.log_end_offset - move.end_offset
+            yield move.target.path, topic, index, move.size_bytes, max(lag, 0)
+
+    def is_moved(self, key: Key) -> bool:
+        """Whether the partition is on its way."""
+        return key in self._moves
+
+    @property
+    def has_moves(self) -> bool:
+        """Whether `moving` has something to do."""
+        return bool(self._moves or self._moved or self._abandoned)
+
+    def moving(self, now_ms: int) -> Work[None]:
+        """See `LogStore.moving`."""
+        places = self._places
+        self.allowance.refill(now_ms)
+        for key, move in list(self._moves.items()):
+            if self._moves.get(key) is not move:
+                continue
+            try:
+                yield from self._moving_one(key, move)
+            except OSError as error:
+                places.suspect(move.target.path, error)
+                places.suspect(move.partition.directory.rpartition("/")[0], error)
+                places.listener.move_failed(move.partition.name, move.target.path, str(error))
+                if self._moves.get(key) is move:
+                    self._abandoned.append(self._moves.pop(key))
+        while self._abandoned:
+            move = self._abandoned.pop()
+            move.target.forget((move.partition.topic, move.partition.index))
+            try:
+                yield move.abandon
+            except OSError as error:
+                places.suspect(move.target.path, error)
+        for left in list(self._moved):
+            self._leave_behind(left)
+
+    def _moving_one(self, key: Key, move: "Move") -> Work[None]:
+        has_caught_up = yield from move.catching_up(self.allowance)
+        place = self._places.by_key.get(key)
+        if self._moves.get(key) is not move:
+            return
+        if place is None or place.partition is not move.partition or place.offline_because is not None:
+            self._abandoned.append(self._moves.pop(key))
+            return
+        if not has_caught_up:
+            return  # more is allowed later
+        # There before the directory has its name: no start may miss where the log begins.
+        target = move.target
+        for name, offsets in place.home.offsets.items():
+            if key in offsets:
+                target.offsets[name][key] = offsets[key]
+        target.offsets[RECOVERY_POINTS][key] = move.synced_offset
+        starts = target.offsets[LOG_STARTS]
+        starts[key] = move.log_start_offset
+        target.want()
+        yield target.write
+        if self._moves.get(key) is move and self._places.by_key.get(key) is place:
+            self._change_over(key, place, move)
+
+    def _change_over(self, key: Key, place: Place, move: "Move") -> None:
+        """Let the partition lie where it is moved to, unless it is being flushed."""
+        partition, gate = move.partition, self._places.gate
+        old_path = place.path
+        if partition.is_broken or any(left.key == key for left in self._moved):
+            return  # the place before this one is still needed, and may be the one to come
+        partition.gate = gate
+        try:
+            with gate:
+                if partition.is_flushing or not move.finish(f"{move.target.path}/{place.name}"):
+                    return
+        finally:
+            partition.gate = None
+        place.home.partition_count -= 1
+        place.home.forget(key)
+        left = _LeftBehind(key, old_path, place.home, partition, partition.log_end_offset)
+        place.home = move.target
+        place.home.partition_count += 1
+        del self._moves[key]
+        self._moved.append(left)
+        self._places.listener.moved(partition.name, move.target.path)
+
+    def _leave_behind(self, left: _LeftBehind) -> None:
+        """Remove the old directory of a partition once the new one has been flushed, or is gone."""
+        place = self._places.by_key.get(left.key)
+        log = left.partition.log
+        if (
+            place is not None
+            and place.partition is left.partition
+            and (log.is_in_unsafe_place or log.recovery_point < left.end_offset)
+        ):
+            return
+        self._remove_left_behind(left)
+
+    def clear_place(self, key: Key) -> None:
+        """The old directories of a partition go now: a new one of that name may be made where they are."""
+        for left in [one for one in self._moved if one.key == key]:
+            self._remove_left_behind(left)
+
+    def _remove_left_behind(self, left: _LeftBehind) -> None:
+        self._moved.remove(left)
+        try:
+            path = self._places.rename_aside(left.home, left.path.rpartition("/")[2], DELETE_SUFFIX)
+        except OSError as error:
+            # The next start finds two of them, and keeps the longer one.
+            self._places.suspect(left.home.path, error)
+            return
+        self._remove_later(path, left.partition.config.file_delete_delay_ms)

@@ -1,0 +1,155 @@
+"""What a store does again and again: retention, expiry of producers, removing the files of what is gone.
+
+Of very many partitions each round takes some, so fast that all have had their turn in one
+`retention_interval_ms`. Files that are out of sight stay until nobody can be reading them any more.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from odradek.storage.data_directory import Key
+from odradek.storage.disk import Disk
+from odradek.storage.partition import Partition
+from odradek.storage.places import Places, remove_with_files
+from odradek.storage.segment import Segment
+from odradek.wire.errors import KafkaError
+from odradek.wire.work import Work
+
+EFFORT_PER_MAINTENANCE = 256
+EFFORT_OF_LOADING = 8
+REMOVED_PER_STEP = 16
+
+
+class Upkeep:
+    """See the module. `get` gives a partition, loaded, or raises `KafkaError`."""
+
+    def __init__(
+        self,
+        places: Places,
+        get: Callable[[str, int], Partition | None],
+        *,
+        producer_expiry_interval_ms: int,
+        retention_interval_ms: int,
+    ) -> None:
+        self._places = places
+        self._get = get
+        self._producer_expiry_interval_ms = producer_expiry_interval_ms
+        self._retention_interval_ms = retention_interval_ms
+        # (due, path of a directory, its partition) and (due, segment): removed once nobody can be reading
+        # them.
+        self._doomed_directories: deque[tuple[int, str, Partition | None]] = deque()
+        self._doomed_segments: deque[tuple[int, Segment]] = deque()
+        self._turn: Iterator[Key] = iter(())
+        self._last_turn_ms: int | None = None
+        self._due_partitions = 0.0
+
+    def maintaining(self, now_ms: int) -> Work[None]:
+        """One round. See `LogStore.maintaining`."""
+        effort = 0
+        for key in self._next_keys(now_ms):
+            if not self._places.is_known(key):
+                continue
+            effort += EFFORT_OF_LOADING if self._places.by_key[key].partition is None else 1
+            yield from self._maintaining_one(key, now_ms)
+            if effort >= EFFORT_PER_MAINTENANCE:
+                break
+            yield None
+        yield from self.removing_doomed(now_ms)
+
+    def _next_keys(self, now_ms: int) -> Iterator[Key]:
+        """Go on where the last call stopped, so fast that all have had their turn in one interval, and once
+        around at the most.
+        """
+        by_key = self._places.by_key
+        left = len(by_key)
+        if self._retention_interval_ms:
+            due = float(left)
+            if self._last_turn_ms is not None:
+                due = left * max(now_ms - self._last_turn_ms, 0) / self._retention_interval_ms
+            self._due_partitions = min(self._due_partitions + due, left)
+            self._last_turn_ms = now_ms
+            left = int(self._due_partitions)
+        while left > 0:
+            key = next(self._turn, None)
+            if key is None:
+                self._turn = iter(list(by_key))
+                key = next(self._turn, None)
+                if key is None:
+                    return
+            left -= 1
+            if key in by_key:
+                self._due_partitions -= 1
+                yield key
+
+    def _maintaining_one(self, key: Key, now_ms: int) -> Work[None]:
+        place = self._places.by_key[key]
+        if place.offline_because is not None:
+            return
+        try:
+            partition = self._get(*key)
+            if partition is None or not partition.is_available:
+                return
+            delay_ms = partition.config.file_delete_delay_ms
+            dropped = yield from partition.maintaining(
+                now_ms, self._places.producer_expiration_ms, self._producer_expiry_interval_ms
+            )
+            self.remove_segments(dropped, now_ms + delay_ms)
+        except OSError as error:
+            # Maintenance tries again the next time.
+            self._places.suspect(place.home.path, error)
+        except KafkaError:
+            return
+
+    def remove_segments(self, segments: Sequence[Segment], due_ms: int) -> None:
+        """See `LogStore.remove_later`."""
+        self._doomed_segments += [(due_ms, segment) for segment in segments]
+
+    def remove_directory(self, path: str, delay_ms: int, partition: Partition | None = None) -> None:
+        """Remove a partition's directory that is out of sight, in so many milliseconds; `partition` may still
+        be read there.
+        """
+        self._doomed_directories.append((self._places.now_ms + delay_ms, path, partition))
+
+    def removing_doomed(self, now_ms: int | None) -> Work[None]:
+        """Remove what was deleted and whose time has come; all of it when `now_ms` is None."""
+        due: list[Segment] = []
+        # Each looked at once: what is not due yet goes to the back.
+        for _ in range(len(self._doomed_segments)):
+            due_ms, segment = self._doomed_segments.popleft()
+            if now_ms is not None and due_ms > now_ms:
+                self._doomed_segments.append((due_ms, segment))
+            else:
+                due.append(segment)
+        for start in range(0, len(due), REMOVED_PER_STEP):
+            some = due[start : start + REMOVED_PER_STEP]
+            for segment in some:
+                segment.close()
+            yield partial(_remove_segments, some)
+            for segment in some:
+                # Whoever was late in reading has opened it again.
+                segment.close()
+        for _ in range(len(self._doomed_directories)):
+            due_ms, path, partition = self._doomed_directories.popleft()
+            if now_ms is not None and due_ms > now_ms:
+                self._doomed_directories.append((due_ms, path, partition))
+                continue
+            if partition is not None:
+                # An open file keeps its room on the disk.
+                partition.log.release_files()
+            yield partial(_remove_if_possible, self._places.disk, path)
+
+
+def _remove_segments(segments: list[Segment]) -> None:
+    for segment in segments:
+        try:
+            segment.remove()
+        except OSError:
+            pass
+
+
+def _remove_if_possible(disk: Disk, path: str) -> None:
+    try:
+        remove_with_files(disk, path)
+    except OSError:
+        pass

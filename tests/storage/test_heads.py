@@ -1,0 +1,318 @@
+"""After a crash a start reads what lies behind the head of a log, and finds the same as one that reads all.
+
+That no crash breaks a promise with heads is what `test_power_loss.py` and `test_histories.py` show, whose
+stores make them as often as they can.
+"""
+
+import errno
+import random
+
+import pytest
+from memory_disk import MemoryDisk
+from promises import latest
+from stores import NOW_MS
+from transacting import Producer, check_transactions
+
+from odradek.storage.config import LogConfig
+from odradek.storage.heads import HEADS, read_heads
+from odradek.storage.partition import Partition
+from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
+from odradek.wire.work import finish
+
+CONFIG = LogConfig(index_interval_bytes=500)
+DIRECTORY = "data/t-0"
+SEGMENT = f"{DIRECTORY}/{0:020d}"
+TOPIC_ID = bytes(range(16))
+LATER_MS = NOW_MS + CHECKPOINT_INTERVAL_MS
+
+
+def opened(
+    disk: MemoryDisk, now_ms: int = NOW_MS, *, interval_bytes: int = 1, config: LogConfig = CONFIG
+) -> LogStore:
+    """After a kill, too, which takes nothing that was written."""
+    disk.held.clear()
+    disk.bytes_read.clear()
+    store = LogStore(
+        disk,
+        ["data"],
+        config_for=lambda topic: config,
+        head_interval_bytes=interval_bytes,
+        new_id=lambda: "id",
+    )
+    store.open(now_ms)
+    store.create("t", 0, TOPIC_ID, config)
+    return store
+
+
+def partition_of(store: LogStore) -> Partition:
+    partition = store.get("t", 0)
+    assert partition is not None
+    return partition
+
+
+def append(partition: Partition, count: int, size_bytes: int = 100) -> None:
+    """So many batches of a producer who numbers them."""
+    entry = partition.log.producers.producers.get(7)
+    sequence = 0 if entry is None else entry.last_sequence + 1
+    for number in range(count):
+        value = b"%d " % partition.log.next_offset * size_bytes
+        batch = build_batch(
+            [Record(0, NOW_MS + partition.log.next_offset % 50, b"k", value[:size_bytes])],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=sequence + number,
+        )
+        partition.append(batch, now_ms=NOW_MS)
+    partition.commit()
+
+
+def everything(partition: Partition) -> tuple:
+    """What readers and producers can find out of a log."""
+    data, offset = b"", partition.log_start_offset
+    while offset < partition.high_watermark:
+        some = partition.read(offset, max_bytes=1000).records.tobytes()
+        whole = list(iter_whole_batches(memoryview(some)))
+        offset = whole[-1][1].last_offset + 1
+        data += some[: whole[-1][0] + whole[-1][1].size_bytes]
+    producers = {one: latest(entry) for one, entry in partition.log.producers.producers.items()}
+    times = [finish(partition.finding_timestamp(NOW_MS + later)) for later in range(0, 60, 7)]
+    found = [
+        next(iter_records(partition.read(one, max_bytes=1).records.tobytes())).offset
+        for one in range(partition.log_start_offset, partition.high_watermark, 13)
+    ]
+    latest_time = finish(partition.finding_max_timestamp())
+    check_transactions(partition)
+    return partition.log_end_offset, data, producers, times, found, latest_time
+
+
+def with_head(count: int = 300, behind: int = 3) -> MemoryDisk:
+    """A log that was flushed and has a head, and so many batches behind it."""
+    disk = MemoryDisk()
+    store = opened(disk)
+    partition = partition_of(store)
+    producer = Producer(partition, 9)
+    producer.send(b"a")
+    producer.end(commit=False)
+    append(partition, count)
+    partition.flush()
+    store.maintain(LATER_MS)
+    append(partition, behind)
+    producer.send(b"b")
+    producer.end(commit=False)
+    return disk
+
+
+def head_of(disk: MemoryDisk):
+    heads = read_heads(disk, f"data/{HEADS}")
+    return None if heads is None else heads.get(("t", 0))
+
+
+def cost_of_start(disk: MemoryDisk) -> int:
+    """Bytes that a start reads of the log and what is beside it."""
+    opened(disk)
+    return sum(size for path, size in disk.bytes_read.items() if path.startswith(DIRECTORY))
+
+
+@pytest.mark.parametrize("count", [300, 3000])
+def test_a_start_after_a_kill_reads_what_lies_behind_the_head_and_not_what_is_before(count):
+    disk = with_head(count)
+    size_bytes = len(disk.files[f"{SEGMENT}.log"].data)
+    assert size_bytes > 170 * count
+    cost = cost_of_start(disk)
+    # What is behind it (900 bytes) three times over, what leads to it from the last index entry, and of the
+    # indexes their ends, in looks of 8 and 12 KiB.
+    assert cost < 12_000 + 2 * 20_480
+    assert disk.bytes_read[f"{SEGMENT}.log"] < 8_000
+
+
+def test_without_a_head_all_of_the_segment_is_read():
+    disk = with_head(3000)
+    disk.remove(f"data/{HEADS}")
+    assert cost_of_start(disk) > len(disk.files[f"{SEGMENT}.log"].data)
+
+
+def test_a_start_from_a_head_comes_to_what_a_start_without_comes_to():
+    disk = with_head()
+    disk.remove(f"data/{HEADS}")
+    expected = everything(partition_of(opened(disk)))
+    assert everything(partition_of(opened(with_head()))) == expected
+    # And it goes on, over another kill and a clean stop.
+    disk = with_head()
+    for _ in range(3):
+        store = opened(disk)
+        append(partition_of(store), 20)
+        expected = everything(partition_of(store))
+        assert everything(partition_of(opened(disk))) == expected
+        store = opened(disk)
+        store.close(NOW_MS)
+        assert everything(partition_of(opened(disk))) == expected
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex", ".snapshot", HEADS])
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_head_that_lacks_a_file_or_finds_it_damaged_costs_a_whole_scan_and_nothing_else(kind, is_missing):
+    expected = everything(partition_of(opened(with_head())))
+    disk = with_head()
+    head = head_of(disk)
+    path = f"data/{HEADS}" if kind == HEADS else f"{SEGMENT}{kind}"
+    if kind == ".snapshot":
+        path = f"{DIRECTORY}/{head.offset:020d}{kind}"
+    if is_missing:
+        disk.remove(path)
+    else:
+        content = disk.files[path].data
+        if kind in (".index", ".timeindex"):
+            # The last entry that counts; the middle is looked at when somebody wants it.
+            content[(head.index_count * 8 if kind == ".index" else head.time_count * 12) - 5] ^= 0x40
+        elif kind == ".txnindex":
+            content[20] ^= 0x40
+        else:
+            content[len(content) // 2] ^= 1
+    store = opened(disk)
+    partition = partition_of(store)
+    assert disk.bytes_read[f"{SEGMENT}.log"] > len(disk.files[f"{SEGMENT}.log"].data)
+    assert everything(partition) == expected
+    # The next head holds again.
+    partition.flush()
+    store.maintain(LATER_MS)
+    cost_of_start(disk)
+    assert disk.bytes_read[f"{SEGMENT}.log"] < 8_000
+    assert everything(partition_of(opened(disk))) == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_stands_behind_the_first_entries_of_an_index_is_not_believed(seed):
+    """A roll writes the rest of both indexes without a sync; then the power goes."""
+    expected = everything(partition_of(opened(with_head())))
+    disk, chance = with_head(), random.Random(seed)
+    for kind, entry_bytes in ((".index", 8), (".timeindex", 12), (".txnindex", 34)):
+        content = disk.files[f"{SEGMENT}{kind}"].data
+        head = head_of(disk)
+        count = {".index": head.index_count, ".timeindex": head.time_count}.get(kind, head.aborted_count)
+        del content[count * entry_bytes :]
+        content += chance.choice((bytes(50), chance.randbytes(50), bytes(content[:50]), bytes(7)))
+    store = opened(disk)
+    assert disk.bytes_read[f"{SEGMENT}.log"] < 8_000
+    assert everything(partition_of(store)) == expected
+    store.close(NOW_MS)
+    assert everything(partition_of(opened(disk))) == expected
+
+
+def test_a_log_that_has_grown_wants_a_flush_at_the_checkpoint_and_has_its_head_after_it():
+    disk = MemoryDisk()
+    store = opened(disk, interval_bytes=10_000)
+    partition = partition_of(store)
+    append(partition, 30)
+    store.maintain(LATER_MS)
+    assert store.flush_due(LATER_MS) == []
+    append(partition, 60)
+    store.maintain(LATER_MS + 1)
+    assert store.flush_due(LATER_MS + 1) == []
+    store.maintain(LATER_MS + CHECKPOINT_INTERVAL_MS)
+    drafted_end = partition.log_end_offset
+    assert store.flush_due(LATER_MS) == [partition]
+    assert head_of(disk) is None
+    append(partition, 5)
+    partition.flush()
+    assert store.flush_due(LATER_MS) == []
+    store.maintain(LATER_MS + CHECKPOINT_INTERVAL_MS + 1000)
+    assert head_of(disk).offset == drafted_end
+    # Nothing more until it has grown again.
+    store.maintain(LATER_MS + 3 * CHECKPOINT_INTERVAL_MS)
+    assert head_of(disk).offset == drafted_end
+    assert store.flush_due(LATER_MS) == []
+
+
+def test_while_something_is_staged_no_head_is_drafted():
+    disk = MemoryDisk()
+    store = opened(disk)
+    partition = partition_of(store)
+    append(partition, 10)
+    partition.flush()
+    partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+    store.maintain(LATER_MS)
+    assert head_of(disk) is None
+    partition.commit()
+    partition.flush()
+    store.maintain(LATER_MS + 1000)
+    assert head_of(disk).offset == 11
+
+
+def test_a_clean_stop_leaves_a_head_for_those_who_are_killed_before_they_have_read_anything():
+    disk = MemoryDisk()
+    store = opened(disk)
+    append(partition_of(store), 300)
+    expected = everything(partition_of(store))
+    store.close(NOW_MS)
+    assert head_of(disk).offset == 300
+    for _ in range(2):
+        store = LogStore(disk, ["data"], config_for=lambda topic: CONFIG)
+        store.open(NOW_MS)
+        disk.held.clear()  # killed: nobody had asked for the partition
+    cost_of_start(disk)
+    assert disk.bytes_read[f"{SEGMENT}.log"] < 8_000
+    assert everything(partition_of(opened(disk))) == expected
+
+
+def test_the_snapshot_of_a_head_goes_when_another_one_has_followed():
+    config = LogConfig(segment_bytes=5000, index_interval_bytes=500)
+    disk = MemoryDisk()
+    store = opened(disk, config=config)
+    partition = partition_of(store)
+    for number in range(1, 12):
+        append(partition, 7)
+        partition.flush()
+        store.maintain(LATER_MS + number * CHECKPOINT_INTERVAL_MS)
+        snapshots = {int(path[-29:-9]) for path in disk.files if path.endswith(".snapshot")}
+        assert snapshots <= {*partition.log.bases, head_of(disk).offset}
+    assert len(partition.log.segments) > 2
+
+
+def test_a_topic_that_is_made_again_has_nothing_of_the_heads_before():
+    disk = with_head()
+    store = opened(disk)
+    store.delete("t", 0)
+    store.create("t", 0, bytes(15) + b"!", CONFIG)
+    assert head_of(disk) is None
+
+
+def test_an_index_that_is_made_anew_takes_the_place_of_the_one_that_a_head_vouches_for():
+    """In place, a loss of power could leave half of each."""
+    for seed in range(40):
+        disk = with_head(100)
+        store = opened(disk)
+        partition = partition_of(store)
+        segment = partition.log.active
+        segment.rebuild_indexes(500)
+        segment.save_indexes()
+        survivor = disk.lose_power(seed)
+        end_offset = partition.log.recovery_point
+        again = partition_of(opened(survivor))
+        assert again.log_end_offset >= end_offset
+        entries = [
+            again.log.active.offset_index.entry(one) for one in range(len(again.log.active.offset_index))
+        ]
+        ends = {batch.position: batch.last_offset for batch in again.log.active.batches()}
+        assert all(ends[position] == offset for offset, position in entries)
+
+
+def test_a_sync_that_fails_beside_the_log_takes_the_partition_offline():
+    disk = MemoryDisk()
+    store = opened(disk)
+    partition = partition_of(store)
+    append(partition, 50)
+    partition.flush()
+    expected = everything(partition)
+    fails = [True]
+    disk.fail = lambda operation, path: (
+        (errno.EIO if operation == "sync" and path.endswith(".index") and fails.pop() else None)
+        if fails
+        else None
+    )
+    store.maintain(LATER_MS)
+    assert partition.is_broken
+    assert head_of(disk) is None
+    finish(store.attending(LATER_MS))
+    assert partition.is_available
+    assert everything(partition) == expected

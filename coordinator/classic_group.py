@@ -191,8 +191,8 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of any member."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        """The longest of any member, which may send what it likes."""
+        return max([0, *(member.rebalance_timeout_ms for member in self.members.values())])
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when the instance has a newer member id."""
@@ -343,6 +343,8 @@ class ClassicGroup:
         assert member.join_ticket is None
         assert member.sync_ticket is None
         member.member_id = new_member_id
+        # Whoever comes back is no newcomer: like others it may wait for its answer as long as that takes.
+        member.is_new = False
         self.static_members[group_instance_id] = new_member_id
         if old_member_id in self.pending_sync:
             self.pending_sync.remove(old_member_id)

@@ -56,6 +56,15 @@ MEMBER_EPOCHS_SINCE = 9
 _GONE = MemberAssignment(member_epoch=-1, previous_member_epoch=-1)
 """Of a member whose assignment has a tombstone; its own follows."""
 _NOTHING: Assignment = {}
+_UNKNOWN_METADATA = ConsumerGroupMemberMetadataValue(
+    instance_id=None,
+    rack_id=None,
+    client_id="",
+    client_host="",
+    subscribed_topic_names=[],
+    subscribed_topic_regex=None,
+    server_assignor=None,
+)
 
 
 class ResolvedPattern(NamedTuple):
@@ -382,6 +391,9 @@ class ConsumerGroup:
         value: ConsumerGroupCurrentMemberAssignmentValue | None,
     ) -> bool:
         member = self.members.get(key.member_id)
+        if member is None and value is not None:
+            # Where the log has been compacted the member's own record may come later.
+            member = self.members[key.member_id] = ConsumerMember(key.member_id, _UNKNOWN_METADATA)
         if member is not None:
             self._set_current(member, _GONE if value is None else _current_of(value))
         return True

@@ -2,8 +2,8 @@
 
 This is data with its invariants; who may do what, and when, is decided in
 `coordinator/consumer_membership.py`. What survives a restart is written by `ConsumerGroup.apply` alone, from
-records that have just been appended or are read back. The values in it are shared with these records and never changed in place. The rest (deadlines,
-what is to be looked at again) lives only here.
+records that have just been appended or are read back. The values in it are shared with these records and
+never changed in place. The rest (deadlines, what is to be looked at again) lives only here.
 
 Source: ConsumerGroup.java and ModernGroup.java of Kafka 4.3.
 """

@@ -137,6 +137,9 @@ class ConsumerMembership:
     # Heartbeat
 
     def heartbeat(self, command: ConsumerHeartbeat, now_ms: int, out: list[Effect]) -> None:
+        if not self._settings.serves_consumer_groups:
+            out.append(Reply(command.ticket, command.refused(ErrorCode.UNSUPPORTED_VERSION)))
+            return
         group = self._groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
             member = group.members.get(command.member_id)
@@ -491,7 +494,11 @@ class ConsumerMembership:
     def describe(self, command: DescribeConsumerGroup, now_ms: int, out: list[Effect]) -> None:
         group_id = command.group_id
         group = self._groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
+        if not self._settings.serves_consumer_groups:
+            description = command.refused(ErrorCode.UNSUPPORTED_VERSION)
+        elif not group_id:
+            description = command.refused(ErrorCode.INVALID_GROUP_ID)
+        elif isinstance(group, ConsumerGroup):
             description = ConsumerGroupDescription(
                 NONE,
                 group_id,

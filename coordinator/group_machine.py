@@ -55,7 +55,7 @@ from odradek.coordinator.consumer_commands import (
 from odradek.coordinator.consumer_group import ConsumerGroup
 from odradek.coordinator.consumer_membership import ConsumerMembership
 from odradek.coordinator.effects import Append, AppendMarker, Effect, LogRecord, Reply, SetTimer
-from odradek.coordinator.group import CLASSIC, CONSUMER, Group, GroupRecord, TypeOfGroup
+from odradek.coordinator.group import CLASSIC, CONSUMER, STREAMS, Group, GroupRecord, TypeOfGroup
 from odradek.coordinator.group import Membership as AnyMembership
 from odradek.coordinator.group_log import LONGEST_STRING_BYTES, CommittedOffset, Kind, fits_record
 from odradek.coordinator.group_migration import Migration
@@ -63,6 +63,10 @@ from odradek.coordinator.membership import Membership
 from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
 from odradek.coordinator.pending_offsets import PendingOffsets
 from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.streams_commands import DescribeStreamsGroup, StreamsHeartbeat
+from odradek.coordinator.streams_group import StreamsGroup
+from odradek.coordinator.streams_membership import TIMERS as STREAMS_TIMERS
+from odradek.coordinator.streams_membership import StreamsMembership
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import group_records
 from odradek.wire.schema import ZERO_UUID
@@ -94,6 +98,12 @@ _TYPE_OF_KEY: dict[type, TypeOfGroup] = {
     group_records.ConsumerGroupTargetAssignmentMemberKey: CONSUMER,
     group_records.ConsumerGroupCurrentMemberAssignmentKey: CONSUMER,
     group_records.ConsumerGroupRegularExpressionKey: CONSUMER,
+    group_records.StreamsGroupMetadataKey: STREAMS,
+    group_records.StreamsGroupMemberMetadataKey: STREAMS,
+    group_records.StreamsGroupTargetAssignmentMetadataKey: STREAMS,
+    group_records.StreamsGroupTargetAssignmentMemberKey: STREAMS,
+    group_records.StreamsGroupCurrentMemberAssignmentKey: STREAMS,
+    group_records.StreamsGroupTopologyKey: STREAMS,
 }
 """Of a group that has a record with such a key."""
 
@@ -122,12 +132,18 @@ class GroupMachine:
             self.groups, settings, new_member_suffix, topics, self.store, membership, consumers
         )
         consumers.migration = migration
+        streams = StreamsMembership(self.groups, settings, topics, self.store)
         self._classic = membership
         self._new_group: dict[TypeOfGroup, Callable[[str], Group]] = {
             CLASSIC: ClassicGroup,
             CONSUMER: lambda group_id: ConsumerGroup(group_id, topics),
+            STREAMS: StreamsGroup,
         }
-        self._memberships: dict[TypeOfGroup, AnyMembership] = {CLASSIC: membership, CONSUMER: consumers}
+        self._memberships: dict[TypeOfGroup, AnyMembership] = {
+            CLASSIC: membership,
+            CONSUMER: consumers,
+            STREAMS: streams,
+        }
         self._timers: dict[str, TypeOfGroup] = {
             "session": CLASSIC,
             "join": CLASSIC,
@@ -136,6 +152,7 @@ class GroupMachine:
             "consumer-rebalance": CONSUMER,
             "classic-join": CONSUMER,
             "classic-sync": CONSUMER,
+            **dict.fromkeys(STREAMS_TIMERS, STREAMS),
         }
         self._handlers: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Heartbeat: migration.heartbeat,
@@ -153,6 +170,8 @@ class GroupMachine:
             ListGroups: self._list_groups,
             DeleteGroup: self._delete_group,
             DescribeConsumerGroup: consumers.describe,
+            StreamsHeartbeat: streams.heartbeat,
+            DescribeStreamsGroup: streams.describe,
             TopicsChanged: self._topics_changed,
             TopicsMatched: consumers.topics_matched,
         }

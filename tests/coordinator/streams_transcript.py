@@ -6,8 +6,8 @@
     2 leave a member=m1
 
 `set topics` says which topics there are from now on, with their numbers of partitions, and tells the machine
-of it; `name:count#2` is a topic that was made anew. `owned`, `standby` and `warmup` are the tasks that a member
-says it has (`-` for none of them), by subtopology and partition. Topologies have names (`TOPOLOGIES`);
+of it; `name:count#2` is a topic that was made anew. `owned`, `standby` and `warmup` are the tasks that a
+member says it has (`-` for none of them), by subtopology and partition. Topologies have names (`TOPOLOGIES`);
 `topology=words@1` has the epoch 1. Tasks are shown as `active|standby|warmup`, active ones with the epoch at
 which the member got them where the log has it. The other commands are those of `transcript.py`.
 """
@@ -55,7 +55,9 @@ def subtopology(
             topic_info(*(one if isinstance(one, tuple) else (one,))) for one in repartition_sources
         ],
         copartition_groups=[
-            records.CopartitionGroup(source_topics=ours, source_topic_regex=[], repartition_source_topics=theirs)
+            records.CopartitionGroup(
+                source_topics=ours, source_topic_regex=[], repartition_source_topics=theirs
+            )
             for ours, theirs in copartitioned or []
         ],
     )

@@ -1,8 +1,8 @@
 """One group of the consumer protocol (KIP-848): members, epochs, target assignment, who owns what.
 
-This is data with its invariants; who may do what, and when, is decided in `coordinator/consumer_membership.py`.
-What survives a restart is written by `ConsumerGroup.apply` alone, from records that have just been appended or
-are read back. The values in it are shared with these records and never changed in place. The rest (deadlines,
+This is data with its invariants; who may do what, and when, is decided in
+`coordinator/consumer_membership.py`. What survives a restart is written by `ConsumerGroup.apply` alone, from
+records that have just been appended or are read back. The values in it are shared with these records and never changed in place. The rest (deadlines,
 what is to be looked at again) lives only here.
 
 Source: ConsumerGroup.java and ModernGroup.java of Kafka 4.3.
@@ -49,6 +49,8 @@ __all__ = [
 ]
 
 NONE = ErrorCode.NONE
+FIRST_EPOCH = 1
+"""Of a new group, and of its first target assignment, which gives nobody anything."""
 MEMBER_EPOCHS_SINCE = 9
 """OffsetCommit version that a member of this protocol has to use at least."""
 _GONE = MemberAssignment(member_epoch=-1, previous_member_epoch=-1)
@@ -72,7 +74,8 @@ class Session:
     deadline_ms: int = 0
     timer_at_ms: int | None = None
     """When the session's timer will ring; heartbeats move only the deadline."""
-    has_rebalance_timer: bool = False
+    revoking_epoch: int | None = None
+    """The epoch that the member has to leave in time, by giving up partitions: it has a timer for that."""
 
 
 @dataclass(slots=True)
@@ -109,9 +112,9 @@ class ConsumerGroup:
     def __init__(self, group_id: str, topics: Callable[[], ClusterView]) -> None:
         self.group_id = group_id
         self._topics = topics
-        self.group_epoch = 0
+        self.group_epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.assignment_epoch = 0
+        self.assignment_epoch = FIRST_EPOCH
         self.assigned_at_ms = 0
         """When the target assignment was made; 0 when an old record did not say."""
         self.members: dict[str, ConsumerMember] = {}
@@ -134,10 +137,12 @@ class ConsumerGroup:
         # What does not survive a restart
         self.is_to_look = True
         """Topics may have changed since `metadata_hash`: to be looked at with the next heartbeat."""
+        self.has_new_topics = True
+        """Topics that no pattern has been held against may be there."""
         self.matching_since_ms: int | None = None
         """When the search for topics that match began which is under way."""
-        self.matched_at_ms: int | None = None
-        """When patterns were matched last."""
+        self.match_failed_at_ms: int | None = None
+        """When the last search began, if it came to nothing."""
 
     # What a group of any type can be asked
 
@@ -168,9 +173,9 @@ class ConsumerGroup:
         member = self.members.get(command.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if isinstance(command, CommitOffsets) and not member.is_classic:
-            if command.version < MEMBER_EPOCHS_SINCE:
-                return ErrorCode.UNSUPPORTED_VERSION
+        is_old = isinstance(command, CommitOffsets) and command.version < MEMBER_EPOCHS_SINCE
+        if is_old and not member.is_classic:
+            return ErrorCode.UNSUPPORTED_VERSION
         if epoch == member.current.member_epoch:
             return NONE
         if epoch < member.current.member_epoch and self._had_since(member, epoch, command):
@@ -235,9 +240,48 @@ class ConsumerGroup:
     def target_of(self, member_id: str) -> Assignment:
         return self.target.get(member_id, _NOTHING)
 
-    def subscribed_topics(self) -> set[str]:
-        """Of all members, by name or by pattern; not all of them have to exist."""
-        return set(self._subscriber_counts).union(*(pattern.topics for pattern in self.patterns.values()))
+    def topics_with(
+        self, before: ConsumerGroupMemberMetadataValue, after: ConsumerGroupMemberMetadataValue
+    ) -> set[str]:
+        """What members subscribe to, by name or by pattern, when `before` has become `after`; not all of it
+        has to exist."""
+        names = set(self._subscriber_counts)
+        names.difference_update(
+            name for name in before.subscribed_topic_names if self._subscriber_counts[name] == 1
+        )
+        names.update(after.subscribed_topic_names)
+        old, new = before.subscribed_topic_regex, after.subscribed_topic_regex
+        for pattern, resolved in self.patterns.items():
+            is_last = pattern == old and self._pattern_counts.get(pattern) == 1
+            if not is_last or pattern == new:
+                names |= resolved.topics
+        return names
+
+    def topics_by(self, patterns: Iterable[ResolvedPattern]) -> set[str]:
+        """What members subscribe to, if these are what their patterns stand for."""
+        return set(self._subscriber_counts).union(*(resolved.topics for resolved in patterns))
+
+    def topics_without(self, members: Iterable[ConsumerMember]) -> set[str]:
+        """What is subscribed to when these members have gone."""
+        counts, pattern_counts = dict(self._subscriber_counts), dict(self._pattern_counts)
+        for member in members:
+            for name in member.metadata.subscribed_topic_names:
+                _add(counts, name, -1)
+            if member.pattern:
+                _add(pattern_counts, member.pattern, -1)
+        kept = (resolved.topics for pattern, resolved in self.patterns.items() if pattern in pattern_counts)
+        return set(counts).union(*kept)
+
+    def may_subscribe_to(self, names: frozenset[str]) -> bool:
+        """Whether members subscribe to any of these topics, by name or by a pattern that matched it."""
+        return not names.isdisjoint(self._subscriber_counts) or any(
+            not names.isdisjoint(resolved.topics) for resolved in self.patterns.values()
+        )
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether anybody subscribes by pattern."""
+        return bool(self._pattern_counts)
 
     def topics_of(self, metadata: ConsumerGroupMemberMetadataValue) -> frozenset[str] | set[str]:
         """What a member with this metadata subscribes to, as far as its pattern has been resolved."""
@@ -303,7 +347,7 @@ class ConsumerGroup:
         key: ConsumerGroupTargetAssignmentMetadataKey,
         value: ConsumerGroupTargetAssignmentMetadataValue | None,
     ) -> bool:
-        self.assignment_epoch = 0 if value is None else value.assignment_epoch
+        self.assignment_epoch = FIRST_EPOCH if value is None else value.assignment_epoch
         self.assigned_at_ms = 0 if value is None else value.assignment_timestamp
         return True
 

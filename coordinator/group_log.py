@@ -97,8 +97,8 @@ def fits_record(*texts: str | None) -> bool:
 
 
 def decode_key(key: bytes) -> tuple[Kind, Any]:
-    """What a record is about: (OFFSET, (group, topic, partition)), (GROUP, key of any of a group's records) or
-    (OTHER, None)."""
+    """What a record is about: (OFFSET, (group, topic, partition)), (GROUP, key of any of a group's records)
+    or (OTHER, None)."""
     if key[:2] == _OFFSET_KEY_PREFIX:
         try:
             group_end = 4 + _LENGTH.unpack_from(key, 2)[0]

@@ -332,7 +332,8 @@ class GroupMachine:
             records.append((group_log.encode_offset_key(group_id, topic, partition), None, now_ms))
             self._apply_offset(group_id, topic, partition, None)
         for group_id in group_ids:
-            for key in self.groups[group_id].keys():
+            keys = self.groups[group_id].keys()
+            for key in keys:
                 records.append((*group_log.encode_group_record(key, None), now_ms))
                 self._apply_group(key, None)
         for first in range(0, len(records), RECORDS_PER_APPEND):

@@ -51,6 +51,7 @@ SKIP_ASSIGNMENT_SINCE = 9
 
 _HEARTBEAT_REPLIES = {code: HeartbeatReply(code) for code in ErrorCode}
 
+
 def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
     return ("session", group_id, member_id)
 
@@ -113,12 +114,11 @@ class Membership:
         else:
             self._join_new(group, command, now_ms, out)
 
-    def _create(
-        self, group_id: str, replaced: Group | None, now_ms: int, out: list[Effect]
-    ) -> ClassicGroup:
+    def _create(self, group_id: str, replaced: Group | None, now_ms: int, out: list[Effect]) -> ClassicGroup:
         """A new group, perhaps in the place of an empty one of another type."""
         key, record = GroupMetadataKey(group=group_id), ClassicGroup(group_id).record(now_ms)
-        tombstones = [] if replaced is None else [(old, None) for old in replaced.keys()]
+        old_keys = [] if replaced is None else replaced.keys()
+        tombstones = [(old_key, None) for old_key in old_keys]
         self._store(group_id, [*tombstones, (key, record)], now_ms, out)
         group = self._groups[group_id]
         assert isinstance(group, ClassicGroup)
@@ -476,9 +476,7 @@ class Membership:
             _answer_join(group, member, JoinReply(code, member.member_id), out)
             _answer_sync(member, SyncReply(code), out)
 
-    def expire(
-        self, group: ClassicGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]
-    ) -> None:
+    def expire(self, group: ClassicGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]) -> None:
         """A timer of the group has rung."""
         kind = timer_key[0]
         if kind == "session":

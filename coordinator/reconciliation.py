@@ -10,7 +10,7 @@ Source: CurrentAssignmentBuilder.java of Kafka 4.3.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "AssignmentEpochs",
     "MemberAssignment",
     "MemberState",
+    "OwnedPartitions",
     "reconcile",
     "without_topics",
 ]
@@ -26,7 +27,7 @@ Assignment = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; no topic without any."""
 AssignmentEpochs = Mapping[bytes, Mapping[int, int]]
 """By topic id and partition, the member's epoch from which on it has the partition."""
-OwnedPartitions = Iterable[tuple[bytes, Iterable[int]]]
+OwnedPartitions = Sequence[tuple[bytes, Sequence[int]]]
 """As a client lists what it works on."""
 
 

@@ -19,7 +19,12 @@ from odradek.coordinator.commands import (
 )
 from odradek.coordinator.driver import GroupCoordinator, coordinator_error
 from odradek.coordinator.effects import MarkerRecord
-from odradek.coordinator.group_log import CommittedOffset, encode_group_record, encode_offset, encode_offset_key
+from odradek.coordinator.group_log import (
+    CommittedOffset,
+    encode_group_record,
+    encode_offset,
+    encode_offset_key,
+)
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.runtime import RECORDS_PER_TURN
 from odradek.coordinator.settings import GroupSettings

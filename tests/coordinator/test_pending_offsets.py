@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
-from odradek.coordinator.group_log import CommittedOffset, encode_group_record, encode_offset, encode_offset_key
+from odradek.coordinator.group_log import (
+    CommittedOffset,
+    encode_group_record,
+    encode_offset,
+    encode_offset_key,
+)
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.pending_offsets import PendingOffsets
 from odradek.coordinator.settings import GroupSettings

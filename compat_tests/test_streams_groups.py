@@ -17,7 +17,13 @@ from compat_tests import reference
 from compat_tests.brokers import ApacheBroker, OdradekBroker
 from compat_tests.clients import wait_until
 from compat_tests.reference import kafka_tool
-from compat_tests.streams.word_count import PARTITIONS, WORDS, Application
+from compat_tests.streams.word_count import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    PARTITIONS,
+    WORDS,
+    Application,
+)
 from odradek.coordinator.partitioner import partition_for
 
 TOOLS = "org.apache.kafka.tools"
@@ -45,8 +51,11 @@ def quick_broker(request: pytest.FixtureRequest) -> Iterator[OdradekBroker | Apa
 
 
 @pytest.fixture
-def application(quick_broker: OdradekBroker | ApacheBroker, tmp_path: pathlib.Path) -> Iterator[Application]:
-    application = Application(quick_broker, reference.CURRENT, tmp_path)
+def application(
+    quick_broker: OdradekBroker | ApacheBroker, request: pytest.FixtureRequest, tmp_path: pathlib.Path
+) -> Iterator[Application]:
+    guarantee = getattr(request, "param", AT_LEAST_ONCE)
+    application = Application(quick_broker, reference.CURRENT, tmp_path, guarantee)
     yield application
     for run in application.runs:
         run.kill()
@@ -72,6 +81,7 @@ def state_of(application: Application) -> str:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("application", [AT_LEAST_ONCE, EXACTLY_ONCE], indirect=True)
 def test_two_instances_share_the_tasks_and_outlive_a_kill_and_a_restart_of_the_broker(
     application: Application,
 ) -> None:

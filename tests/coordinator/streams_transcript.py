@@ -204,7 +204,7 @@ def heartbeat(ticket: str, group_id: str, options: dict[str, str], epoch: int) -
         group_id,
         options["member"],
         epoch,
-        endpoint_epoch=int(options.get("endpoints", -1)),
+        endpoint_epoch=int(options.get("endpoints", 0)),
         instance_id=options.get("instance"),
         rack_id=options.get("rack"),
         rebalance_timeout_ms=round(float(options.get("rebalance", 60)) * 1000) if epoch == 0 else -1,
@@ -318,7 +318,7 @@ def answer_text(answer) -> str:
     text = f"NONE epoch={answer.member_epoch}"
     if answer.assignment is not None:
         text += f" tasks={tasks_text(answer.assignment)}"
-    if answer.endpoint_epoch != -1 or answer.endpoints is not None:
+    if answer.endpoint_epoch or answer.endpoints is not None:
         text += f" endpoints={answer.endpoint_epoch}"
     for one in answer.endpoints or ():
         parts = (partitions_text(one.active), partitions_text(one.standby))

@@ -80,7 +80,7 @@ def state_of(application: Application) -> str:
     return told.split()[-2]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("application", [AT_LEAST_ONCE, EXACTLY_ONCE], indirect=True)
 def test_two_instances_share_the_tasks_and_outlive_a_kill_and_a_restart_of_the_broker(
     application: Application,
@@ -115,7 +115,7 @@ def test_two_instances_share_the_tasks_and_outlive_a_kill_and_a_restart_of_the_b
     assert topics[f"{application.id}-words-repartition"] == "delete"
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_kafkas_tools_list_describe_dump_and_delete_streams_groups(
     application: Application, quick_broker: OdradekBroker | ApacheBroker
 ) -> None:

@@ -40,6 +40,8 @@ UNORDERED = {
     "DeleteTopics": {"responses": "name"},
     "DescribeConfigs": {"configs": "name"},
     "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},
+    # Kafka tells first what it has refused without asking the group.
+    "OffsetCommit": {"topics": "name", "partitions": "partition_index"},
 }
 """Lists that Kafka keeps in hash tables: API -> field -> what to sort its items by."""
 

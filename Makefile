@@ -20,7 +20,7 @@ tools-present:
 	@$(ENVIRONMENT) check
 
 test: tools-present links ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
-	@$(SUITES) check log pure dist compat reference kafka-python transactions soak spark
+	@$(SUITES) check log pure dist compat reference kafka-python transactions groups soak spark
 
 check: links ## the fast tier: ruff, mypy, tests/ (but for what takes each operation or bit in turn)
 	@$(SUITES) check
@@ -33,7 +33,8 @@ check-transactions: links ## histories of clients under crashes, judged; bugs th
 
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
 	@ODRADEK_NIGHTLY=1 $(SUITES) check log pure dist compat compat-on-kafka reference kafka-python \
-		kafka-python-on-kafka transactions transactions-on-kafka polyglot streams benchmarks long-soak spark
+		kafka-python-on-kafka transactions transactions-on-kafka groups groups-on-kafka polyglot streams \
+		benchmarks long-soak spark
 
 bench: tools-present links ## measures, both brokers where Kafka has the same to do; writes benchmarks/RESULTS.md (BENCH=--help)
 	@python=$(TEST_PYTHON) && \

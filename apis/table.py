@@ -101,6 +101,7 @@ def _of_records(node: NodeParts, settings: ApiSettings) -> Rows:
 def _of_groups(node: NodeParts, topics: TopicCreation) -> Rows:
     groups, leadership = node.groups, node.leadership
     finder = (node.node_id, topics, node.changes, groups, node.transactions)
+    streams = (groups, topics, node.changes, node.timers, node.now_ms)
     return {
         8: (10, _later("offsets.OffsetCommit", leadership, groups)),
         9: (10, _later("offsets.OffsetFetch", leadership, groups)),
@@ -115,6 +116,8 @@ def _of_groups(node: NodeParts, topics: TopicCreation) -> Rows:
         47: (0, _later("offsets.OffsetDelete", leadership, groups)),
         68: (1, _later("consumer_groups.ConsumerGroupHeartbeat", groups)),
         69: (1, _later("consumer_groups.ConsumerGroupDescribe", leadership.current_view, groups)),
+        88: (0, _later("streams_groups.StreamsGroupHeartbeat", *streams)),
+        89: (0, _later("streams_groups.StreamsGroupDescribe", groups)),
     }
 
 

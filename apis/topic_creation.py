@@ -7,7 +7,7 @@ published. At its end the caller answers from the view that there is then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.cluster import NewTopic
@@ -81,3 +81,15 @@ class TopicCreation:
             return dict.fromkeys(missing, error)
         refusals.update({result.name: result.error for result in results if result.error is not None})
         return refusals
+
+    def creating(self, topics: Sequence[NewTopic]) -> Work[dict[str, KafkaError]]:
+        """Creates those of the topics that do not exist, as they are given; the refusals by name."""
+        known = self.view.topics
+        missing = [topic for topic in topics if topic.name not in known]
+        if not missing:
+            return {}
+        try:
+            results = yield from self._machine.creating_topics(missing)
+        except KafkaError as error:
+            return dict.fromkeys((topic.name for topic in missing), error)
+        return {result.name: result.error for result in results if result.error is not None}

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_CLIENT_NAME = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
-SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {"group.version": (0, 1), "transaction.version": (0, 2)}
+SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
+    "group.version": (0, 1),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 2),
+}
 """(lowest, highest) level by feature. A feature enters when what it promises is built. A new cluster has the
 highest levels."""
 

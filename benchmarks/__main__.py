@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from benchmarks import (
     cleaning,
     cold_reads,
+    groups,
     log_growth,
     machine,
     partitions,
@@ -58,6 +59,11 @@ PARTS = {
     ),
     "transactions": Part(
         "transactions beside Kafka, and what an idle transactional id costs", 20, transactions.measure
+    ),
+    "groups": Part(
+        "consumer groups beside Kafka: requests, rebalances, ten thousand groups, a million offsets",
+        25,
+        groups.measure,
     ),
     "scale": Part("start, idle connections, committed offsets", 3, alone(scale.measure)),
     "partitions": Part(

@@ -156,6 +156,8 @@ class ClassicGroup:
     """Ids that were handed out and have to join yet, with the time when they lapse."""
     pending_sync: set[str] = field(default_factory=set)
     """Members of this generation that have not fetched their assignment."""
+    is_unled: bool = False
+    """Nobody has led its members yet: it was another type of group when it was written down."""
     subscribed_topics: frozenset[str] | None = frozenset()
     """What the members subscribe to; None when that cannot be known."""
     awaiting_join_count: int = 0
@@ -191,8 +193,8 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of any member."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        """The longest of any member, which may send what it likes."""
+        return max([0, *(member.rebalance_timeout_ms for member in self.members.values())])
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when the instance has a newer member id."""
@@ -343,6 +345,8 @@ class ClassicGroup:
         assert member.join_ticket is None
         assert member.sync_ticket is None
         member.member_id = new_member_id
+        # Whoever comes back is no newcomer: like others it may wait for its answer as long as that takes.
+        member.is_new = False
         self.static_members[group_instance_id] = new_member_id
         if old_member_id in self.pending_sync:
             self.pending_sync.remove(old_member_id)
@@ -390,6 +394,7 @@ class ClassicGroup:
         self.protocol = self.select_protocol()
         self.subscribed_topics = self._subscriptions()
         self.initial_remaining_ms = None
+        self.is_unled = False
         self.pending_sync = set(self.members)
 
     # Durable state
@@ -437,6 +442,7 @@ class ClassicGroup:
         self.protocol_type = record.protocol_type or None
         self.protocol = record.protocol
         self.leader = record.leader
+        self.is_unled = bool(record.members) and record.leader is None
         self.state_timestamp_ms = (
             None if record.current_state_timestamp == -1 else record.current_state_timestamp
         )

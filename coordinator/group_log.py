@@ -225,6 +225,8 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
     Only the part of version 0 is read, which all versions begin with: some clients err in what follows.
     """
+    if metadata[:1] >= b"\x80":
+        return None  # a version below 0
     try:
         subscription, _ = decoder(ConsumerProtocolSubscription, 0)(metadata, 2)
     except MalformedMessage:

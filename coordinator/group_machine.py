@@ -55,13 +55,18 @@ from odradek.coordinator.consumer_commands import (
 from odradek.coordinator.consumer_group import ConsumerGroup
 from odradek.coordinator.consumer_membership import ConsumerMembership
 from odradek.coordinator.effects import Append, AppendMarker, Effect, LogRecord, Reply, SetTimer
-from odradek.coordinator.group import CLASSIC, CONSUMER, Group, GroupRecord, TypeOfGroup
+from odradek.coordinator.group import CLASSIC, CONSUMER, STREAMS, Group, GroupRecord, TypeOfGroup
 from odradek.coordinator.group import Membership as AnyMembership
 from odradek.coordinator.group_log import LONGEST_STRING_BYTES, CommittedOffset, Kind, fits_record
+from odradek.coordinator.group_migration import Migration
 from odradek.coordinator.membership import Membership
 from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
 from odradek.coordinator.pending_offsets import PendingOffsets
 from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.streams_commands import DescribeStreamsGroup, StreamsHeartbeat
+from odradek.coordinator.streams_group import StreamsGroup
+from odradek.coordinator.streams_membership import TIMERS as STREAMS_TIMERS
+from odradek.coordinator.streams_membership import StreamsMembership
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import group_records
 from odradek.wire.schema import ZERO_UUID
@@ -93,6 +98,12 @@ _TYPE_OF_KEY: dict[type, TypeOfGroup] = {
     group_records.ConsumerGroupTargetAssignmentMemberKey: CONSUMER,
     group_records.ConsumerGroupCurrentMemberAssignmentKey: CONSUMER,
     group_records.ConsumerGroupRegularExpressionKey: CONSUMER,
+    group_records.StreamsGroupMetadataKey: STREAMS,
+    group_records.StreamsGroupMemberMetadataKey: STREAMS,
+    group_records.StreamsGroupTargetAssignmentMetadataKey: STREAMS,
+    group_records.StreamsGroupTargetAssignmentMemberKey: STREAMS,
+    group_records.StreamsGroupCurrentMemberAssignmentKey: STREAMS,
+    group_records.StreamsGroupTopologyKey: STREAMS,
 }
 """Of a group that has a record with such a key."""
 
@@ -117,35 +128,50 @@ class GroupMachine:
         self._settings = settings
         membership = Membership(self.groups, settings, new_member_suffix, self.store)
         consumers = ConsumerMembership(self.groups, settings, new_member_suffix, topics, self.store)
+        migration = Migration(
+            self.groups, settings, new_member_suffix, topics, self.store, membership, consumers
+        )
+        consumers.migration = migration
+        streams = StreamsMembership(self.groups, settings, topics, self.store)
         self._classic = membership
         self._new_group: dict[TypeOfGroup, Callable[[str], Group]] = {
             CLASSIC: ClassicGroup,
             CONSUMER: lambda group_id: ConsumerGroup(group_id, topics),
+            STREAMS: StreamsGroup,
         }
-        self._memberships: dict[TypeOfGroup, AnyMembership] = {CLASSIC: membership, CONSUMER: consumers}
+        self._memberships: dict[TypeOfGroup, AnyMembership] = {
+            CLASSIC: membership,
+            CONSUMER: consumers,
+            STREAMS: streams,
+        }
         self._timers: dict[str, TypeOfGroup] = {
             "session": CLASSIC,
             "join": CLASSIC,
             "sync": CLASSIC,
             "consumer-session": CONSUMER,
             "consumer-rebalance": CONSUMER,
+            "classic-join": CONSUMER,
+            "classic-sync": CONSUMER,
+            **dict.fromkeys(STREAMS_TIMERS, STREAMS),
         }
         self._handlers: dict[type, Callable[[Any, int, list[Effect]], None]] = {
-            Heartbeat: membership.heartbeat,
+            Heartbeat: migration.heartbeat,
             ConsumerHeartbeat: consumers.heartbeat,
             CommitOffsets: self._commit_offsets,
             CommitTransactionalOffsets: self._commit_transactional_offsets,
             EndOffsets: self._end_offsets,
             FetchOffsets: self._fetch_offsets,
-            Join: membership.join,
-            Sync: membership.sync,
-            Leave: membership.leave,
+            Join: migration.join,
+            Sync: migration.sync,
+            Leave: migration.leave,
             DeleteOffsets: self._delete_offsets,
             RemoveTopics: self._remove_topics,
             DescribeGroup: self._describe_group,
             ListGroups: self._list_groups,
             DeleteGroup: self._delete_group,
             DescribeConsumerGroup: consumers.describe,
+            StreamsHeartbeat: streams.heartbeat,
+            DescribeStreamsGroup: streams.describe,
             TopicsChanged: self._topics_changed,
             TopicsMatched: consumers.topics_matched,
         }

@@ -38,7 +38,7 @@ _LOGGING = [
     "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
     "org.apache.logging.log4j:log4j-core:2.24.3",
     "org.apache.logging.log4j:log4j-1.2-api:2.24.3",
-    "com.fasterxml.jackson.dataformat:jackson-dataformat-yaml:2.16.2",
+    "com.fasterxml.jackson.dataformat:jackson-dataformat-yaml:2.21.2",
 ]
 _SPARK_OWN_JARS = ["org.apache.hadoop:*", "org.scala-lang:*"]
 

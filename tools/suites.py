@@ -40,13 +40,18 @@ CLIENTS = [
         f"--ignore=compat_tests/{d}"
         for d in (
             *("dist", "spark", "soak", "differential", "kafka_python_suite", "polyglot", "streams"),
-            *("transactions", "benchmarks"),
+            *("transactions", "groups", "benchmarks"),
         )
     ),
 ]
 CLIENT_JARS = [
     f"kafka-{version}" for version in ("4.3.1", "3.9.2", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
 ]
+
+GROUPS_OF_CLIENTS = [
+    f"compat_tests/groups/test_{name}.py" for name in ("members", "phases", "static_members")
+]
+"""The tests of groups that know one broker; the others have both anyway."""
 
 LINTERS = [
     ["python", "-m", "ruff", "check", "."],
@@ -55,7 +60,11 @@ LINTERS = [
 ]
 TWINS = [
     *(f"tests/wire/test_{name}.py" for name in ("records", "records_twins")),
-    *("tests/storage", "tests/apis", "tests/server/test_broker.py", "tests/server/test_produce_shortcut.py"),
+    *("tests/storage", "tests/apis"),
+    *(
+        f"tests/server/test_{name}.py"
+        for name in ("broker", "connection", "group_flush", "produce_shortcut", "turn_and_timers")
+    ),
 ]
 """The tests of what has a compiled twin, and of what stands on it."""
 
@@ -78,6 +87,10 @@ SUITES = {
     "transactions": Suite([pytest("compat_tests/transactions")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
     "transactions-on-kafka": Suite(
         [pytest("compat_tests/transactions", "--broker=kafka")], jars=["kafka-4.3.1", "kafka-3.9.2"]
+    ),
+    "groups": Suite([pytest(*SPREAD, "compat_tests/groups")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
+    "groups-on-kafka": Suite(
+        [pytest(*SPREAD, *GROUPS_OF_CLIENTS, "--broker=kafka")], jars=["kafka-4.3.1", "kafka-3.9.2"]
     ),
     "check-transactions": Suite(
         [

@@ -106,10 +106,10 @@ class Application:
         self.expected: Counter[str] = Counter()
         self.runs: list[WordCount] = []
 
-    def start(self, state: str) -> WordCount:
+    def start(self, state: str, *settings: str) -> WordCount:
         log = self.directory / f"run-{len(self.runs)}.log"
         place = (self.broker.bootstrap, self.id, str(self.directory / state), self.input, self.output)
-        self.runs.append(WordCount(self._class_path, log, *place, self._guarantee))
+        self.runs.append(WordCount(self._class_path, log, *place, self._guarantee, *settings))
         return self.runs[-1]
 
     def write(self, count: int) -> None:

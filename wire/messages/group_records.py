@@ -1,8 +1,8 @@
 """Keys and values of `__consumer_offsets`, as Kafka writes them.
 
 Types 0 and 1 are committed offsets (0 is an old form of the key that is only read), 2 is a classic group,
-3 to 8 and 16 are groups of the consumer protocol. Share and streams groups are not declared: their keys
-read as None. Kafka writes version 3 of `OffsetCommitValue` (1 where a commit has a retention time) and of
+3 to 8 and 16 are groups of the consumer protocol, 17 and 19 to 23 groups of the streams protocol (18 was never
+released). Share groups are not declared: their keys read as None. Kafka writes version 3 of `OffsetCommitValue` (1 where a commit has a retention time) and of
 `GroupMetadataValue`, which every tool can read.
 """
 
@@ -13,9 +13,11 @@ from odradek.wire.schema import (
     ALL,
     BYTES,
     INT8,
+    INT16,
     INT32,
     INT64,
     STRING,
+    UINT16,
     UUID,
     Array,
     Struct,
@@ -281,6 +283,206 @@ class ConsumerGroupRegularExpressionValue(LogRecord, record_type=16, versions=(0
     """When the pattern was resolved."""
 
 
+@dataclass(slots=True, kw_only=True)
+class KeyValue(Struct):
+    key: str = on_wire(STRING)
+    """Name of the tag or setting."""
+    value: str = on_wire(STRING)
+    """Value of the tag or setting."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupMetadataKey(LogRecord, record_type=17, versions=(0, 0)):
+    group_id: str = on_wire(STRING)
+    """Id of the group."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupMetadataValue(LogRecord, record_type=17, versions=(0, 0), flexible_since=0):
+    epoch: int = on_wire(INT32)
+    """Counts up when members, the topology or its topics change."""
+    metadata_hash: int = on_wire(INT64)
+    """Hash over the topics of the topology."""
+    validated_topology_epoch: int = on_wire(INT32, tag=0, default=-1)
+    """Epoch of the topology whose topics were found to be right, -1 while none is."""
+    last_assignment_configs: list[KeyValue] | None = on_wire(
+        Array(KeyValue), default=None, nullable=ALL, tag=1
+    )
+    """The settings by which tasks were assigned last; null if not known."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupMemberMetadataKey(LogRecord, record_type=19, versions=(0, 0)):
+    group_id: str = on_wire(STRING)
+    """Id of the group."""
+    member_id: str = on_wire(STRING)
+    """Id of the member."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Endpoint(Struct):
+    host: str = on_wire(STRING)
+    """Host name or address."""
+    port: int = on_wire(UINT16)
+    """Port number."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupMemberMetadataValue(LogRecord, record_type=19, versions=(0, 0), flexible_since=0):
+    instance_id: str | None = on_wire(STRING, nullable=ALL)
+    """Name of a static member; null for a dynamic one."""
+    rack_id: str | None = on_wire(STRING, nullable=ALL)
+    """Rack of the client."""
+    client_id: str = on_wire(STRING)
+    """Client id from the member's header."""
+    client_host: str = on_wire(STRING)
+    """Address from which the member came."""
+    rebalance_timeout_ms: int = on_wire(INT32, default=-1)
+    """How long the member may take to give up tasks, -1 if not known."""
+    topology_epoch: int = on_wire(INT32)
+    """Epoch of the topology that the member runs."""
+    process_id: str = on_wire(STRING)
+    """Id of the client process that the member lives in."""
+    user_endpoint: Endpoint | None = on_wire(Endpoint, default=None, nullable=ALL)
+    """Where the member answers interactive queries."""
+    client_tags: list[KeyValue] = on_wire(Array(KeyValue))
+    """Tags by which tasks are spread over racks or zones."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupTargetAssignmentMetadataKey(LogRecord, record_type=20, versions=(0, 0)):
+    group_id: str = on_wire(STRING)
+    """Id of the group."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupTargetAssignmentMetadataValue(LogRecord, record_type=20, versions=(0, 0), flexible_since=0):
+    assignment_epoch: int = on_wire(INT32)
+    """The epoch of the target assignment."""
+    assignment_timestamp: int = on_wire(INT64, tag=0, ignorable=True)
+    """When the assignment was made, 0 if not known."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupTargetAssignmentMemberKey(LogRecord, record_type=21, versions=(0, 0)):
+    group_id: str = on_wire(STRING)
+    """Id of the group."""
+    member_id: str = on_wire(STRING)
+    """Id of the member."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskIds(Struct):
+    subtopology_id: str = on_wire(STRING)
+    """Name of the subtopology."""
+    partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupTargetAssignmentMemberValue(LogRecord, record_type=21, versions=(0, 0), flexible_since=0):
+    active_tasks: list[TaskIds] = on_wire(Array(TaskIds))
+    """Tasks that the member shall run."""
+    standby_tasks: list[TaskIds] = on_wire(Array(TaskIds))
+    """Tasks for which the member shall keep a warm copy."""
+    warmup_tasks: list[TaskIds] = on_wire(Array(TaskIds))
+    """Tasks whose state the member shall restore."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupCurrentMemberAssignmentKey(LogRecord, record_type=22, versions=(0, 0)):
+    group_id: str = on_wire(STRING)
+    """Id of the group."""
+    member_id: str = on_wire(STRING)
+    """Id of the member."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AssignedTaskIds(Struct):
+    subtopology_id: str = on_wire(STRING)
+    """Name of the subtopology."""
+    partitions: list[int] = on_wire(Array(INT32))
+    """Partition numbers."""
+    assignment_epochs: list[int] | None = on_wire(Array(INT32), default=None, nullable=ALL, tag=0)
+    """The member epoch at which each task was assigned, null if not known."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupCurrentMemberAssignmentValue(LogRecord, record_type=22, versions=(0, 0), flexible_since=0):
+    member_epoch: int = on_wire(INT32)
+    """Epoch of the member."""
+    previous_member_epoch: int = on_wire(INT32)
+    """Epoch before the last change of the assignment."""
+    state: int = on_wire(INT8)
+    """0 stable, 1 has to give up tasks, 2 waits for tasks that others have, 127 not known."""
+    active_tasks: list[AssignedTaskIds] = on_wire(Array(AssignedTaskIds))
+    """Tasks that the member runs."""
+    standby_tasks: list[AssignedTaskIds] = on_wire(Array(AssignedTaskIds))
+    """Tasks for which the member keeps a warm copy."""
+    warmup_tasks: list[AssignedTaskIds] = on_wire(Array(AssignedTaskIds))
+    """Tasks whose state is being restored on the member."""
+    active_tasks_pending_revocation: list[AssignedTaskIds] = on_wire(Array(AssignedTaskIds))
+    """Active tasks that the member has to give up."""
+    standby_tasks_pending_revocation: list[AssignedTaskIds] = on_wire(Array(AssignedTaskIds))
+    """Standby tasks that the member has to give up."""
+    warmup_tasks_pending_revocation: list[AssignedTaskIds] = on_wire(Array(AssignedTaskIds))
+    """Warm-up tasks that the member has to give up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupTopologyKey(LogRecord, record_type=23, versions=(0, 0)):
+    group_id: str = on_wire(STRING)
+    """Id of the group."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicInfo(Struct):
+    name: str = on_wire(STRING)
+    """Name of the topic."""
+    partitions: int = on_wire(INT32)
+    """Number of partitions; 0 is for the coordinator to decide."""
+    replication_factor: int = on_wire(INT16)
+    """Number of replicas; 0 takes the broker's default."""
+    topic_configs: list[KeyValue] = on_wire(Array(KeyValue))
+    """Settings of the internal topic."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CopartitionGroup(Struct):
+    source_topics: list[int] = on_wire(Array(INT16))
+    """Indexes into the subtopology's source topics."""
+    source_topic_regex: list[int] = on_wire(Array(INT16))
+    """Indexes into its patterns of source topics."""
+    repartition_source_topics: list[int] = on_wire(Array(INT16))
+    """Indexes into its repartition source topics."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Subtopology(Struct):
+    subtopology_id: str = on_wire(STRING)
+    """Name of the subtopology."""
+    source_topics: list[str] = on_wire(Array(STRING))
+    """Topics to read from."""
+    source_topic_regex: list[str] = on_wire(Array(STRING))
+    """Patterns of the topics to read from."""
+    state_changelog_topics: list[TopicInfo] = on_wire(Array(TopicInfo))
+    """Internal topics that hold the state."""
+    repartition_sink_topics: list[str] = on_wire(Array(STRING))
+    """Internal topics that the subtopology writes to."""
+    repartition_source_topics: list[TopicInfo] = on_wire(Array(TopicInfo))
+    """Internal topics that the subtopology reads from."""
+    copartition_groups: list[CopartitionGroup] = on_wire(Array(CopartitionGroup))
+    """Sets of source topics that must have equally many partitions."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupTopologyValue(LogRecord, record_type=23, versions=(0, 0), flexible_since=0):
+    epoch: int = on_wire(INT32)
+    """Counts up when the topology changes."""
+    subtopologies: list[Subtopology] = on_wire(Array(Subtopology))
+    """The parts of the topology that run by themselves."""
+
+
 _TYPES = RecordTypes(
     keys=(
         LegacyOffsetCommitKey,
@@ -293,6 +495,12 @@ _TYPES = RecordTypes(
         ConsumerGroupTargetAssignmentMemberKey,
         ConsumerGroupCurrentMemberAssignmentKey,
         ConsumerGroupRegularExpressionKey,
+        StreamsGroupMetadataKey,
+        StreamsGroupMemberMetadataKey,
+        StreamsGroupTargetAssignmentMetadataKey,
+        StreamsGroupTargetAssignmentMemberKey,
+        StreamsGroupCurrentMemberAssignmentKey,
+        StreamsGroupTopologyKey,
     ),
     values=(
         OffsetCommitValue,
@@ -304,6 +512,12 @@ _TYPES = RecordTypes(
         ConsumerGroupTargetAssignmentMemberValue,
         ConsumerGroupCurrentMemberAssignmentValue,
         ConsumerGroupRegularExpressionValue,
+        StreamsGroupMetadataValue,
+        StreamsGroupMemberMetadataValue,
+        StreamsGroupTargetAssignmentMetadataValue,
+        StreamsGroupTargetAssignmentMemberValue,
+        StreamsGroupCurrentMemberAssignmentValue,
+        StreamsGroupTopologyValue,
     ),
     older_values={0: OffsetCommitValue},
 )

@@ -14,7 +14,7 @@ import org.apache.kafka.streams.state.QueryableStoreTypes;
 
 /**
  * Kafka Streams counts the words of a topic: arguments are broker, application id, state directory, input topic,
- * output topic and processing guarantee. Splitting changes the key, so the records pass through an internal repartition topic, and the
+ * output topic and processing guarantee; further ones are settings (name=value). Splitting changes the key, so the records pass through an internal repartition topic, and the
  * counts are kept in a store with a changelog topic. Prints `state NAME` at every change of state; a line on
  * standard input that says `stop` closes it, `count WORD` prints `count NUMBER` out of the store.
  */
@@ -29,8 +29,14 @@ public final class WordCount {
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName());
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName());
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
-        // It never leaves its group: the next run gets the partitions when this one's session is over.
-        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "6000");
+        for (int number = 6; number < arguments.length; number++) {
+            String[] setting = arguments[number].split("=", 2);
+            settings.put(setting[0], setting[1]);
+        }
+        if (!"streams".equals(settings.get("group.protocol"))) {
+            // It never leaves its group: the next run gets the partitions when this one's session is over.
+            settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "6000");
+        }
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream(arguments[3])
             .flatMapValues(line -> Arrays.asList(line.toLowerCase(Locale.ROOT).split(" ")))

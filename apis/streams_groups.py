@@ -1,0 +1,439 @@
+"""Groups of Kafka Streams applications (KIP-1071): StreamsGroupHeartbeat (key 88, version 0) and
+StreamsGroupDescribe (89, version 0).
+
+A heartbeat becomes a command for the group's coordinator, after the checks that need nothing but the
+request. The coordinator says which internal topics the application lacks; they are created here, and until
+they are there every answer says so. With the feature `streams.version` at level 0 both APIs answer
+UNSUPPORTED_VERSION.
+
+Not done, as in Kafka 4.3: static members, patterns of source topics, warm-up tasks and the offsets of tasks,
+which are read and left alone.
+
+Source: KafkaApis, GroupCoordinatorService and AutoTopicCreationManager of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from odradek.apis import operations
+from odradek.apis.api import Waiting
+from odradek.apis.groups import Gathering, client_host
+from odradek.coordinator import streams_commands as commands
+from odradek.coordinator.streams_assignor import TaskAssignment, Tasks
+from odradek.coordinator.streams_topology import Status, StatusCode
+from odradek.coordinator.topics import INTERNAL_TOPICS, is_legal
+from odradek.wire.errors import ErrorCode, KafkaError, error_message
+from odradek.wire.messages import group_records as records
+from odradek.wire.messages import streams_group_describe as describe
+from odradek.wire.messages import streams_group_heartbeat as heartbeat
+from odradek.wire.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+from odradek.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.groups import Groups
+    from odradek.apis.topic_creation import TopicCreation
+    from odradek.apis.turn import Timers, WorkQueue
+    from odradek.coordinator.topics import NewTopic
+
+NOT_SAID = -1
+HEARTBEATS_BETWEEN_TRIALS = 2
+"""A topic that could not be created is tried again after the time of so many heartbeats."""
+FAILURES_KEPT_MAX = 1_000
+
+
+class InternalTopics:
+    """Creates what applications lack, one trial at a time for a topic, and remembers why it failed."""
+
+    def __init__(
+        self, topics: TopicCreation, work: WorkQueue, timers: Timers, now_ms: Callable[[], int]
+    ) -> None:
+        self._topics = topics
+        self._work = work
+        self._timers = timers
+        self._now_ms = now_ms
+        self._under_way: set[str] = set()
+        self._failures: dict[str, tuple[str, int]] = {}
+        """Why, and until when it is not tried again; by topic."""
+
+    def see_to(self, topics: Mapping[str, NewTopic], pause_ms: int) -> dict[str, str]:
+        """Have these created, later; what is known to be in the way, by topic. After a failure a topic is
+        left alone for `pause_ms`."""
+        now_ms = self._now_ms()
+        failures = {}
+        wanted = []
+        for name, topic in topics.items():
+            failure = self._failures.get(name)
+            if failure is not None and now_ms < failure[1]:
+                failures[name] = failure[0]
+            elif name not in self._under_way:
+                self._failures.pop(name, None)
+                wanted.append(topic)
+        if wanted:
+            self._under_way.update(topic.name for topic in wanted)
+            # Not from within the coordinator's answer: new topics are told to the coordinator.
+            self._timers.after(0, lambda: self._begin(wanted, pause_ms))
+        return failures
+
+    def _begin(self, topics: Sequence[NewTopic], pause_ms: int) -> None:
+        names = [topic.name for topic in topics]
+
+        def done(refusals: Mapping[str, KafkaError]) -> None:
+            self._under_way.difference_update(names)
+            until_ms = self._now_ms() + pause_ms
+            for name, refusal in refusals.items():
+                if len(self._failures) >= FAILURES_KEPT_MAX:
+                    del self._failures[next(iter(self._failures))]
+                self._failures[name] = (refusal.message, until_ms)
+
+        def failed(error: Exception) -> None:
+            refusal = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error) or None)
+            done(dict.fromkeys(names, refusal))
+
+        self._work.run(self._topics.creating(topics), done, failed)
+
+
+class StreamsGroupHeartbeat:
+    """The handler."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        topics: TopicCreation,
+        work: WorkQueue,
+        timers: Timers,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._groups = groups
+        self._internal_topics = InternalTopics(topics, work, timers, now_ms)
+
+    def __call__(
+        self, request: StreamsGroupHeartbeatRequest, context: RequestContext
+    ) -> StreamsGroupHeartbeatResponse | Waiting:
+        try:
+            _check(request)
+        except KafkaError as error:
+            return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+        waiting = Waiting()
+        endpoint, tags = request.user_endpoint, request.client_tags
+        command = commands.StreamsHeartbeat(
+            ticket=lambda reply: waiting.complete(self._response(reply)),
+            group_id=request.group_id,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            endpoint_epoch=request.endpoint_information_epoch,
+            instance_id=request.instance_id,
+            rack_id=request.rack_id,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            topology=None if request.topology is None else _topology(request.topology),
+            owned=_owned(request),
+            process_id=request.process_id,
+            user_endpoint=None if endpoint is None else commands.UserEndpoint(endpoint.host, endpoint.port),
+            client_tags=None if tags is None else {tag.key: tag.value for tag in tags},
+            shutdown_application=request.shutdown_application,
+            client_id=context.client_id or "",
+            client_host=client_host(context.connection),
+        )
+        self._groups.submit(request.group_id, command)
+        return waiting
+
+    def _response(self, reply: commands.StreamsHeartbeatReply) -> StreamsGroupHeartbeatResponse:
+        if reply.error_code is not ErrorCode.NONE:
+            return StreamsGroupHeartbeatResponse(
+                error_code=reply.error_code,
+                error_message=reply.error_message or error_message(reply.error_code),
+            )
+        statuses = reply.statuses
+        if reply.topics_to_create:
+            pause_ms = HEARTBEATS_BETWEEN_TRIALS * reply.heartbeat_interval_ms
+            failures = self._internal_topics.see_to(reply.topics_to_create, pause_ms)
+            if failures:
+                statuses = [_with_failures(status, failures) for status in statuses]
+        assignment, endpoints = reply.assignment, reply.endpoints
+        return StreamsGroupHeartbeatResponse(
+            error_code=ErrorCode.NONE,
+            member_id=reply.member_id,
+            member_epoch=reply.member_epoch,
+            heartbeat_interval_ms=reply.heartbeat_interval_ms,
+            status=[heartbeat.Status(status_code=code, status_detail=detail) for code, detail in statuses],
+            active_tasks=None if assignment is None else _task_ids(assignment.active, heartbeat.TaskIds),
+            standby_tasks=None if assignment is None else _task_ids(assignment.standby, heartbeat.TaskIds),
+            warmup_tasks=None if assignment is None else _task_ids(assignment.warmup, heartbeat.TaskIds),
+            endpoint_information_epoch=reply.endpoint_epoch,
+            partitions_by_user_endpoint=None if endpoints is None else [_endpoint(one) for one in endpoints],
+        )
+
+
+def _with_failures(status: Status, failures: Mapping[str, str]) -> Status:
+    if status.code is not StatusCode.MISSING_INTERNAL_TOPICS:
+        return status
+    reasons = ", ".join(f"{name} ({reason})" for name, reason in sorted(failures.items()))
+    return Status(status.code, f"{status.detail}; Creation failed: {reasons}.")
+
+
+# What a request may say
+
+
+def _check(request: StreamsGroupHeartbeatRequest) -> None:
+    """Refuse what no state of the group could make right (INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY)."""
+    if request.topology is not None:
+        _check_topics(request.topology)
+    for text, name in (
+        (request.member_id, "MemberId"),
+        (request.group_id, "GroupId"),
+        (request.instance_id, "InstanceId"),
+        (request.rack_id, "RackId"),
+    ):
+        if text is not None and not text.strip():
+            raise _invalid(f"{name} can't be empty.")
+    if request.instance_id is not None:
+        raise _invalid("Static members are not supported yet.")
+    epoch = request.member_epoch
+    if epoch == commands.JOIN_EPOCH:
+        _check_join(request)
+    elif epoch == commands.LEAVE_FOR_A_WHILE_EPOCH:
+        raise _invalid("InstanceId can't be null.")
+    elif epoch < commands.LEAVE_FOR_A_WHILE_EPOCH:
+        raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
+    tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    if any(one is None for one in tasks) and any(one is not None for one in tasks):
+        raise _invalid("If one task-type is non-null, all must be non-null.")
+    if epoch != commands.JOIN_EPOCH and request.topology is not None:
+        raise _invalid("Topology can only be provided when (re-)joining.")
+
+
+def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == NOT_SAID:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    for tasks, name in (
+        (request.active_tasks, "ActiveTasks"),
+        (request.standby_tasks, "StandbyTasks"),
+        (request.warmup_tasks, "WarmupTasks"),
+    ):
+        if tasks is None or tasks:
+            raise _invalid(f"{name} must be empty when (re-)joining.")
+    if request.topology is None:
+        raise _invalid("Topology must be non-null when (re-)joining.")
+    for subtopology in request.topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
+            if topic.partitions != 0:
+                raise KafkaError(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                    f"Changelog topic {topic.name} must have an undefined partition count, but it is set to "
+                    f"{topic.partitions}.",
+                )
+
+
+def _check_topics(topology: heartbeat.Topology) -> None:
+    names: set[str] = set()
+    for subtopology in topology.subtopologies:
+        names.update(subtopology.source_topics, subtopology.repartition_sink_topics)
+        names.update(topic.name for topic in subtopology.repartition_source_topics)
+        names.update(topic.name for topic in subtopology.state_changelog_topics)
+    internal = sorted(names & INTERNAL_TOPICS)
+    if internal:
+        raise KafkaError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited.",
+        )
+    illegal = sorted(name for name in names if not is_legal(name))
+    if illegal:
+        raise KafkaError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"Topic names {','.join(illegal)} are not valid topic names.",
+        )
+    if any(subtopology.source_topic_regex for subtopology in topology.subtopologies):
+        raise _invalid("Regular expressions for source topics are not supported yet.")
+
+
+def _invalid(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, reason)
+
+
+# From a request
+
+
+def _owned(request: StreamsGroupHeartbeatRequest) -> TaskAssignment | None:
+    active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
+    if active is None or standby is None or warmup is None:
+        return None
+    return TaskAssignment(_tasks(active), _tasks(standby), _tasks(warmup))
+
+
+def _tasks(listed: Iterable[heartbeat.TaskIds]) -> Tasks:
+    tasks: dict[str, frozenset[int]] = {}
+    for one in listed:
+        partitions = tasks.get(one.subtopology_id, frozenset()) | frozenset(one.partitions)
+        if partitions:
+            tasks[one.subtopology_id] = partitions
+    return tasks
+
+
+def _topology(topology: heartbeat.Topology) -> records.StreamsGroupTopologyValue:
+    """As the log has it."""
+    return records.StreamsGroupTopologyValue(
+        epoch=topology.epoch,
+        subtopologies=[
+            records.Subtopology(
+                subtopology_id=subtopology.subtopology_id,
+                source_topics=subtopology.source_topics,
+                source_topic_regex=subtopology.source_topic_regex,
+                state_changelog_topics=_topic_infos(subtopology.state_changelog_topics),
+                repartition_sink_topics=subtopology.repartition_sink_topics,
+                repartition_source_topics=_topic_infos(subtopology.repartition_source_topics),
+                copartition_groups=[
+                    records.CopartitionGroup(
+                        source_topics=group.source_topics,
+                        source_topic_regex=group.source_topic_regex,
+                        repartition_source_topics=group.repartition_source_topics,
+                    )
+                    for group in subtopology.copartition_groups
+                ],
+            )
+            for subtopology in topology.subtopologies
+        ],
+    )
+
+
+def _topic_infos(infos: Iterable[heartbeat.TopicInfo]) -> list[records.TopicInfo]:
+    return [
+        records.TopicInfo(
+            name=info.name,
+            partitions=info.partitions,
+            replication_factor=info.replication_factor,
+            topic_configs=[
+                records.KeyValue(key=config.key, value=config.value) for config in info.topic_configs
+            ],
+        )
+        for info in infos
+    ]
+
+
+# Into an answer
+
+
+def _task_ids(tasks: Tasks, make: Callable[..., Any]) -> list[Any]:
+    return [
+        make(subtopology_id=subtopology_id, partitions=sorted(partitions))
+        for subtopology_id, partitions in sorted(tasks.items())
+    ]
+
+
+def _endpoint(one: commands.EndpointPartitions) -> heartbeat.EndpointToPartitions:
+    return heartbeat.EndpointToPartitions(
+        user_endpoint=heartbeat.Endpoint(host=one.endpoint.host, port=one.endpoint.port),
+        active_partitions=[
+            heartbeat.TopicPartition(topic=name, partitions=these) for name, these in one.active
+        ],
+        standby_partitions=[
+            heartbeat.TopicPartition(topic=name, partitions=these) for name, these in one.standby
+        ],
+    )
+
+
+class StreamsGroupDescribe:
+    """The handler: each group is asked of its own coordinator."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def __call__(self, request: StreamsGroupDescribeRequest, context: RequestContext) -> Waiting:
+        wants_operations = request.include_authorized_operations
+        group_ids = list(dict.fromkeys(request.group_ids))
+        gathering = Gathering(
+            len(group_ids),
+            lambda replies: StreamsGroupDescribeResponse(
+                groups=[_described(reply, wants_operations) for reply in replies]
+            ),
+        )
+        for index, group_id in enumerate(group_ids):
+            ticket = gathering.ticket(index)
+            if group_id:
+                self._groups.submit(group_id, commands.DescribeStreamsGroup(ticket, group_id))
+            else:
+                ticket(commands.StreamsGroupDescription(ErrorCode.INVALID_GROUP_ID, group_id))
+        return gathering.waiting
+
+
+def _described(reply: commands.StreamsGroupDescription, wants_operations: bool) -> describe.DescribedGroup:
+    if reply.error_code is not ErrorCode.NONE:
+        return describe.DescribedGroup(
+            error_code=reply.error_code,
+            error_message=reply.error_message or error_message(reply.error_code),
+            group_id=reply.group_id,
+        )
+    topology = None
+    if reply.subtopologies is not None:
+        topology = describe.Topology(
+            epoch=reply.topology_epoch,
+            subtopologies=[_described_subtopology(one) for one in reply.subtopologies],
+        )
+    group = describe.DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=reply.group_id,
+        group_state=reply.state,
+        group_epoch=reply.group_epoch,
+        assignment_epoch=reply.assignment_epoch,
+        topology=topology,
+        members=[_described_member(member) for member in reply.members],
+    )
+    return replace(group, authorized_operations=operations.ON_GROUP) if wants_operations else group
+
+
+def _described_subtopology(subtopology: records.Subtopology) -> describe.Subtopology:
+    return describe.Subtopology(
+        subtopology_id=subtopology.subtopology_id,
+        source_topics=subtopology.source_topics,
+        repartition_sink_topics=subtopology.repartition_sink_topics,
+        state_changelog_topics=_described_topics(subtopology.state_changelog_topics),
+        repartition_source_topics=_described_topics(subtopology.repartition_source_topics),
+    )
+
+
+def _described_topics(infos: Iterable[records.TopicInfo]) -> list[describe.TopicInfo]:
+    return [
+        describe.TopicInfo(
+            name=info.name,
+            partitions=info.partitions,
+            replication_factor=info.replication_factor,
+            topic_configs=[
+                describe.KeyValue(key=config.key, value=config.value) for config in info.topic_configs
+            ],
+        )
+        for info in infos
+    ]
+
+
+def _described_member(member: commands.DescribedStreamsMember) -> describe.Member:
+    endpoint = member.user_endpoint
+    return describe.Member(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if endpoint is None else describe.Endpoint(host=endpoint.host, port=endpoint.port),
+        client_tags=[describe.KeyValue(key=key, value=value) for key, value in member.client_tags.items()],
+        assignment=_described_assignment(member.assignment),
+        target_assignment=_described_assignment(member.target_assignment),
+    )
+
+
+def _described_assignment(assignment: TaskAssignment) -> describe.Assignment:
+    return describe.Assignment(
+        active_tasks=_task_ids(assignment.active, describe.TaskIds),
+        standby_tasks=_task_ids(assignment.standby, describe.TaskIds),
+        warmup_tasks=_task_ids(assignment.warmup, describe.TaskIds),
+    )

@@ -1,0 +1,137 @@
+"""Apache Kafka and Odradek beside each other, the same done to both, and Kafka's tools run against both."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from compat_tests import reference
+from compat_tests.clients import Message
+from compat_tests.clients.confluent import ConfluentClient
+from compat_tests.clients.java import compile_java
+from compat_tests.differential.harness import Side
+
+SHELL = pathlib.Path(__file__).with_name("ToolShell.java")
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+GROUPS = "org.apache.kafka.tools.GroupsCommand"
+STREAMS_GROUPS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
+
+MADE_UP = [
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
+    (re.compile(r"\b127\.0\.0\.1:\d+"), "<broker>"),
+    (re.compile(r"(org\.apache\.kafka\.common\.errors\.\w+): .*"), r"\1: <why>"),
+]
+"""What each broker makes up for itself, the wording of its refusals, too; and a common name for it."""
+TRACE = re.compile(r"^\s+(at |\.\.\. \d+ more)")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a tool wrote, and its exit status."""
+
+    status: int
+    lines: list[str]
+
+    def normal(self) -> list[str]:
+        """Its lines as words, without what differs from broker to broker and without their order: groups and
+        members come in that of hash tables. The width of columns goes by the longest host.
+        """
+        kept = [line for line in self.lines if line.strip() and not TRACE.match(line)]
+        for pattern, name in MADE_UP:
+            kept = [pattern.sub(name, line) for line in kept]
+        return sorted(" ".join(line.split()) for line in kept)
+
+
+class Tools:
+    """Kafka's programs of 4.3 in one JVM."""
+
+    def __init__(self) -> None:
+        class_path = compile_java(reference.class_path(), SHELL)
+        command = ["java", *reference.SMALL_JVM, "-cp", class_path, "ToolShell"]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the JVM)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+
+    def run(self, main_class: str, *arguments: str) -> Said:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\t".join([main_class, *arguments]) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("@@ "):
+                _, status, count = line.split()
+                lines = [self._process.stdout.readline().rstrip("\n") for _ in range(int(count))]
+                return Said(int(status), lines)
+        self._errors.seek(0)
+        raise RuntimeError(self._errors.read().decode()[-3000:])
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+class Node:
+    """One of the two."""
+
+    def __init__(self, name: str, bootstrap: str, tools: Tools) -> None:
+        self.name, self.bootstrap, self._tools = name, bootstrap, tools
+        self.side = Side(name, bootstrap)
+        self.client = ConfluentClient(bootstrap)
+
+    def run(self, main_class: str, *arguments: str) -> Said:
+        return self._tools.run(main_class, "--bootstrap-server", self.bootstrap, *arguments)
+
+
+class Both:
+    """See the module. `each` does the same to both, `compare` has tools look at both."""
+
+    def __init__(self, kafka: str, odradek: str, odradek_pid: int | None) -> None:
+        self._tools = Tools()
+        self.kafka, self.odradek = Node("kafka", kafka, self._tools), Node("odradek", odradek, self._tools)
+        self.odradek_pid = odradek_pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        for node in self.nodes:
+            node.side.close()
+        self._tools.close()
+
+    @property
+    def nodes(self) -> tuple[Node, Node]:
+        return self.kafka, self.odradek
+
+    def each(self, work: Callable[[Node], object]) -> None:
+        for node in self.nodes:
+            work(node)
+
+    def create_topic(self, topic: str, partitions: int, messages: Sequence[Message] = ()) -> None:
+        for node in self.nodes:
+            node.client.create_topic(topic, partitions)
+            if messages:
+                node.client.produce(topic, messages)
+
+    def compare(self, main_class: str, commands: Iterable[Sequence[str]]) -> list[str]:
+        """Runs each of these against both; a text for each that says something else."""
+        found = []
+        for command in commands:
+            theirs, ours = (node.run(main_class, *command) for node in self.nodes)
+            if (theirs.status, theirs.normal()) != (ours.status, ours.normal()):
+                what = f"{main_class.rpartition('.')[2]} {' '.join(command)}"
+                found.append("\n".join([what, _shown("Kafka", theirs), _shown("Odradek", ours)]))
+        return found
+
+
+def _shown(whose: str, said: Said) -> str:
+    return "\n".join([f"  {whose} ({said.status}):", *(f"    {line}" for line in said.normal())])

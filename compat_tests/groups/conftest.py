@@ -1,0 +1,116 @@
+"""Brokers for groups: Odradek, or Apache Kafka to prove that the tests are right; and both, to compare."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests import reference
+from compat_tests.differential.harness import Pair, Side, served_versions
+from compat_tests.groups.comparison import Both
+from compat_tests.transactions.brokers import Start, TransactionBroker, starting
+from odradek.server.embedded import Broker
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from odradek.wire.option import LATER
+from odradek.wire.options import BROKER_OPTIONS
+
+NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+QUICK_DEATHS = {
+    "group.consumer.min.session.timeout.ms": 6000,
+    "group.consumer.session.timeout.ms": 6000,
+    "group.consumer.min.heartbeat.interval.ms": 300,
+    "group.consumer.heartbeat.interval.ms": 300,
+}
+"""A member of the new protocol has the broker's session time-out, not one of its own."""
+ONE_PARTITION = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+
+
+def settings(*, is_odradek: bool) -> dict[str, int]:
+    """Those of `QUICK_DEATHS` that the broker has already."""
+    known = {one.name for one in BROKER_OPTIONS.values() if one.standing != LATER}
+    return {name: value for name, value in QUICK_DEATHS.items() if name in known or not is_odradek}
+
+
+@pytest.fixture(scope="session")
+def is_odradek(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--broker") == "odradek")
+
+
+@pytest.fixture(scope="session")
+def broker(is_odradek: bool) -> Iterator[TransactionBroker]:
+    """One for all tests that do not kill it; each uses topics and groups of its own."""
+    with starting(is_odradek=is_odradek) as start:
+        yield start(settings(is_odradek=is_odradek))
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: TransactionBroker) -> str:
+    return broker.bootstrap
+
+
+@pytest.fixture
+def start_broker(is_odradek: bool) -> Iterator[Start]:
+    """Starts brokers for one test alone."""
+    with starting(is_odradek=is_odradek) as start:
+
+        def start_one(**more: object) -> TransactionBroker:
+            return start(settings(is_odradek=is_odradek), **more)
+
+        yield start_one
+
+
+@pytest.fixture(scope="session")
+def both() -> Iterator[Both]:
+    """Apache Kafka and Odradek beside each other, each with the same groups and topics."""
+    theirs = {name: str(value) for name, value in {**ONE_PARTITION, **QUICK_DEATHS}.items()}
+    ours = {**ONE_PARTITION, **settings(is_odradek=True), "group.initial.rebalance.delay.ms": 0}
+    with (
+        reference.Kafka(properties=theirs) as kafka,
+        Broker(process=True, options=ours) as odradek,
+        Both(kafka.bootstrap_servers, odradek.bootstrap_servers, odradek.pid) as both,
+    ):
+        yield both
+
+
+@pytest.fixture
+def pair(both: Both) -> Iterator[Pair]:
+    """The two to be asked single requests; the differences found are the test's failure."""
+    theirs, ours = Side("kafka", both.kafka.bootstrap), Side("odradek", both.odradek.bootstrap)
+    for side in (theirs, ours):
+        side.remember("port", side.port, "port")
+        side.remember("host", side.host)
+    served, wanted = served_versions(theirs), served_versions(ours)
+    versions = {
+        key: range(max(served[key].start, wanted[key].start), min(served[key].stop, wanted[key].stop))
+        for key in served.keys() & wanted.keys()
+    }
+    pair = Pair(theirs, ours, versions)
+    yield pair
+    theirs.close()
+    ours.close()
+    assert not pair.found, "\n" + "\n".join(pair.found)
+
+
+def serves(bootstrap: str, api_key: int) -> bool:
+    side = Side("broker", bootstrap)
+    try:
+        return api_key in served_versions(side)
+    finally:
+        side.close()
+
+
+@pytest.fixture(scope="session")
+def new_protocol(bootstrap: str) -> None:
+    """For tests of groups of the consumer protocol."""
+    if not serves(bootstrap, ConsumerGroupHeartbeatRequest.api_key):
+        pytest.skip("the broker does not serve the consumer protocol")
+
+
+@pytest.fixture(scope="session")
+def streams_protocol(bootstrap: str) -> None:
+    """For tests of streams groups."""
+    if not serves(bootstrap, StreamsGroupHeartbeatRequest.api_key):
+        pytest.skip("the broker does not serve streams groups")

@@ -1,0 +1,93 @@
+"""Static members: a restart moves nothing, a second one of the same name drives the first one out."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from compat_tests.groups.conftest import NIGHTLY
+from compat_tests.groups.log import GroupLog
+from compat_tests.groups.members import CONSUMER, Group, Kind, Member, group_of
+from compat_tests.transactions.brokers import TransactionBroker
+
+NAMES = ["first", "second", "third"]
+KINDS = [
+    Kind("java-4.3", "range"),
+    Kind("confluent-kafka", "range"),
+    Kind("kafka-python", "range"),
+    *([Kind("java-3.9", "cooperative-sticky"), Kind("confluent-kafka", "cooperative-sticky")] * NIGHTLY),
+]
+NEW_KINDS = [Kind("java-4.3", "uniform", CONSUMER), Kind("confluent-kafka", "uniform", CONSUMER)]
+
+
+def last_state(group: Group) -> object:
+    """Generation and assignment by name, as the broker has them in its log."""
+    log = GroupLog(group.broker.direct, group.name, group.topic)
+    return log.generations()[-1:]
+
+
+def restart(group: Group, name: str, *, is_killed: bool) -> Member:
+    """Ends the first member and starts it anew under its name."""
+    member = group.members[0]
+    if is_killed:
+        group.kill(member)
+    else:
+        group.leave(member)
+    return group.join(instance=name)
+
+
+def restart_all(group: Group) -> None:
+    for name in NAMES:
+        group.join(instance=name)
+    group.wait_until_shared()
+    state = last_state(group)
+    names = list(NAMES)
+    for is_killed in (True, False):
+        others = group.members[1:]
+        before = {other.name: other.rebalances() for other in others}
+        had, name = group.members[0].owned, names[0]
+        again = restart(group, name, is_killed=is_killed)
+        group.wait_until_shared()
+        assert again.owned == had
+        assert {other.name: other.rebalances() for other in others} == before
+        assert last_state(group) == state
+        names = [*names[1:], name]
+    group.finish()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_static_member_that_restarts_has_its_partitions_and_nobody_else_notices(
+    broker: TransactionBroker, kind: Kind, tmp_path: pathlib.Path
+) -> None:
+    with group_of(broker, tmp_path, kind) as group:
+        restart_all(group)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.usefixtures("new_protocol")
+@pytest.mark.parametrize("kind", NEW_KINDS, ids=str)
+def test_a_static_member_of_the_new_protocol_that_restarts_has_its_partitions(
+    broker: TransactionBroker, kind: Kind, tmp_path: pathlib.Path
+) -> None:
+    with group_of(broker, tmp_path, kind) as group:
+        restart_all(group)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_second_member_of_a_name_fences_the_first(
+    broker: TransactionBroker, kind: Kind, tmp_path: pathlib.Path
+) -> None:
+    with group_of(broker, tmp_path, kind) as group:
+        for name in NAMES:
+            group.join(instance=name)
+        group.wait_until_shared()
+        old = group.members.pop(0)
+        had = old.owned
+        new = group.join(instance=NAMES[0])
+        group.wait(lambda: not old.is_running, f"{old.name} is fenced")
+        assert "fenced" in old.complaints().lower()
+        group.wait_until_shared()
+        assert new.owned == had

@@ -8,8 +8,8 @@ generation; a sync brings the partitions. Nobody is parked, for nobody waits for
 member of the consumer protocol leaves (`downgrade`), or a static one is back with the classic protocol, the
 rest is a classic group again.
 
-Both directions can be forbidden (`group.consumer.migration.policy`). A group without members takes the type of
-the first that joins, whatever the policy.
+Both directions can be forbidden (`group.consumer.migration.policy`). A group without members takes the type
+of the first that joins, whatever the policy.
 
 Source: GroupMetadataManager.java of Kafka 4.3 (validateOnlineUpgrade, convertToConsumerGroup,
 classicGroupJoinToConsumerGroup, consumerGroupFenceMembers and what they call).
@@ -54,7 +54,7 @@ from odradek.coordinator.group_conversion import (
 )
 from odradek.coordinator.group_log import fits_record
 from odradek.coordinator.membership import MEMBER_ID_REQUIRED_SINCE, Membership
-from odradek.coordinator.reconciliation import MemberState
+from odradek.coordinator.reconciliation import Assignment, MemberState
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
@@ -196,15 +196,15 @@ class Migration:
         """
         metadata = _metadata(owner.metadata, command, subscription)
         others = [member for member in group.members.values() if member is not owner]
-        target = group.target_of(owner.member_id)
-        epoch = group.group_epoch
+        epoch, has = group.group_epoch, _has(owner)
         is_settled = (
             epoch == group.assignment_epoch
             and all(member.current.is_reconciled_to(epoch) for member in others)
             and metadata.subscribed_topic_names == owner.metadata.subscribed_topic_names
             and not owner.pattern
+            and has == group.target_of(owner.member_id)
         )
-        members = [*_classic_consumers(group, others), ClassicConsumer(member_id, metadata, target)]
+        members = [*_classic_consumers(others), ClassicConsumer(member_id, metadata, has)]
         protocol = self._become_classic(group, members, not is_settled, now_ms, out)
         if protocol is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -373,7 +373,7 @@ class Migration:
             return False
         gone = {member.member_id for member in leaving}
         staying = [member for member in group.members.values() if member.member_id not in gone]
-        protocol = self._become_classic(group, _classic_consumers(group, staying), True, now_ms, out)
+        protocol = self._become_classic(group, _classic_consumers(staying), True, now_ms, out)
         return protocol is not None
 
     def _may_downgrade(
@@ -402,6 +402,9 @@ class Migration:
         """The protocol of the classic group; None, and nothing done, when it is too large for its record."""
         group_id, old_members = group.group_id, list(group.members.values())
         draft = as_classic_group(group_id, group.group_epoch, members, self._topics())
+        if rebalances:
+            # A restart in between must not take it for settled: what those had who left is nobody's.
+            draft.leader = None
         records: list[GroupRecord] = [(key, None) for key in group.keys()]  # noqa: SIM118
         records.append((GroupMetadataKey(group=group_id), draft.record(now_ms)))
         if not self._store(group_id, records, now_ms, out):
@@ -481,11 +484,19 @@ def _metadata(
     return metadata
 
 
-def _classic_consumers(group: ConsumerGroup, members: Iterable[ConsumerMember]) -> list[ClassicConsumer]:
-    return [
-        ClassicConsumer(member.member_id, member.metadata, group.target_of(member.member_id))
-        for member in members
-    ]
+def _classic_consumers(members: Iterable[ConsumerMember]) -> list[ClassicConsumer]:
+    """With what they have, where Kafka takes what they shall have: should the group be upgraded again before
+    they have joined, nobody else is to be given what they still work on."""
+    return [ClassicConsumer(member.member_id, member.metadata, _has(member)) for member in members]
+
+
+def _has(member: ConsumerMember) -> Assignment:
+    """All that it may work on."""
+    has: dict[bytes, frozenset[int]] = {}
+    for epochs in (member.current.assigned, member.current.revoking):
+        for topic_id, partitions in epochs.items():
+            has[topic_id] = has.get(topic_id, frozenset()) | partitions.keys()
+    return has
 
 
 def _joined(member_id: str, generation: int, protocol: str) -> JoinReply:

@@ -475,7 +475,7 @@ class Membership:
         """The group has been read from the log: its members may still be there; their sessions begin now."""
         for member in group.members.values():
             self._extend_session(group, member, member.session_timeout_ms, now_ms, out)
-        if len(group.members) > self._settings.group_max_size:
+        if group.is_unled or len(group.members) > self._settings.group_max_size:
             self._prepare_rebalance(group, now_ms, out)
 
     def refuse_waiting(self, group: ClassicGroup, code: ErrorCode, out: list[Effect]) -> None:
@@ -571,7 +571,8 @@ def _check_sync(group: ClassicGroup, command: Sync) -> ErrorCode:
         (command.protocol_type, group.protocol_type),
         (command.protocol_name, group.protocol),
     ):
-        if said is not None and known is not None and said != known:
+        # One that was a member of another type of group a moment ago knows of a protocol of its own.
+        if said is not None and known is not None and said != known and not group.is_unled:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return group.rules.sync
 

@@ -131,7 +131,7 @@ class StreamsGroup:
         """Topics may have changed since `metadata_hash`: to be looked at with the next heartbeat."""
         self.shutdown_by: str | None = None
         """The member that wants the whole application to stop, until nobody is left."""
-        self.endpoint_epoch = -1
+        self.endpoint_epoch = 0
         """Counts up when what can be asked where changes."""
         self.delayed_until_ms: int | None = None
         """When the first assignment is made: a new group waits for more members."""

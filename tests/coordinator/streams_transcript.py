@@ -6,8 +6,8 @@
     2 leave a member=m1
 
 `set topics` says which topics there are from now on, with their numbers of partitions, and tells the machine
-of it; `name:count#2` is a topic that was made anew. `owned`, `standby` and `warmup` are the tasks that a member
-says it has (`-` for none of them), by subtopology and partition. Topologies have names (`TOPOLOGIES`);
+of it; `name:count#2` is a topic that was made anew. `owned`, `standby` and `warmup` are the tasks that a
+member says it has (`-` for none of them), by subtopology and partition. Topologies have names (`TOPOLOGIES`);
 `topology=words@1` has the epoch 1. Tasks are shown as `active|standby|warmup`, active ones with the epoch at
 which the member got them where the log has it. The other commands are those of `transcript.py`.
 """
@@ -55,7 +55,9 @@ def subtopology(
             topic_info(*(one if isinstance(one, tuple) else (one,))) for one in repartition_sources
         ],
         copartition_groups=[
-            records.CopartitionGroup(source_topics=ours, source_topic_regex=[], repartition_source_topics=theirs)
+            records.CopartitionGroup(
+                source_topics=ours, source_topic_regex=[], repartition_source_topics=theirs
+            )
             for ours, theirs in copartitioned or []
         ],
     )
@@ -202,7 +204,7 @@ def heartbeat(ticket: str, group_id: str, options: dict[str, str], epoch: int) -
         group_id,
         options["member"],
         epoch,
-        endpoint_epoch=int(options.get("endpoints", -1)),
+        endpoint_epoch=int(options.get("endpoints", 0)),
         instance_id=options.get("instance"),
         rack_id=options.get("rack"),
         rebalance_timeout_ms=round(float(options.get("rebalance", 60)) * 1000) if epoch == 0 else -1,
@@ -316,7 +318,7 @@ def answer_text(answer) -> str:
     text = f"NONE epoch={answer.member_epoch}"
     if answer.assignment is not None:
         text += f" tasks={tasks_text(answer.assignment)}"
-    if answer.endpoint_epoch != -1 or answer.endpoints is not None:
+    if answer.endpoint_epoch or answer.endpoints is not None:
         text += f" endpoints={answer.endpoint_epoch}"
     for one in answer.endpoints or ():
         parts = (partitions_text(one.active), partitions_text(one.standby))

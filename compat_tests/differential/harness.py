@@ -40,6 +40,7 @@ UNORDERED = {
     "DeleteTopics": {"responses": "name"},
     "DescribeConfigs": {"configs": "name"},
     "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},
+    "ListConfigResources": {"config_resources": "resource_name"},
     # Kafka tells first what it has refused without asking the group.
     "OffsetCommit": {"topics": "name", "partitions": "partition_index"},
 }

@@ -328,7 +328,7 @@ COMMANDS = {
     "delete-offsets": lambda ticket, group_id, options, rest: DeleteOffsets(
         ticket, group_id, [partition_of(word) for word in rest]
     ),
-    "remove-topics": lambda ticket, group_id, options, rest: RemoveTopics(ticket, frozenset(rest)),
+    "remove-topics": lambda ticket, group_id, options, rest: RemoveTopics(ticket, dict.fromkeys(rest)),
     "list": lambda ticket, group_id, options, rest: ListGroups(
         ticket,
         frozenset(filter(None, options.get("states", "").split(","))),

@@ -226,6 +226,24 @@ def test_a_log_that_fails_is_told_to_who_commits(node, topic):
     assert error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
+def test_a_commit_is_answered_after_its_write_and_where_asked_after_the_flush(node):
+    node.create("__consumer_offsets", 5, cleanup_policy="compact", flush_messages=1)
+    node.create("t")
+    node.loop.turn()
+    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
+    request = OffsetCommitRequest(
+        group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[asked])]
+    )
+    answer = node.start(request, 9)
+    assert not answer.was_sent
+    assert node.loop.flushes == 0
+    node.loop.turn()
+    assert answer.was_sent
+    assert node.loop.flushes == 1
+    log = node.partition("__consumer_offsets", node.groups.partition_of("g"))
+    assert (log.log_end_offset, log.high_watermark) == (1, 1)
+
+
 def test_offsets_are_deleted(node, topic):
     commit(node, 9, ("t", 0, 5), ("t", 1, 6))
 

@@ -75,7 +75,13 @@ def put_member(machine, *topics, member_id="m", now_ms=0):
     value = None
     if topics:
         value = ConsumerGroupMemberMetadataValue(
-            client_id="c", client_host="/h", subscribed_topic_names=list(topics)
+            instance_id=None,
+            rack_id=None,
+            client_id="c",
+            client_host="/h",
+            subscribed_topic_names=list(topics),
+            subscribed_topic_regex=None,
+            server_assignor=None,
         )
     records = [
         (ConsumerGroupMetadataKey(group_id="g"), ConsumerGroupMetadataValue(epoch=1)),

@@ -37,6 +37,7 @@ from odradek.wire.messages.group_records import (
     TopicPartition,
     TopicPartitions,
 )
+from odradek.wire.schema import ZERO_UUID
 
 __all__ = [
     "ConsumerGroup",
@@ -239,8 +240,8 @@ class ConsumerGroup:
             ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
             for pattern in self.patterns
         ]
-        if self.has_partition_metadata:
-            keys.append(ConsumerGroupPartitionMetadataKey(group_id=group_id))
+        # Also where there is no such record, as Kafka does.
+        keys.append(ConsumerGroupPartitionMetadataKey(group_id=group_id))
         keys.append(ConsumerGroupMetadataKey(group_id=group_id))
         return keys
 
@@ -448,12 +449,12 @@ class ConsumerGroup:
         """Whether the member has had all that is committed since that epoch, or before."""
         topics, current = self._topics().topics, member.current
         for offset in command.offsets:
-            topic = topics.get(offset.topic)
-            if topic is None:
-                return False
-            since = current.assigned.get(topic.topic_id, {}).get(offset.partition)
+            topic_id = offset.topic_id
+            if topic_id == ZERO_UUID and offset.topic in topics:
+                topic_id = topics[offset.topic].topic_id
+            since = current.assigned.get(topic_id, {}).get(offset.partition)
             if since is None:
-                since = current.revoking.get(topic.topic_id, {}).get(offset.partition)
+                since = current.revoking.get(topic_id, {}).get(offset.partition)
             if since is None or epoch < since:
                 return False
         return True

@@ -34,6 +34,7 @@ NO_ANSWER = "no answer"
 """Stands for the answer when none came in SECONDS."""
 
 UNORDERED = {
+    "ConsumerGroupDescribe": {"groups": "group_id", "members": "member_id", "topic_partitions": "topic_id"},
     "CreateTopics": {"configs": "name"},
     "AlterReplicaLogDirs": {"results": "topic_name", "partitions": "partition_index"},
     "DeleteRecords": {"topics": "name", "partitions": "partition_index"},

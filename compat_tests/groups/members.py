@@ -65,6 +65,7 @@ class Member:
     """A process, and what it has said so far."""
 
     name: str
+    identity: str
     kind: Kind
     process: subprocess.Popen[bytes]
     output: pathlib.Path
@@ -198,7 +199,7 @@ class Group:
         command = command_of(kind, self._directory, *where, instance)
         with output.open("wb") as said, errors.open("wb") as complained:
             process = subprocess.Popen(command, stdout=said, stderr=complained, cwd=environment.CHECKOUT)
-        member = Member(name, kind, process, output, errors)
+        member = Member(name, instance or name, kind, process, output, errors)
         self.members.append(member)
         self.everyone.append(member)
         return member
@@ -222,7 +223,7 @@ class Group:
         try:
             wait_until(claim, what, seconds=PATIENCE_SECONDS)
         except AssertionError as error:
-            error.add_note(f"{self}; states {self._observer.states[-9:]}")
+            error.add_note(f"{self}; states {self._observer.states[-9:]}; {self._observer.last}")
             for member in self.members:
                 error.add_note(f"{member.name} said {member.complaints()[-700:]}")
             raise

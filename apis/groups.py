@@ -7,8 +7,8 @@ what a group may do is decided there. A member's connection may close at any tim
 nothing.
 
 FindCoordinator finds coordinators of transactions, too. Not done yet: those of share groups, which it answers
-with INVALID_REQUEST, at which clients stop at once; consumer groups of KIP-848 have APIs of their own, which
-are not in the table.
+with INVALID_REQUEST, at which clients stop at once. Consumer groups of KIP-848 have APIs of their own
+(`consumer_groups.py`); ListGroups and DeleteGroups are for groups of all types.
 
 Source: KafkaApis and GroupCoordinatorService of Kafka 4.3, and its response classes for what old versions
 see.

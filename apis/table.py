@@ -114,6 +114,8 @@ def _of_groups(node: NodeParts, topics: TopicCreation) -> Rows:
         16: (5, _later("groups.ListGroups", groups)),
         42: (2, _later("groups.DeleteGroups", groups)),
         47: (0, _later("offsets.OffsetDelete", leadership, groups)),
+        68: (1, _later("consumer_groups.ConsumerGroupHeartbeat", groups)),
+        69: (1, _later("consumer_groups.ConsumerGroupDescribe", leadership.current_view, groups)),
         88: (0, _later("streams_groups.StreamsGroupHeartbeat", *streams)),
         89: (0, _later("streams_groups.StreamsGroupDescribe", groups)),
     }

@@ -28,9 +28,13 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_CLIENT_NAME = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
-SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {"streams.version": (0, 1), "transaction.version": (0, 2)}
-"""(lowest, highest) level by feature. A feature enters when what it promises is built: `group.version` with
-the consumer groups of KIP-848. A new cluster has the highest levels."""
+SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
+    "group.version": (0, 1),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 2),
+}
+"""(lowest, highest) level by feature. A feature enters when what it promises is built. A new cluster has the
+highest levels."""
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -156,6 +156,8 @@ class ClassicGroup:
     """Ids that were handed out and have to join yet, with the time when they lapse."""
     pending_sync: set[str] = field(default_factory=set)
     """Members of this generation that have not fetched their assignment."""
+    is_unled: bool = False
+    """Nobody has led its members yet: it was another type of group when it was written down."""
     subscribed_topics: frozenset[str] | None = frozenset()
     """What the members subscribe to; None when that cannot be known."""
     awaiting_join_count: int = 0
@@ -392,6 +394,7 @@ class ClassicGroup:
         self.protocol = self.select_protocol()
         self.subscribed_topics = self._subscriptions()
         self.initial_remaining_ms = None
+        self.is_unled = False
         self.pending_sync = set(self.members)
 
     # Durable state
@@ -439,6 +442,7 @@ class ClassicGroup:
         self.protocol_type = record.protocol_type or None
         self.protocol = record.protocol
         self.leader = record.leader
+        self.is_unled = bool(record.members) and record.leader is None
         self.state_timestamp_ms = (
             None if record.current_state_timestamp == -1 else record.current_state_timestamp
         )

@@ -2,8 +2,8 @@
 
 This is data with its invariants; who may do what, and when, is decided in
 `coordinator/consumer_membership.py`. What survives a restart is written by `ConsumerGroup.apply` alone, from
-records that have just been appended or are read back. The values in it are shared with these records and never changed in place. The rest (deadlines,
-what is to be looked at again) lives only here.
+records that have just been appended or are read back. The values in it are shared with these records and
+never changed in place. The rest (deadlines, what is to be looked at again) lives only here.
 
 Source: ConsumerGroup.java and ModernGroup.java of Kafka 4.3.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from odradek.coordinator.cluster import ClusterView
-from odradek.coordinator.commands import CommitOffsets, CommitTransactionalOffsets
+from odradek.coordinator.commands import CommitOffsets, CommitTransactionalOffsets, OfferedProtocol
 from odradek.coordinator.group import CONSUMER, TypeOfGroup
 from odradek.coordinator.reconciliation import Assignment, AssignmentEpochs, MemberAssignment, MemberState
 from odradek.wire.errors import ErrorCode
@@ -76,6 +76,10 @@ class Session:
     """When the session's timer will ring; heartbeats move only the deadline."""
     revoking_epoch: int | None = None
     """The epoch that the member has to leave in time, by giving up partitions: it has a timer for that."""
+    has_join_timer: bool = False
+    """A classic member that was told to join again has so long for it."""
+    has_sync_timer: bool = False
+    """A classic member that has joined has so long to sync."""
 
 
 @dataclass(slots=True)
@@ -128,6 +132,8 @@ class ConsumerGroup:
         self.has_partition_metadata = False
         """A record of an older broker is to be taken back."""
         self.classic_member_count = 0
+        self._classic_protocol_counts: dict[str, int] = {}
+        """By protocol, how many classic members know it."""
         self._owners: dict[bytes, dict[int, str]] = {}
         """Member id by topic id and partition."""
         self._subscriber_counts: dict[str, int] = {}
@@ -298,6 +304,12 @@ class ConsumerGroup:
         """All that members subscribe to, resolved or not."""
         return self._pattern_counts.keys()
 
+    def supports_classic(self, protocols: Iterable[OfferedProtocol]) -> bool:
+        """Whether all classic members know one of these: a member with them could go with them into a classic
+        group."""
+        count, counts = self.classic_member_count, self._classic_protocol_counts
+        return any(counts.get(protocol.name, 0) == count for protocol in protocols)
+
     def assignor_counts(self) -> dict[str, int]:
         """How many members would like each assignor to be used."""
         return dict(self._assignor_counts)
@@ -415,6 +427,8 @@ class ConsumerGroup:
             _add(self._assignor_counts, metadata.server_assignor, change)
         if metadata.classic_member_metadata is not None:
             self.classic_member_count += change
+            for name in {protocol.name for protocol in metadata.classic_member_metadata.supported_protocols}:
+                _add(self._classic_protocol_counts, name, change)
 
     def _had_since(
         self, member: ConsumerMember, epoch: int, command: CommitOffsets | CommitTransactionalOffsets

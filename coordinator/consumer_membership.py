@@ -18,8 +18,10 @@ shown are Kafka's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
+from odradek.coordinator.classic_group import ClassicGroup
 from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.consumer_changes import (
     MemberChange,
@@ -48,7 +50,7 @@ from odradek.coordinator.consumer_group import (
     metadata_hash,
 )
 from odradek.coordinator.effects import CancelTimer, Effect, MatchTopics, Reply, SetTimer
-from odradek.coordinator.group import CLASSIC, Group, GroupRecord, Store
+from odradek.coordinator.group import Group, GroupRecord, Store
 from odradek.coordinator.group_log import fits_record
 from odradek.coordinator.reconciliation import AssignmentEpochs, MemberAssignment, MemberState
 from odradek.coordinator.settings import GroupConfig, GroupSettings
@@ -59,7 +61,15 @@ from odradek.wire.messages.group_records import (
     ConsumerGroupRegularExpressionValue,
 )
 
-__all__ = ["ConsumerMembership", "rebalance_key", "session_key"]
+__all__ = [
+    "ConsumerMembership",
+    "TypeChanges",
+    "classic_join_key",
+    "classic_sync_key",
+    "may_assign",
+    "rebalance_key",
+    "session_key",
+]
 
 NONE = ErrorCode.NONE
 MEMBER_ID_REQUIRED_SINCE = 1
@@ -74,6 +84,32 @@ def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
 
 def rebalance_key(group_id: str, member_id: str) -> tuple[str, str, str]:
     return ("consumer-rebalance", group_id, member_id)
+
+
+def classic_join_key(group_id: str, member_id: str) -> tuple[str, str, str]:
+    """Of a classic member that has been told to join again."""
+    return ("classic-join", group_id, member_id)
+
+
+def classic_sync_key(group_id: str, member_id: str) -> tuple[str, str, str]:
+    """Of a classic member that has joined and has to sync."""
+    return ("classic-sync", group_id, member_id)
+
+
+class TypeChanges(Protocol):
+    """What becomes of groups with members of both protocols: `coordinator/group_migration.py`."""
+
+    def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[GroupRecord]]: ...
+
+    def upgraded(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None: ...
+
+    def downgrade(
+        self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now_ms: int, out: list[Effect]
+    ) -> bool: ...
+
+    def expire(
+        self, group: ConsumerGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]
+    ) -> None: ...
 
 
 class ConsumerMembership:
@@ -95,10 +131,15 @@ class ConsumerMembership:
         self._new_member_id = new_member_id
         self._topics = topics
         self._store = store
+        self.migration: TypeChanges
+        """To be set before the first command."""
 
     # Heartbeat
 
     def heartbeat(self, command: ConsumerHeartbeat, now_ms: int, out: list[Effect]) -> None:
+        if not self._settings.serves_consumer_groups:
+            out.append(Reply(command.ticket, command.refused(ErrorCode.UNSUPPORTED_VERSION)))
+            return
         group = self._groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
             member = group.members.get(command.member_id)
@@ -163,16 +204,19 @@ class ConsumerMembership:
     def _stay(self, command: ConsumerHeartbeat, now_ms: int, out: list[Effect]) -> ConsumerHeartbeatReply:
         group_id = command.group_id
         config, view = self._settings.of_group(group_id), self._topics()
+        known = self._groups.get(group_id)
         group, records = self._group_for(command)
         change = self._change_for(group, command)
         is_reason = change.subscribe(_updated(change.metadata, command))
         if is_reason or group.is_to_look:
             change.look_at_topics(view, is_reason)
-        if change.group_epoch > change.assignment_epoch and _may_assign(group, config, now_ms):
+        if change.group_epoch > change.assignment_epoch and may_assign(group, config, now_ms):
             change.assign(view, self._settings.group_consumer_assignors, now_ms)
         change.reconcile(view, command.owned)
         self._store_all(group_id, [*records, *change.records], now_ms, out)
         self._after(change, config, now_ms, out)
+        if isinstance(known, ClassicGroup):
+            self.migration.upgraded(known, now_ms, out)
         current = change.current
         is_full_request = (
             command.rebalance_timeout_ms != -1
@@ -204,7 +248,9 @@ class ConsumerMembership:
             if is_joining:
                 return ConsumerGroup(group_id, self._topics), []
             raise _not_found(f"Consumer group {group_id} not found.")
-        if is_joining and group.group_type == CLASSIC and group.is_empty:
+        if is_joining and isinstance(group, ClassicGroup):
+            if not group.is_empty:
+                return self.migration.upgrade(group)
             old_keys = group.keys()
             return ConsumerGroup(group_id, self._topics), [(key, None) for key in old_keys]
         raise _not_found(f"Group {group_id} is not a consumer group.")
@@ -226,7 +272,8 @@ class ConsumerMembership:
         owner_id = None if instance_id is None else group.static_members.get(instance_id)
         if is_joining and owner_id is not None:
             owner = group.members[owner_id]
-            if owner.current.member_epoch != LEAVE_FOR_A_WHILE_EPOCH:
+            # One of the classic protocol cannot say that it leaves for a while.
+            if not owner.is_classic and owner.current.member_epoch != LEAVE_FOR_A_WHILE_EPOCH:
                 raise KafkaError(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"Static member {member_id} with instance id {instance_id} cannot join the group because "
@@ -250,6 +297,9 @@ class ConsumerMembership:
         if change.replaces is not None and change.replaces != member_id:
             out.append(CancelTimer(session_key(group_id, change.replaces)))
             out.append(CancelTimer(rebalance_key(group_id, change.replaces)))
+            if change.before.classic_member_metadata is not None:
+                out.append(CancelTimer(classic_join_key(group_id, change.replaces)))
+                out.append(CancelTimer(classic_sync_key(group_id, change.replaces)))
         if change.has_looked:
             group.is_to_look = False
         if change.current is not change.current_before:
@@ -346,16 +396,30 @@ class ConsumerMembership:
             )
             self._store_all(group_id, [current_record(group_id, member_id, left)], now_ms, out)
         else:
-            self.remove(group, member, now_ms, out)
+            self.remove(group, [member], now_ms, out)
         return ConsumerHeartbeatReply(NONE, None, member_id, command.member_epoch)
 
-    def remove(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: list[Effect]) -> None:
-        """Take a member out: it has left, or nobody believes that it is still there."""
-        group_id, member_id = group.group_id, member.member_id
-        self._store_all(group_id, removal_of(group, [member], self._topics()), now_ms, out)
+    def remove(
+        self, group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: int, out: list[Effect]
+    ) -> None:
+        """Take members out: they have left, or nobody believes that they are still there. What remains may be
+        a classic group."""
+        if self.migration.downgrade(group, members, now_ms, out):
+            return
+        self._store_all(group.group_id, removal_of(group, members, self._topics()), now_ms, out)
+        for member in members:
+            self.cancel_timers(group, member, out)
+
+    def cancel_timers(self, group: ConsumerGroup, member: ConsumerMember, out: list[Effect]) -> None:
+        """The member is in the group no more, or the group is of another type."""
+        group_id, member_id, session = group.group_id, member.member_id, member.session
         out.append(CancelTimer(session_key(group_id, member_id)))
-        if member.session.revoking_epoch is not None:
+        if session.revoking_epoch is not None:
             out.append(CancelTimer(rebalance_key(group_id, member_id)))
+        if session.has_join_timer:
+            out.append(CancelTimer(classic_join_key(group_id, member_id)))
+        if session.has_sync_timer:
+            out.append(CancelTimer(classic_sync_key(group_id, member_id)))
 
     # Time-outs
 
@@ -364,6 +428,9 @@ class ConsumerMembership:
     ) -> None:
         """A timer of the group has rung."""
         kind, _, member_id = timer_key
+        if kind.startswith("classic-"):
+            self.migration.expire(group, timer_key, now_ms, out)
+            return
         member = group.members.get(member_id)
         if member is None:
             return
@@ -371,14 +438,32 @@ class ConsumerMembership:
         if kind == "consumer-rebalance":
             epoch, session.revoking_epoch = session.revoking_epoch, None
             if epoch == member.current.member_epoch:
-                self.remove(group, member, now_ms, out)
+                self.remove(group, [member], now_ms, out)
             return
         assert kind == "consumer-session", timer_key
         session.timer_at_ms = None
         if now_ms < session.deadline_ms:
             self._set_session_timer(group, member, out)
         else:
-            self.remove(group, member, now_ms, out)
+            self.remove(group, [member], now_ms, out)
+
+    def keep_session(
+        self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: list[Effect]
+    ) -> None:
+        """A member was heard of; one of the classic protocol has chosen how long that lasts."""
+        classic = member.metadata.classic_member_metadata
+        if classic is None:
+            timeout_ms = self._settings.of_group(group.group_id).consumer_session_timeout_ms
+        else:
+            timeout_ms = classic.session_timeout_ms
+        self._extend_session(group, member, timeout_ms, now_ms, out)
+
+    def stop_revocation(self, group: ConsumerGroup, member: ConsumerMember, out: list[Effect]) -> None:
+        """No time runs for a member to give up partitions: it is of the classic protocol, and has to join in
+        time instead."""
+        if member.session.revoking_epoch is not None:
+            member.session.revoking_epoch = None
+            out.append(CancelTimer(rebalance_key(group.group_id, member.member_id)))
 
     def _extend_session(
         self, group: ConsumerGroup, member: ConsumerMember, timeout_ms: int, now_ms: int, out: list[Effect]
@@ -409,7 +494,11 @@ class ConsumerMembership:
     def describe(self, command: DescribeConsumerGroup, now_ms: int, out: list[Effect]) -> None:
         group_id = command.group_id
         group = self._groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
+        if not self._settings.serves_consumer_groups:
+            description = command.refused(ErrorCode.UNSUPPORTED_VERSION)
+        elif not group_id:
+            description = command.refused(ErrorCode.INVALID_GROUP_ID)
+        elif isinstance(group, ConsumerGroup):
             description = ConsumerGroupDescription(
                 NONE,
                 group_id,
@@ -431,10 +520,10 @@ class ConsumerMembership:
 
     def start(self, group: ConsumerGroup, now_ms: int, out: list[Effect]) -> None:
         """The group has been read from the log: its members may still be there; their sessions begin now."""
-        timeout_ms = self._settings.of_group(group.group_id).consumer_session_timeout_ms
         for member in group.members.values():
-            self._extend_session(group, member, timeout_ms, now_ms, out)
-            self._time_revocation(group, member, now_ms, out)
+            self.keep_session(group, member, now_ms, out)
+            if not member.is_classic:
+                self._time_revocation(group, member, now_ms, out)
 
     def topics_changed(
         self, group: ConsumerGroup, names: frozenset[str], now_ms: int, out: list[Effect]
@@ -506,7 +595,7 @@ def _updated(
     )
 
 
-def _may_assign(group: ConsumerGroup, config: GroupConfig, now_ms: int) -> bool:
+def may_assign(group: ConsumerGroup, config: GroupConfig, now_ms: int) -> bool:
     """Whether enough time has passed since the last assignment."""
     interval_ms = config.consumer_assignment_interval_ms
     return not group.assigned_at_ms or not interval_ms or now_ms >= group.assigned_at_ms + interval_ms

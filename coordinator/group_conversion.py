@@ -66,32 +66,39 @@ class ClassicConsumer(NamedTuple):
 
     member_id: str
     metadata: ConsumerGroupMemberMetadataValue
-    target: Assignment
-    """What it shall have."""
+    has: Assignment
+    """All that it may work on."""
 
 
 # Classic to consumer
 
 
 def as_consumer_group(group: ClassicGroup, view: ClusterView) -> list[GroupRecord]:
-    """The tombstone of a classic group of consumers, and the records of a consumer group with the same members.
+    """The tombstone of a classic group of consumers, and records of a consumer group with the same members.
 
-    Each member is stable in the epoch that its generation was, and has what the last leader gave it; a member
-    that has not synced yet has nothing. Raises CannotConvert.
+    Each member is stable in the epoch that its generation was, and has what the last leader gave it; one that
+    nobody gave anything has what it joined with, as far as that is nobody else's. Raises CannotConvert.
     """
     group_id, epoch = group.group_id, group.generation
     # None while the first rebalance is under way: then it is the one which that would have chosen.
     protocol = group.protocol or group.select_protocol()
-    metadata, assigned = {}, {}
+    metadata, assigned, owned = {}, {}, {}
     try:
         for member_id, member in group.members.items():
-            metadata[member_id] = _metadata_of(member, protocol)
-            assigned[member_id] = _assignment_of(member, view)
+            subscription = consumer_protocol.decode_subscription(member.metadata(protocol))
+            metadata[member_id] = _metadata_of(member, subscription)
+            if member.assignment:
+                assigned[member_id] = _assignment_of(member, view)
+            else:
+                owned[member_id] = owned_partitions(subscription, view)
     except MalformedMessage as error:
         raise CannotConvert(_MALFORMED) from error
-    _check_owners(assigned.values())
+    taken = _owners(assigned.values())
+    for member_id, partitions in owned.items():
+        # In a rebalance assignments are given up, while cooperative members go on with what they had.
+        assigned[member_id] = _take_free(partitions, taken, view)
     names = {name for value in metadata.values() for name in value.subscribed_topic_names}
-    records: list[GroupRecord] = [(key, None) for key in group.keys()]
+    records: list[GroupRecord] = [(key, None) for key in group.keys()]  # noqa: SIM118
     records += [
         (ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
         for member_id, value in metadata.items()
@@ -122,10 +129,11 @@ def as_consumer_group(group: ClassicGroup, view: ClusterView) -> list[GroupRecor
     return records
 
 
-def _metadata_of(member: Member, protocol: str) -> ConsumerGroupMemberMetadataValue:
-    """Raises MalformedMessage."""
+def _metadata_of(
+    member: Member, subscription: ConsumerProtocolSubscription
+) -> ConsumerGroupMemberMetadataValue:
     return classic_metadata(
-        consumer_protocol.decode_subscription(member.metadata(protocol)),
+        subscription,
         instance_id=member.group_instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
@@ -183,8 +191,6 @@ def owned_partitions(
 
 def _assignment_of(member: Member, view: ClusterView) -> Assignment:
     """Raises MalformedMessage and CannotConvert."""
-    if not member.assignment:
-        return {}
     decoded = consumer_protocol.decode_assignment(member.assignment)
     if decoded.user_data:
         raise CannotConvert(_CUSTOM_ASSIGNOR)
@@ -199,8 +205,9 @@ def _assignment_of(member: Member, view: ClusterView) -> Assignment:
     return assigned
 
 
-def _check_owners(assignments: Iterable[Assignment]) -> None:
-    """In the classic protocol a leader may give a partition to two members; here nobody may."""
+def _owners(assignments: Iterable[Assignment]) -> set[tuple[bytes, int]]:
+    """All that is assigned. In the classic protocol a leader may give a partition to two members; here nobody
+    may: raises CannotConvert."""
     taken: set[tuple[bytes, int]] = set()
     for assignment in assignments:
         for topic_id, partitions in assignment.items():
@@ -208,6 +215,23 @@ def _check_owners(assignments: Iterable[Assignment]) -> None:
             if not taken.isdisjoint(places):
                 raise CannotConvert(_CUSTOM_ASSIGNOR)
             taken |= places
+    return taken
+
+
+def _take_free(
+    owned: Iterable[tuple[bytes, list[int]]], taken: set[tuple[bytes, int]], view: ClusterView
+) -> Assignment:
+    """What of it exists and is nobody's, which it is no more after that."""
+    assigned = {}
+    for topic_id, partitions in owned:
+        count = len(view.topics[view.topic_names[topic_id]].partitions)
+        free = frozenset(
+            index for index in partitions if 0 <= index < count and (topic_id, index) not in taken
+        )
+        taken.update((topic_id, index) for index in free)
+        if free:
+            assigned[topic_id] = free
+    return assigned
 
 
 def _settled(assignment: Assignment, epoch: int) -> MemberAssignment:
@@ -226,16 +250,16 @@ def _settled(assignment: Assignment, epoch: int) -> MemberAssignment:
 def as_classic_group(
     group_id: str, epoch: int, members: Iterable[ClassicConsumer], view: ClusterView
 ) -> ClassicGroup:
-    """A classic group with these members, at least one, who have what they shall have in the consumer group.
+    """A classic group with these members, at least one, and what they have as their assignments.
 
     Its generation is the consumer group's epoch. The group is nobody's: its `record` is to be stored.
     """
     group = ClassicGroup(group_id, generation=epoch, protocol_type=CONSUMER_PROTOCOL_TYPE)
-    targets = {}
-    for member_id, metadata, target in members:
+    has_by_id = {}
+    for member_id, metadata, has in members:
         classic = metadata.classic_member_metadata
         assert classic is not None, member_id
-        targets[member_id] = target
+        has_by_id[member_id] = has
         group.add(
             Member(
                 member_id=member_id,
@@ -250,7 +274,7 @@ def as_classic_group(
     group.protocol = group.select_protocol()
     for member in group.members.values():
         offered = member.metadata(group.protocol)
-        member.assignment = classic_assignment(targets[member.member_id], offered, view)
+        member.assignment = classic_assignment(has_by_id[member.member_id], offered, view)
     return group
 
 

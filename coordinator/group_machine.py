@@ -58,6 +58,7 @@ from odradek.coordinator.effects import Append, AppendMarker, Effect, LogRecord,
 from odradek.coordinator.group import CLASSIC, CONSUMER, STREAMS, Group, GroupRecord, TypeOfGroup
 from odradek.coordinator.group import Membership as AnyMembership
 from odradek.coordinator.group_log import LONGEST_STRING_BYTES, CommittedOffset, Kind, fits_record
+from odradek.coordinator.group_migration import Migration
 from odradek.coordinator.membership import Membership
 from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
 from odradek.coordinator.pending_offsets import PendingOffsets
@@ -127,6 +128,10 @@ class GroupMachine:
         self._settings = settings
         membership = Membership(self.groups, settings, new_member_suffix, self.store)
         consumers = ConsumerMembership(self.groups, settings, new_member_suffix, topics, self.store)
+        migration = Migration(
+            self.groups, settings, new_member_suffix, topics, self.store, membership, consumers
+        )
+        consumers.migration = migration
         streams = StreamsMembership(self.groups, settings, topics, self.store)
         self._classic = membership
         self._new_group: dict[TypeOfGroup, Callable[[str], Group]] = {
@@ -145,18 +150,20 @@ class GroupMachine:
             "sync": CLASSIC,
             "consumer-session": CONSUMER,
             "consumer-rebalance": CONSUMER,
+            "classic-join": CONSUMER,
+            "classic-sync": CONSUMER,
             **dict.fromkeys(STREAMS_TIMERS, STREAMS),
         }
         self._handlers: dict[type, Callable[[Any, int, list[Effect]], None]] = {
-            Heartbeat: membership.heartbeat,
+            Heartbeat: migration.heartbeat,
             ConsumerHeartbeat: consumers.heartbeat,
             CommitOffsets: self._commit_offsets,
             CommitTransactionalOffsets: self._commit_transactional_offsets,
             EndOffsets: self._end_offsets,
             FetchOffsets: self._fetch_offsets,
-            Join: membership.join,
-            Sync: membership.sync,
-            Leave: membership.leave,
+            Join: migration.join,
+            Sync: migration.sync,
+            Leave: migration.leave,
             DeleteOffsets: self._delete_offsets,
             RemoveTopics: self._remove_topics,
             DescribeGroup: self._describe_group,

@@ -1,15 +1,15 @@
 """What members of one protocol do in a group of the other, and how a group changes its type while it works.
 
-A rolling upgrade: the first member of the consumer protocol makes a classic group of consumers a consumer group
-(`upgrade`). Its classic members stay: they go on to join, sync and send heartbeats, and get in these three what
-a member of the consumer protocol gets in one answer. A heartbeat says REBALANCE_IN_PROGRESS when there is
-something to fetch or to give up; a join says what the member has and is answered with its epoch as generation; a
-sync brings the partitions. Nobody is parked, for nobody waits for a leader. When the last member of the consumer
-protocol leaves (`downgrade`), or a static one is back with the classic protocol, the rest is a classic group
-again.
+A rolling upgrade: the first member of the consumer protocol makes a classic group of consumers a consumer
+group (`upgrade`). Its classic members stay: they go on to join, sync and send heartbeats, and get in these
+three what a member of the consumer protocol gets in one answer. A heartbeat says REBALANCE_IN_PROGRESS when
+something is to be fetched or given up; a join says what the member has and is answered with its epoch as
+generation; a sync brings the partitions. Nobody is parked, for nobody waits for a leader. When the last
+member of the consumer protocol leaves (`downgrade`), or a static one is back with the classic protocol, the
+rest is a classic group again.
 
-Both directions can be forbidden (`group.consumer.migration.policy`). A group without members takes the type of
-the first that joins, whatever the policy.
+Both directions can be forbidden (`group.consumer.migration.policy`). A group without members takes the type
+of the first that joins, whatever the policy.
 
 Source: GroupMetadataManager.java of Kafka 4.3 (validateOnlineUpgrade, convertToConsumerGroup,
 classicGroupJoinToConsumerGroup, consumerGroupFenceMembers and what they call).
@@ -35,7 +35,12 @@ from odradek.coordinator.commands import (
 )
 from odradek.coordinator.consumer_changes import MemberChange
 from odradek.coordinator.consumer_group import ConsumerGroup, ConsumerMember
-from odradek.coordinator.consumer_membership import ConsumerMembership
+from odradek.coordinator.consumer_membership import (
+    ConsumerMembership,
+    classic_join_key,
+    classic_sync_key,
+    may_assign,
+)
 from odradek.coordinator.effects import CancelTimer, Effect, Reply, SetTimer
 from odradek.coordinator.group import Group, GroupRecord, Store
 from odradek.coordinator.group_conversion import (
@@ -49,7 +54,7 @@ from odradek.coordinator.group_conversion import (
 )
 from odradek.coordinator.group_log import fits_record
 from odradek.coordinator.membership import MEMBER_ID_REQUIRED_SINCE, Membership
-from odradek.coordinator.reconciliation import MemberState
+from odradek.coordinator.reconciliation import Assignment, MemberState
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
@@ -59,7 +64,7 @@ from odradek.wire.messages.group_records import (
     GroupMetadataKey,
 )
 
-__all__ = ["Migration", "join_key", "sync_key"]
+__all__ = ["Migration"]
 
 NONE = ErrorCode.NONE
 UPGRADE = frozenset({"upgrade", "bidirectional"})
@@ -67,14 +72,6 @@ DOWNGRADE = frozenset({"downgrade", "bidirectional"})
 """Values of `group.consumer.migration.policy`."""
 
 _HEARTBEAT_REPLIES = {code: HeartbeatReply(code) for code in ErrorCode}
-
-
-def join_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("classic-join", group_id, member_id)
-
-
-def sync_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("classic-sync", group_id, member_id)
 
 
 class Migration:
@@ -158,11 +155,12 @@ class Migration:
     ) -> JoinReply:
         """What the heartbeat of a member of the consumer protocol does, for one of the classic protocol."""
         group, view = change.group, self._topics()
+        config = self._settings.of_group(group.group_id)
+        replaced = None if change.replaces is None else group.members[change.replaces]
         is_reason = change.subscribe(_metadata(change.metadata, command, subscription))
         if is_reason or group.is_to_look:
             change.look_at_topics(view, is_reason)
-        if change.group_epoch > change.assignment_epoch:
-            # Whatever the interval between assignments: until there is one the member would join again and again.
+        if change.group_epoch > change.assignment_epoch and may_assign(group, config, now_ms):
             change.assign(view, self._settings.group_consumer_assignors, now_ms)
         change.reconcile(view, owned_partitions(subscription, view))
         if change.records and not self._store(group.group_id, change.records, now_ms, out):
@@ -170,14 +168,14 @@ class Migration:
         member = group.members[change.member_id]
         if change.has_looked:
             group.is_to_look = False
-        if change.replaces is not None:
-            self._consumers.cancel_timers(group.group_id, change.replaces, out)
+        if replaced is not None:
+            self._consumers.cancel_timers(group, replaced, out)
         self._consumers.stop_revocation(group, member, out)
         self._cancel_join_timer(group, member, out)
-        self._consumers.keep_classic_session(group, member, now_ms, out)
+        self._consumers.keep_session(group, member, now_ms, out)
         member.session.has_sync_timer = True
         wait_ms = max(command.rebalance_timeout_ms, 0)
-        out.append(SetTimer(sync_key(group.group_id, member.member_id), now_ms + wait_ms))
+        out.append(SetTimer(classic_sync_key(group.group_id, member.member_id), now_ms + wait_ms))
         return _joined(member.member_id, change.current.member_epoch, command.protocols[0].name)
 
     def _join_as_classic_group(
@@ -190,23 +188,23 @@ class Migration:
         now_ms: int,
         out: list[Effect],
     ) -> JoinReply:
-        """The last member of the consumer protocol is static, and back with the classic one: it has what it had,
-        and nobody rebalances unless it subscribes to something else or others were on their way.
+        """The last member of the consumer protocol is static, and back with the classic one: it has what it
+        had, and nobody rebalances unless it subscribes to something else or others were on their way.
 
         The generation is the group's epoch where Kafka says the member's, so that whoever has to join again
         learns that from its sync.
         """
         metadata = _metadata(owner.metadata, command, subscription)
         others = [member for member in group.members.values() if member is not owner]
-        target = group.target_of(owner.member_id)
-        epoch = group.group_epoch
+        epoch, has = group.group_epoch, _has(owner)
         is_settled = (
             epoch == group.assignment_epoch
             and all(member.current.is_reconciled_to(epoch) for member in others)
             and metadata.subscribed_topic_names == owner.metadata.subscribed_topic_names
             and not owner.pattern
+            and has == group.target_of(owner.member_id)
         )
-        members = [*_classic_consumers(group, others), ClassicConsumer(member_id, metadata, target)]
+        members = [*_classic_consumers(others), ClassicConsumer(member_id, metadata, has)]
         protocol = self._become_classic(group, members, not is_settled, now_ms, out)
         if protocol is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -236,7 +234,7 @@ class Migration:
         ) != chosen.name:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if (
-            group.group_epoch > current.member_epoch
+            current.member_epoch < group.assignment_epoch
             and current.state is not MemberState.UNREVOKED_PARTITIONS
         ):
             # One that has to give up partitions first gets what it keeps.
@@ -244,8 +242,8 @@ class Migration:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         if member.session.has_sync_timer:
             member.session.has_sync_timer = False
-            out.append(CancelTimer(sync_key(group.group_id, member.member_id)))
-        self._consumers.keep_classic_session(group, member, now_ms, out)
+            out.append(CancelTimer(classic_sync_key(group.group_id, member.member_id)))
+        self._consumers.keep_session(group, member, now_ms, out)
         assigned = {topic_id: frozenset(partitions) for topic_id, partitions in current.assigned.items()}
         assignment = classic_assignment(assigned, chosen.metadata, self._topics())
         return SyncReply(NONE, command.protocol_type, command.protocol_name, assignment)
@@ -261,13 +259,24 @@ class Migration:
             member, _ = _classic_member(group, command.member_id, command.group_instance_id)
             if command.generation != member.current.member_epoch:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-            self._consumers.keep_classic_session(group, member, now_ms, out)
-            if _has_to_join(group, member):
+            self._consumers.keep_session(group, member, now_ms, out)
+            if _has_to_join(group, member) or self._is_left_alone(group, now_ms):
                 self._call_to_join(group, member, now_ms, out)
                 code = ErrorCode.REBALANCE_IN_PROGRESS
         except KafkaError as refusal:
             code = refusal.code
         out.append(Reply(command.ticket, _HEARTBEAT_REPLIES[code]))
+
+    def _is_left_alone(self, group: ConsumerGroup, now_ms: int) -> bool:
+        """Whether there is something to be worked out with a join because nobody sends heartbeats of the
+        consumer protocol. (In Kafka 4.3 such a group, which it has where a downgrade is forbidden, waits for
+        ever.)"""
+        if group.classic_member_count < len(group.members):
+            return False
+        return group.is_to_look or (
+            group.group_epoch > group.assignment_epoch
+            and may_assign(group, self._settings.of_group(group.group_id), now_ms)
+        )
 
     def _call_to_join(
         self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: list[Effect]
@@ -276,12 +285,12 @@ class Migration:
         if not member.session.has_join_timer:
             member.session.has_join_timer = True
             wait_ms = max(member.metadata.rebalance_timeout_ms, 0)
-            out.append(SetTimer(join_key(group.group_id, member.member_id), now_ms + wait_ms))
+            out.append(SetTimer(classic_join_key(group.group_id, member.member_id), now_ms + wait_ms))
 
     def _cancel_join_timer(self, group: ConsumerGroup, member: ConsumerMember, out: list[Effect]) -> None:
         if member.session.has_join_timer:
             member.session.has_join_timer = False
-            out.append(CancelTimer(join_key(group.group_id, member.member_id)))
+            out.append(CancelTimer(classic_join_key(group.group_id, member.member_id)))
 
     def expire(
         self, group: ConsumerGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]
@@ -294,7 +303,7 @@ class Migration:
         session = member.session
         is_due = session.has_join_timer if kind == "classic-join" else session.has_sync_timer
         if is_due:
-            self._consumers.remove([member], group, now_ms, out)
+            self._consumers.remove(group, [member], now_ms, out)
 
     # Leave
 
@@ -315,7 +324,7 @@ class Migration:
         reply = LeaveReply(NONE, left)
         try:
             if leaving:
-                self._consumers.remove(list(leaving.values()), group, now_ms, out)
+                self._consumers.remove(group, list(leaving.values()), now_ms, out)
         except KafkaError as refusal:
             reply = command.refused(refusal.code)
         out.append(Reply(command.ticket, reply))
@@ -323,8 +332,8 @@ class Migration:
     # From classic to consumer
 
     def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[GroupRecord]]:
-        """What a classic group with members is as a consumer group, and the records that make it one; when they
-        are stored, `upgraded` has to follow. GROUP_ID_NOT_FOUND when it cannot become one."""
+        """What a classic group with members is as a consumer group, and the records that make it one; when
+        they are stored, `upgraded` has to follow. GROUP_ID_NOT_FOUND when it cannot become one."""
         size, limit = len(group.members), self._settings.group_consumer_max_size
         if self._settings.group_consumer_migration_policy.lower() not in UPGRADE:
             raise _no_upgrade(group, "online upgrade is disabled")
@@ -351,20 +360,20 @@ class Migration:
             member = converted.members.get(member_id)
             # A static one may have been replaced in the same breath.
             if member is not None and member.is_classic:
-                self._consumers.keep_classic_session(converted, member, now_ms, out)
+                self._consumers.keep_session(converted, member, now_ms, out)
 
     # From consumer to classic
 
     def downgrade(
         self, group: ConsumerGroup, leaving: Collection[ConsumerMember], now_ms: int, out: list[Effect]
     ) -> bool:
-        """Make what remains without these members a classic group, which rebalances, if all who remain speak the
-        classic protocol. False, and nothing done, if not."""
+        """Make what remains without these members a classic group, which rebalances, if all who remain speak
+        the classic protocol. False, and nothing done, if not."""
         if not self._may_downgrade(group, leaving, 0):
             return False
         gone = {member.member_id for member in leaving}
         staying = [member for member in group.members.values() if member.member_id not in gone]
-        protocol = self._become_classic(group, _classic_consumers(group, staying), True, now_ms, out)
+        protocol = self._become_classic(group, _classic_consumers(staying), True, now_ms, out)
         return protocol is not None
 
     def _may_downgrade(
@@ -393,12 +402,15 @@ class Migration:
         """The protocol of the classic group; None, and nothing done, when it is too large for its record."""
         group_id, old_members = group.group_id, list(group.members.values())
         draft = as_classic_group(group_id, group.group_epoch, members, self._topics())
+        if rebalances:
+            # A restart in between must not take it for settled: what those had who left is nobody's.
+            draft.leader = None
         records: list[GroupRecord] = [(key, None) for key in group.keys()]  # noqa: SIM118
         records.append((GroupMetadataKey(group=group_id), draft.record(now_ms)))
         if not self._store(group_id, records, now_ms, out):
             return None
         for member in old_members:
-            self._consumers.cancel_timers(group_id, member.member_id, out)
+            self._consumers.cancel_timers(group, member, out)
         self._classic.take_over(draft, rebalances, now_ms, out)
         return draft.protocol
 
@@ -441,12 +453,13 @@ def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerMem
 def _has_to_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Whether there is a new assignment, or something to give up, or something to have that was not free."""
     current = member.current
-    if current.member_epoch < group.group_epoch:
+    if current.member_epoch < group.assignment_epoch:
         return True
     if current.state is not MemberState.UNRELEASED_PARTITIONS:
         return current.state is MemberState.UNREVOKED_PARTITIONS
     return not any(
-        partition not in current.assigned.get(topic_id, ()) and group.owner_epoch_of(topic_id, partition) != -1
+        partition not in current.assigned.get(topic_id, ())
+        and group.owner_epoch_of(topic_id, partition) != -1
         for topic_id, partitions in group.target_of(member.member_id).items()
         for partition in partitions
     )
@@ -471,11 +484,19 @@ def _metadata(
     return metadata
 
 
-def _classic_consumers(group: ConsumerGroup, members: Iterable[ConsumerMember]) -> list[ClassicConsumer]:
-    return [
-        ClassicConsumer(member.member_id, member.metadata, group.target_of(member.member_id))
-        for member in members
-    ]
+def _classic_consumers(members: Iterable[ConsumerMember]) -> list[ClassicConsumer]:
+    """With what they have, where Kafka takes what they shall have: should the group be upgraded again before
+    they have joined, nobody else is to be given what they still work on."""
+    return [ClassicConsumer(member.member_id, member.metadata, _has(member)) for member in members]
+
+
+def _has(member: ConsumerMember) -> Assignment:
+    """All that it may work on."""
+    has: dict[bytes, frozenset[int]] = {}
+    for epochs in (member.current.assigned, member.current.revoking):
+        for topic_id, partitions in epochs.items():
+            has[topic_id] = has.get(topic_id, frozenset()) | partitions.keys()
+    return has
 
 
 def _joined(member_id: str, generation: int, protocol: str) -> JoinReply:

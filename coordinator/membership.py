@@ -81,20 +81,28 @@ class Membership:
 
     # Join
 
-    def join(self, command: Join, now_ms: int, out: list[Effect]) -> None:
+    def check_join(self, command: Join) -> ErrorCode:
+        """What is wrong with a join whatever the group is like; fills in the rebalance timeout."""
         settings = self._settings
         if not command.group_id:
-            return _refuse(command, ErrorCode.INVALID_GROUP_ID, out)
+            return ErrorCode.INVALID_GROUP_ID
         shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
         if not shortest <= command.session_timeout_ms <= longest:
-            return _refuse(command, ErrorCode.INVALID_SESSION_TIMEOUT, out)
+            return ErrorCode.INVALID_SESSION_TIMEOUT
         names = [name for name, _ in command.protocols]
         if not fits_record(
             command.group_id, command.client_id, command.group_instance_id, command.protocol_type, *names
         ):
-            return _refuse(command, ErrorCode.UNKNOWN_SERVER_ERROR, out)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         if command.rebalance_timeout_ms == -1:
             command.rebalance_timeout_ms = command.session_timeout_ms
+        return NONE
+
+    def join(self, command: Join, now_ms: int, out: list[Effect]) -> None:
+        """To a group that is classic, or empty, or not there; others are joined by `group_migration.py`."""
+        code = self.check_join(command)
+        if code is not NONE:
+            return _refuse(command, code, out)
         known = self._groups.get(command.group_id)
         if isinstance(known, ClassicGroup):
             group = known
@@ -467,7 +475,7 @@ class Membership:
         """The group has been read from the log: its members may still be there; their sessions begin now."""
         for member in group.members.values():
             self._extend_session(group, member, member.session_timeout_ms, now_ms, out)
-        if len(group.members) > self._settings.group_max_size:
+        if group.is_unled or len(group.members) > self._settings.group_max_size:
             self._prepare_rebalance(group, now_ms, out)
 
     def refuse_waiting(self, group: ClassicGroup, code: ErrorCode, out: list[Effect]) -> None:
@@ -491,6 +499,26 @@ class Membership:
         self, group: ClassicGroup, names: frozenset[str], now_ms: int, out: list[Effect]
     ) -> None:
         """Its members look after that themselves."""
+
+    # Changes of type
+
+    def give_up(self, group: ClassicGroup, out: list[Effect]) -> None:
+        """The group is of another type now: whoever is parked has to join again, nothing is waited for."""
+        self.refuse_waiting(group, ErrorCode.REBALANCE_IN_PROGRESS, out)
+        for member in group.members.values():
+            self._cancel_session(group, member, out)
+        out += [CancelTimer(session_key(group.group_id, member_id)) for member_id in group.pending_members]
+        out += [CancelTimer(join_key(group.group_id)), CancelTimer(sync_key(group.group_id))]
+
+    def take_over(self, draft: ClassicGroup, rebalances: bool, now_ms: int, out: list[Effect]) -> None:
+        """A group of another type has just become what `draft` has: stable, unless it is to rebalance."""
+        group = self._groups[draft.group_id]
+        assert isinstance(group, ClassicGroup)
+        for member_id, member in group.members.items():
+            group.update(member, draft.members[member_id].protocols)
+            self._extend_session(group, member, member.session_timeout_ms, now_ms, out)
+        if rebalances:
+            self._prepare_rebalance(group, now_ms, out)
 
     # Inside
 
@@ -543,7 +571,8 @@ def _check_sync(group: ClassicGroup, command: Sync) -> ErrorCode:
         (command.protocol_type, group.protocol_type),
         (command.protocol_name, group.protocol),
     ):
-        if said is not None and known is not None and said != known:
+        # One that was a member of another type of group a moment ago knows of a protocol of its own.
+        if said is not None and known is not None and said != known and not group.is_unled:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return group.rules.sync
 

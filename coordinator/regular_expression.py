@@ -7,9 +7,11 @@ Source: https://github.com/google/re2/wiki/Syntax; Kafka 4.3 uses RE2/J, Java's 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from odradek.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["RegularExpression"]
+__all__ = ["RegularExpression", "matches_of"]
 
 MEMORY_BYTES = 262_144
 """Of a compiled expression and of what matching remembers: room for some hundred names as alternatives. What
@@ -41,3 +43,12 @@ class RegularExpression:
     def matches(self, text: str) -> bool:
         """Whether the whole text is what the expression says. Other threads run meanwhile."""
         return self._compiled.fullmatch(text) is not None
+
+
+def matches_of(patterns: Iterable[str], texts: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The texts that each of these expressions matches. Takes long; to be called in a worker thread."""
+    found = {}
+    for pattern in patterns:
+        expression = RegularExpression(pattern)
+        found[pattern] = frozenset(text for text in texts if expression.matches(text))
+    return found

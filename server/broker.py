@@ -322,6 +322,7 @@ class BrokerServer:
         assert store is not None
         assert turn is not None
         assert timers is not None
+        assert self._searches is not None
         return Coordinators(
             config=self.config,
             live=self._live,
@@ -331,6 +332,7 @@ class BrokerServer:
             timers=timers,
             now_ms=self._now_ms,
             new_producer_id=ProducerIds(machine.allocate_producer_ids).next,
+            searches=self._searches,
             after_loading=self._after_loading,
         )
 

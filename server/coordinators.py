@@ -8,6 +8,7 @@ transactions have to be timed out, and those that were being ended have to get t
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership
     from odradek.coordinator.cluster import ClusterChange, ClusterView
     from odradek.coordinator.commands import Command, CommitTransactionalOffsets, ListGroupsReply
-    from odradek.coordinator.driver import GroupCoordinator
-    from odradek.coordinator.effects import WriteMarkers
+    from odradek.coordinator.driver import GroupCoordinator, MatchedTopics
+    from odradek.coordinator.effects import MatchTopics, WriteMarkers
     from odradek.coordinator.settings import GroupSettings
     from odradek.coordinator.transaction_commands import ListTransactionsReply, TransactionCommand
     from odradek.coordinator.transaction_coordinator import TransactionCoordinator
@@ -30,9 +31,13 @@ if TYPE_CHECKING:
     from odradek.server.live_config import LiveConfig
     from odradek.server.timers import Timers
     from odradek.server.turn import LoopTurn
+    from odradek.server.work import WorkQueue
     from odradek.storage.store import LogStore
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode
+    from odradek.wire.work import Work
+
+logger = logging.getLogger("odradek.coordinators")
 
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
@@ -115,6 +120,7 @@ class Coordinators:
         timers: Timers,
         now_ms: Callable[[], int],
         new_producer_id: Callable[[], int],
+        searches: WorkQueue,
         after_loading: Callable[[], object] | None = None,
     ) -> None:
         self._config = config
@@ -126,6 +132,7 @@ class Coordinators:
         self._loop = asyncio.get_running_loop()
         self._now_ms = now_ms
         self.new_producer_id = new_producer_id
+        self._searches = searches
         self._after_loading = after_loading
         self._group_settings: GroupSettings | None = None
         self._transaction_settings: TransactionSettings | None = None
@@ -172,10 +179,24 @@ class Coordinators:
             clock_ms=steady_clock_ms(self._now_ms),
             call_later=self._loop.call_later,
             new_member_suffix=_new_member_suffix,
+            match_topics=self._match_topics,
             after_loading=self._after_loading,
         )
         coordinator.view_changed(view)
         return coordinator
+
+    def _match_topics(self, effect: MatchTopics, then: Callable[[MatchedTopics], None]) -> None:
+        def failed(error: Exception) -> None:
+            logger.error("topics for the patterns of group %r were not found: %s", effect.group_id, error)
+            then(None)
+
+        self._searches.run(self._matching(effect.patterns), then, failed)
+
+    def _matching(self, patterns: Collection[str]) -> Work[MatchedTopics]:
+        from odradek.coordinator.regular_expression import matches_of
+
+        names = list(self.leadership.view.topics)
+        return (yield lambda: matches_of(patterns, names))
 
     def settings_of_groups(self, view: ClusterView) -> GroupSettings:
         """They change with the broker's, with those that groups have of their own, and with the levels of

@@ -279,15 +279,15 @@ def test_levels_of_features_are_there_after_a_restart(tmp_path):
     async def act():
         async with running(tmp_path) as server:
             client = await connect(server)
-            assert await told(client) == [("transaction.version", 2)]
+            assert await told(client) == [("group.version", 1), ("transaction.version", 2)]
             update = update_features.FeatureUpdateKey(
                 feature="transaction.version", max_version_level=0, upgrade_type=3
             )
             answer = await client.ask(update_features.UpdateFeaturesRequest(feature_updates=[update]), 2)
             assert answer.error_code == 0
-            assert await told(client) == []
+            assert await told(client) == [("group.version", 1)]
         async with running(tmp_path) as server:
-            assert await told(await connect(server)) == []
+            assert await told(await connect(server)) == [("group.version", 1)]
 
     asyncio.run(act())
 

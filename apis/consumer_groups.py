@@ -1,0 +1,161 @@
+"""Groups of the consumer protocol (KIP-848): ConsumerGroupHeartbeat (key 68, versions 0 and 1) and
+ConsumerGroupDescribe (69, 0 and 1).
+
+A request becomes a command for the group's coordinator and the coordinator's answer becomes the response;
+what a group may do is decided there, also whether there are such groups at all (feature `group.version`,
+option `group.coordinator.rebalance.protocols`).
+
+Source: KafkaApis.handleConsumerGroupHeartbeat and handleConsumerGroupDescribe of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.apis import operations
+from odradek.apis.api import Waiting
+from odradek.apis.groups import Gathering, client_host
+from odradek.coordinator import consumer_commands as commands
+from odradek.wire.errors import ErrorCode, error_message
+from odradek.wire.messages import consumer_group_describe, consumer_group_heartbeat
+from odradek.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+)
+from odradek.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.groups import Groups
+    from odradek.coordinator.cluster import ClusterView
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+"""What `Member.member_type` says."""
+
+
+class ConsumerGroupHeartbeat:
+    """The handler; answered at once, or when what the heartbeat has changed is in the log."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def __call__(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Waiting:
+        waiting = Waiting()
+        owned = request.topic_partitions
+        command = commands.ConsumerHeartbeat(
+            ticket=lambda reply: waiting.complete(_answered(reply)),
+            group_id=request.group_id,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            instance_id=request.instance_id,
+            rack_id=request.rack_id,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            subscribed_topic_names=request.subscribed_topic_names,
+            subscribed_topic_regex=request.subscribed_topic_regex,
+            server_assignor=request.server_assignor,
+            owned=None if owned is None else [(topic.topic_id, topic.partitions) for topic in owned],
+            client_id=context.client_id or "",
+            client_host=client_host(context.connection),
+            version=context.api_version,
+        )
+        self._groups.submit(request.group_id, command)
+        return waiting
+
+
+def _answered(reply: commands.ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
+    code, assignment = reply.error_code, reply.assignment
+    return ConsumerGroupHeartbeatResponse(
+        error_code=code,
+        error_message=_message(code, reply.error_message),
+        member_id=reply.member_id,
+        member_epoch=reply.member_epoch,
+        heartbeat_interval_ms=reply.heartbeat_interval_ms,
+        assignment=None
+        if assignment is None
+        else consumer_group_heartbeat.Assignment(
+            topic_partitions=[
+                consumer_group_heartbeat.TopicPartitions(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in assignment
+            ]
+        ),
+    )
+
+
+class ConsumerGroupDescribe:
+    """The handler: each group is asked of its own coordinator."""
+
+    def __init__(self, current_view: Callable[[], ClusterView], groups: Groups) -> None:
+        self._current_view = current_view
+        self._groups = groups
+
+    def __call__(self, request: ConsumerGroupDescribeRequest, context: RequestContext) -> Waiting:
+        wants_operations = request.include_authorized_operations
+        gathering = Gathering(
+            len(request.group_ids),
+            lambda replies: ConsumerGroupDescribeResponse(
+                groups=[_described(reply, wants_operations, self._current_view()) for reply in replies]
+            ),
+        )
+        for index, group_id in enumerate(request.group_ids):
+            command = commands.DescribeConsumerGroup(gathering.ticket(index), group_id)
+            self._groups.submit(group_id, command)
+        return gathering.waiting
+
+
+def _described(
+    reply: commands.ConsumerGroupDescription, wants_operations: bool, view: ClusterView
+) -> DescribedGroup:
+    code = reply.error_code
+    group = DescribedGroup(
+        error_code=code,
+        error_message=_message(code, reply.error_message),
+        group_id=reply.group_id,
+        group_state=reply.state,
+        group_epoch=reply.group_epoch,
+        assignment_epoch=reply.assignment_epoch,
+        assignor_name=reply.assignor_name,
+        members=[_member(member, view) for member in reply.members],
+    )
+    if wants_operations and code is ErrorCode.NONE:
+        group.authorized_operations = operations.ON_GROUP
+    return group
+
+
+def _member(member: commands.DescribedConsumer, view: ClusterView) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.subscribed_topic_names,
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        assignment=_named(member.assignment, view),
+        target_assignment=_named(member.target_assignment, view),
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+    )
+
+
+def _named(assignment: Mapping[bytes, list[int]], view: ClusterView) -> consumer_group_describe.Assignment:
+    return consumer_group_describe.Assignment(
+        topic_partitions=[
+            consumer_group_describe.TopicPartitions(
+                topic_id=topic_id, topic_name=view.topic_names[topic_id], partitions=partitions
+            )
+            for topic_id, partitions in assignment.items()
+            if topic_id in view.topic_names
+        ]
+    )
+
+
+def _message(code: ErrorCode, message: str | None) -> str | None:
+    if code is ErrorCode.NONE:
+        return None
+    return error_message(code) if message is None else message

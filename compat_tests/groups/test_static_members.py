@@ -37,13 +37,14 @@ def restart(group: Group, name: str, *, is_killed: bool) -> Member:
     return group.join(instance=name)
 
 
-def restart_all(group: Group) -> None:
+def restart_in_turn(group: Group, deaths: list[bool]) -> None:
+    """One member after the other; each of `deaths` says whether it is killed or closed."""
     for name in NAMES:
         group.join(instance=name)
     group.wait_until_shared()
     state = last_state(group)
     names = list(NAMES)
-    for is_killed in (True, False):
+    for is_killed in deaths:
         others = group.members[1:]
         before = {other.name: other.rebalances() for other in others}
         had, name = group.members[0].owned, names[0]
@@ -62,7 +63,7 @@ def test_a_static_member_that_restarts_has_its_partitions_and_nobody_else_notice
     broker: TransactionBroker, kind: Kind, tmp_path: pathlib.Path
 ) -> None:
     with group_of(broker, tmp_path, kind) as group:
-        restart_all(group)
+        restart_in_turn(group, [True, False])
 
 
 @pytest.mark.timeout(400)
@@ -71,8 +72,26 @@ def test_a_static_member_that_restarts_has_its_partitions_and_nobody_else_notice
 def test_a_static_member_of_the_new_protocol_that_restarts_has_its_partitions(
     broker: TransactionBroker, kind: Kind, tmp_path: pathlib.Path
 ) -> None:
+    """It says that it leaves for a while; one that is killed has its name until its session ends."""
     with group_of(broker, tmp_path, kind) as group:
-        restart_all(group)
+        restart_in_turn(group, [False, False])
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("new_protocol")
+@pytest.mark.parametrize("kind", NEW_KINDS, ids=str)
+def test_a_second_member_of_a_name_is_refused_by_the_new_protocol(
+    broker: TransactionBroker, kind: Kind, tmp_path: pathlib.Path
+) -> None:
+    with group_of(broker, tmp_path, kind) as group:
+        for name in NAMES:
+            group.join(instance=name)
+        group.wait_until_shared()
+        second = group.join(instance=NAMES[0])
+        group.members.remove(second)
+        group.wait(lambda: not second.is_running, f"{second.name} is refused")
+        group.wait_until_shared()
+        group.finish()
 
 
 @pytest.mark.timeout(300)

@@ -7,6 +7,7 @@ import pathlib
 import re
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 

@@ -40,7 +40,7 @@ KNOWN_OF_KAFKA = {
     Kind.OFFSETS_ESCAPED,
     Kind.STUCK,
 }
-"""What late requests can do in the protocol before version 2. Of 4.3.1 the first two and the last were seen."""
+"""What late requests can do in the protocol before version 2; the first two and the last were seen."""
 
 BUGS = {
     "commit-what-was-aborted": {Kind.ABORTED_READ},

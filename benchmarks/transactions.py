@@ -405,8 +405,10 @@ def idle_ids(run: Run, count: int) -> tuple[Outcome, list[Figure]]:
     without = statistics.median(empty_s)
     return Outcome(what, "s", True, LEVEL, theirs_s, ours_s), [
         Figure.median(f"of our {what}: for the ids", [max(0.0, loaded - without) for loaded in ours_s], "s"),
-        Figure("an idle transactional id that was made", (made_bytes - empty_bytes) / count, "bytes"),
-        Figure("an idle transactional id that was loaded", (loaded_bytes - empty_bytes) / count, "bytes"),
+        Figure("an idle transactional id that was made", max(0, made_bytes - empty_bytes) / count, "bytes"),
+        Figure(
+            "an idle transactional id that was loaded", max(0, loaded_bytes - empty_bytes) / count, "bytes"
+        ),
         Figure(f"RSS with {count:,} idle transactional ids after a start", loaded_bytes / 1e6, "MB"),
     ]
 

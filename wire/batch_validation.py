@@ -41,8 +41,8 @@ __all__ = [
 
 UNLIMITED_MS = 2**63 - 1
 RECORD_ERRORS_MAX = 2000
-"""So many records of a batch are named in its refusal. Kafka names all: one MB may have an answer of ten, which
-takes half a second. A producer's usual 16 KiB have no more than these."""
+"""So many records of a batch are named in its refusal. Kafka names all: a megabyte may have an answer of ten,
+which takes half a second. A producer's usual 16 KiB have no more than these."""
 QUICK_BYTES_MAX = 4096
 """Of records that are looked at in plain Python: under a millisecond."""
 

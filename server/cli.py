@@ -26,6 +26,7 @@ _COMPILED_PARTS = (
     "odradek.storage._cleaning",
     "odradek.apis._produce_burst",
     "odradek.apis._offsets_questions",
+    "odradek.server._hot_path",
 )
 
 _ABOUT = """\

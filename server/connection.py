@@ -22,24 +22,20 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from odradek.apis.api import Api, RequestContext, Shortcut, Waiting
+from odradek.apis.api import Api, RequestContext, Waiting
+from odradek.server.hot_path import BUFFER_BYTES, BUFFER_KEPT_BYTES_MAX, Receiver
 from odradek.server.turn import LoopTurn
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.errors import ErrorCode, MalformedMessage
 
 logger = logging.getLogger("odradek.connection")
 
-BUFFER_BYTES = 4096
-BUFFER_KEPT_BYTES_MAX = 2 * 1024 * 1024
-"""A larger receive buffer is given back as soon as its frame is served."""
 BUFFER_GROWTH = 4
 WAITING_ANSWERS_MAX = 1024
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 WRITE_AT_ONCE_BYTES = 256 * 1024
 """Ready answers of one turn are written together; past this we write to learn whether the client reads."""
 WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
-JOINED_BYTES_MAX = 64 * 1024
-"""Up to here one copy into one buffer is cheaper than a vector of buffers."""
 
 API_VERSIONS_KEY = 18
 
@@ -165,32 +161,15 @@ class _Slot:
         self.connection._fill(self, response)
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(Receiver, asyncio.BufferedProtocol):
     """See the module's opening lines. Also the `ConnectionInfo` that handlers see."""
 
     __slots__ = (
         "_barrier",
-        "_buffer",
         "_client_id",
         "_client_id_raw",
-        "_closing",
-        "_filled",
-        "_held",
-        "_pinned_turn",
-        "_registry",
-        "_shortcut",
-        "_slots",
         "_spare",
         "_spare_turn",
-        "_start",
-        "_touched",
-        "_transport",
-        "_turn",
-        "_view",
-        "_waiting_answers",
-        "_waiting_bytes",
-        "_write_paused",
-        "active_ms",
         "advertised_host",
         "advertised_port",
         "client_software_name",
@@ -205,28 +184,12 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     def __init__(self, registry: Registry, endpoint: Endpoint) -> None:
-        self._registry = registry
-        self._turn = registry.turn
-        self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray(BUFFER_BYTES)
-        self._view = memoryview(self._buffer)
-        self._start = 0  # of the first byte that is not served yet
-        self._filled = 0  # end of what has arrived
-        self._pinned_turn = -1  # the turn in which bytes of the buffer were staged
+        super().__init__(registry)
         self._spare: bytearray | None = None  # the large buffer before this one; pinned in its own turn
         self._spare_turn = -1
-        self._shortcut: Shortcut | None = None  # the one that the newest request went by
-        self._slots: deque[Any] | None = None  # of _Slot, and of answers of shortcuts
-        self._waiting_answers = 0
-        self._waiting_bytes = 0
-        self._touched = False
-        self._held = False
         self._barrier: Waiting | None = None  # the newest answer that holds back what comes after it
-        self._write_paused = False
-        self._closing = False
         self._client_id: str | None = None
         self._client_id_raw = b""
-        self.active_ms = registry.now_ms()
         self.unsent_bytes = 0
         self.listener_name = endpoint.name
         self.principal = "User:ANONYMOUS"
@@ -268,48 +231,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         return False
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        start = self._start
-        if start == self._filled and self._pinned_turn != self._turn.number:
-            if len(self._buffer) > BUFFER_KEPT_BYTES_MAX:
-                self._replace_buffer(BUFFER_BYTES)
-            self._start = self._filled = 0
-            return self._view
-        return self._make_room()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        filled = self._filled = self._filled + nbytes
-        if self._held or self._closing:
-            return
-        shortcut = self._shortcut
-        if shortcut is None or self._slots or self._write_paused:
-            self._serve()
-            self._registry.linger()
-            return
-        # What came before was for a shortcut: most likely so is this, and all of it.
-        registry, turn = self._registry, self._turn
-        is_alone = turn.begin_alone(self)
-        try:
-            now_ms = self.active_ms = registry.now_ms()
-            answer = shortcut(self._view, self._start, filled, registry.request_bytes_max, self, now_ms)
-            if answer is not None:
-                self._start = answer.end
-                if answer.parts is not None:
-                    self._write(answer.parts, answer.size_bytes)
-                else:
-                    self._pinned_turn = turn.number
-                    self._stand_in_line(answer)
-        except Exception:
-            logger.exception("a shortcut for %s failed", self.peer_host)
-            self.close("internal error")
-            return
-        finally:
-            if is_alone:
-                turn.end()
-        if answer is None or answer.end != filled:
-            self._serve()
-        registry.linger()
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -441,14 +362,6 @@ class Connection(asyncio.BufferedProtocol):
         if not self._closing:
             self._after_serving(position, filled)
 
-    def _stand_in_line(self, slot: Any) -> None:
-        """An answer that is not ready yet, behind those before it."""
-        slots = self._slots
-        if slots is None:
-            slots = self._slots = deque()  # not before: 600 bytes for each idle connection
-        slots.append(slot)
-        self._waiting_answers += slot.count
-
     def _handle(
         self, route: Route, body: int, end: int, client_id_bytes: int, correlation_id: int, now_ms: int
     ) -> Any:
@@ -516,21 +429,6 @@ class Connection(asyncio.BufferedProtocol):
         self._stand_in_line(slot)
         waiting.on_complete(slot.deliver)
 
-    def answered(self, answer: Any) -> None:
-        """A shortcut's answer is ready; it stands among the slots as one of them."""
-        slots = self._slots
-        if slots is None:
-            return  # the peer is gone
-        if len(slots) == 1 and slots[0] is answer and not self._closing and not self._held:
-            slots.popleft()
-            self._waiting_answers -= answer.count
-            self._write(answer.parts, answer.size_bytes)
-            return
-        self._waiting_bytes += answer.size_bytes
-        if not self._touched and slots[0] is answer:
-            self._touched = True
-            self._turn.touch(self)
-
     def _fill(self, slot: _Slot, response: Any) -> None:
         slots = self._slots
         if slots is None:
@@ -551,50 +449,21 @@ class Connection(asyncio.BufferedProtocol):
             self._touched = True
             self._turn.touch(self)
 
-    def send_ready(self) -> None:
-        """Writes the answers whose turn has come; the turn calls it."""
-        self._touched = False
-        slots = self._slots
-        if slots is None:
-            return
-        out: list[Any] = []
-        out_bytes = 0
-        while slots:
-            slot = slots[0]
-            if slot.parts is None:
-                break
-            slots.popleft()
-            out += slot.parts
-            out_bytes += slot.size_bytes
-            self._waiting_answers -= slot.count
-        if out:
-            self._waiting_bytes -= out_bytes
-            self._write(out, out_bytes)
-        if self._closing:
-            self._close_when_answered()
-        elif self._held:
-            self._resume_if_possible()
-
-    def _write(self, parts: Sequence[Any], size_bytes: int) -> None:
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        if size_bytes <= JOINED_BYTES_MAX:
-            if len(parts) == 1 and type(parts[0]) is bytes:
-                transport.write(parts[0])  # no copy
-                return
-            try:
-                transport.write(b"".join(parts))
-                return
-            except TypeError:
-                pass  # one of the parts is a slice of a segment
+    def _write_vector(self, parts: Sequence[Any]) -> None:
+        """Large answers, and those with slices of segments among them: no copy of ours."""
+        assert self._transport is not None
         try:
-            transport.writelines(_buffers(parts))
+            self._transport.writelines(_buffers(parts))
         except Exception as error:
             # Half an answer must never be followed by another one, and none must not be passed over.
             self._log_closing(f"cannot read the log: {error}")
             self._closing = True
-            transport.abort()
+            self._transport.abort()
+
+    def _shortcut_failed(self) -> None:
+        """Called while its error is handled."""
+        logger.exception("a shortcut for %s failed", self.peer_host)
+        self.close("internal error")
 
     @property
     def _is_held_back(self) -> bool:

@@ -55,7 +55,11 @@ LINTERS = [
 ]
 TWINS = [
     *(f"tests/wire/test_{name}.py" for name in ("records", "records_twins")),
-    *("tests/storage", "tests/apis", "tests/server/test_broker.py", "tests/server/test_produce_shortcut.py"),
+    *("tests/storage", "tests/apis"),
+    *(
+        f"tests/server/test_{name}.py"
+        for name in ("broker", "connection", "group_flush", "produce_shortcut", "turn_and_timers")
+    ),
 ]
 """The tests of what has a compiled twin, and of what stands on it."""
 

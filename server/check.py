@@ -29,6 +29,7 @@ from odradek.storage.check import DAMAGE, NOTE, Finding, PartitionCheck
 from odradek.storage.disk import Disk, Lock, OsDisk, OsFile, read_file
 from odradek.storage.group_log import NAMES as GROUP_LOGS
 from odradek.storage.group_log import read_entries, replay
+from odradek.storage.heads import HEADS, read_heads
 from odradek.storage.recovery import base_offset_of, finish_interrupted
 from odradek.storage.repair import Repair, repair_caches, repair_log, sync_log
 from odradek.storage.segment import CLEANED, DELETED, LOG, SWAP
@@ -62,6 +63,9 @@ _LOST_WITH_CHECKPOINT = {
     checkpoints.LOG_STARTS: "records that DeleteRecords has removed may come back",
     checkpoints.FIRST_DIRTY: "compaction begins anew from the start of each log",
 }
+
+
+_NO_CHECKPOINT = "it is not a checkpoint of version 0 with as many lines as it announces"
 
 
 class CannotCheck(Exception):
@@ -345,6 +349,14 @@ class _Check:
                     self.report.findings([finding], is_repaired=self._repair)
                 offsets = _readable_offsets(data)
             directory.offsets[name] = offsets
+        path = f"{directory.path}/{HEADS}"
+        if directory.only is None and read_heads(self._disk, path) is None:
+            consequence = "a start after a crash reads more of the logs"
+            finding = Finding(DAMAGE, path, None, _NO_CHECKPOINT, consequence)
+            self.report.findings([finding], is_repaired=self._repair)
+            if self._repair:
+                self._disk.remove(path)
+                self.report.repairs([Repair(path, None, "removed")])
 
     def _look_at_group_log(self, directory: _Directory) -> None:
         if not any(self._disk.exists(f"{directory.path}/{name}") for name in GROUP_LOGS):
@@ -569,6 +581,9 @@ class _Check:
                 directory.unreadable.add(name)
 
     def _write_checkpoints(self, directory: _Directory) -> None:
+        if directory.unreadable:
+            # Of a partition that was repaired no head holds any more, and it is quickly made anew.
+            self._disk.remove(f"{directory.path}/{HEADS}")
         for name in sorted(directory.unreadable):
             path = f"{directory.path}/{name}"
             checkpoints.write_offsets(self._disk, path, directory.offsets[name])
@@ -605,7 +620,7 @@ def parse_offsets(data: bytes) -> dict[Key, int] | str:
     """
     lines = checkpoints.decode_lines(data) if data else []
     if lines is None:
-        return "it is not a checkpoint of version 0 with as many lines as it announces"
+        return _NO_CHECKPOINT
     offsets: dict[Key, int] = {}
     for fields in lines:
         try:

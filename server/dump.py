@@ -31,6 +31,7 @@ _CHECKPOINTS = (
     "replication-offset-checkpoint",
     "log-start-offset-checkpoint",
     "cleaner-offset-checkpoint",
+    "head-checkpoint",
 )
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _OFFSET_ENTRY = struct.Struct(">ii")
@@ -439,6 +440,10 @@ def _checkpoint(path: str) -> Iterator[Fact]:
     names: tuple[str, ...] = ("topic", "partition", "offset")
     if os.path.basename(path) == "leader-epoch-checkpoint":
         names = ("leader_epoch", "start_offset")
+    elif os.path.basename(path) == "head-checkpoint":
+        from odradek.storage.heads import Head
+
+        names = ("topic", "partition", *Head._fields)
     lines = _read(path).decode("utf-8", "replace").splitlines()
     if len(lines) < 2 or not lines[1].strip().isdigit():
         yield _damage(path, "a checkpoint begins with its version and its number of entries")

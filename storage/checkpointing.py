@@ -21,8 +21,8 @@ from odradek.wire.errors import KafkaError
 from odradek.wire.work import Work
 
 NOTED_PER_STEP = 256
-HEADS_AT_CLOSE_MAX = 32
-"""A clean stop is not to take long; the next start reads the more after a crash."""
+HEADS_PER_ROUND = 32
+"""A tenth of a second: others wait for the worker, and a clean stop is not to take long either."""
 
 
 class Checkpointing:
@@ -137,9 +137,12 @@ class Checkpointing:
                 yield partition
 
     def making_heads(self) -> Work[None]:
-        """Draft what is wanted, make what a flush has come to."""
+        """Draft what is wanted, make some of what a flush has come to."""
         made: dict[DataDirectory, list[tuple[Log, Head]]] = {}
+        count = 0
         for key in list(self._drafts):
+            if count == HEADS_PER_ROUND:
+                break
             place = self._places.by_key.get(key)
             partition = None if place is None else place.partition
             if place is None or partition is None or not partition.is_available:
@@ -148,6 +151,7 @@ class Checkpointing:
             head = yield from self._making_head(key, place, partition)
             if head is None or self._places.by_key.get(key) is not place or not partition.is_available:
                 continue
+            count += 1
             home, old = place.home, place.home.heads.get(key)
             home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
             home.heads[key] = head

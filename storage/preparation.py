@@ -3,9 +3,9 @@ them.
 
 It may take long, most of a second for a MB at the most thorough level, and needs nothing but its arguments:
 `prepare` may run in any thread. The codecs and the compiled walk over the records let the others run
-meanwhile; of what is plain Python (the old formats, finding out what is wrong with a batch) they have to wait
-a few milliseconds for their turns. `prepare_quickly` does what takes half a millisecond or so, and leaves all
-else alone.
+meanwhile; of what is plain Python (the old formats, finding out what is wrong with a batch, all records where
+nothing was compiled) they have to wait a few milliseconds for their turns. `prepare_quickly` does what takes
+half a millisecond or so, and leaves all else alone.
 """
 
 from odradek.storage.config import LogConfig
@@ -16,7 +16,7 @@ from odradek.storage.validation import (
     check_size,
     with_append_time,
 )
-from odradek.wire.batch_validation import BatchRules
+from odradek.wire.batch_validation import BatchRules, TakesLong
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import iter_batches
@@ -47,20 +47,22 @@ def prepare(
     now_ms: int,
     partition: str,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    quickly: bool = False,
 ) -> memoryview:
     """The one sound v2 batch that `records` become in the log, base offset 0; `KafkaError` if they may not.
 
     `magic_limit` and `records` are those of `Partition.append`. Nothing comes of an old client's empty set of
     messages, which is no error in Kafka. MESSAGE_TOO_LARGE also when they unpack to more than `limit_bytes`.
+    With `quickly` it is `TakesLong` where the records would take long to judge.
     """
     if magic_limit == 2:
-        batch = check_client_batch(records, config, rules, now_ms, partition, limit_bytes)
+        batch = check_client_batch(records, config, rules, now_ms, partition, limit_bytes, quickly)
     elif len(records) == 0:
         return records
     elif _is_old(records):
         return _converted(records, config, rules, now_ms, partition, limit_bytes)
     else:
-        batch = _batch_of_old_request(records, config, rules, now_ms, partition, limit_bytes)
+        batch = _batch_of_old_request(records, config, rules, now_ms, partition, limit_bytes, quickly)
     return with_append_time(batch, now_ms) if config.uses_log_append_time else batch
 
 
@@ -81,7 +83,9 @@ def prepare_quickly(
     if size_bytes > (quick_bytes // 4 if codec else quick_bytes):
         return None
     try:
-        return prepare(records, magic_limit, config, rules, now_ms, partition, quick_bytes)
+        return prepare(records, magic_limit, config, rules, now_ms, partition, quick_bytes, quickly=True)
+    except TakesLong:
+        return None
     except KafkaError as error:
         if codec and error.code is ErrorCode.MESSAGE_TOO_LARGE:
             return None  # perhaps for this limit only
@@ -143,9 +147,10 @@ def _batch_of_old_request(
     now_ms: int,
     partition: str,
     limit_bytes: int,
+    quickly: bool,
 ) -> memoryview:
     """Produce 0 to 2 may bring a batch v2 as well."""
     headers = [header for _, header in iter_batches(records)]
     if len(headers) > 1:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"More than one record batch came for {partition}.")
-    return check_batch(records, headers[0], config, rules, now_ms, partition, limit_bytes)
+    return check_batch(records, headers[0], config, rules, now_ms, partition, limit_bytes, quickly)

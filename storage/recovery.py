@@ -80,10 +80,7 @@ def open_log(
     """
     disk = pool.disk
     names = finish_interrupted(disk, directory, disk.list(directory))
-    bases = sorted(offset for name in names if (offset := base_offset_of(name, LOG)) is not None)
-    segments = [
-        Segment(pool, directory, base, disk.size(f"{directory}/{base:020d}{LOG}"), now_ms) for base in bases
-    ]
+    segments = _segments_of(pool, directory, names, now_ms)
     known_epochs = read_leader_epochs(disk, f"{directory}/{LEADER_EPOCHS}")
     epochs = LeaderEpochs(known_epochs)
     cut_bytes = 0
@@ -144,23 +141,13 @@ def open_log(
         epochs = _epochs_of(segments)
     epochs.truncate_end(end_offset)
     epochs.truncate_start(log_start_offset)
-    if not clean:
-        names = disk.list(directory)
-    unsure_from = min(unsure_from, _look_at_aborted(segments, end_offset, set(names)))
+    unsure_from = min(unsure_from, _look_at_aborted(segments, end_offset))
     if taken is not None and unsure_from < taken.head.base_offset:
         taken = None
     is_kept = head is not None and head.offset <= end_offset and (clean or taken is not None)
     kept_head = head if is_kept else None
     producers = _load_producers(
-        disk,
-        directory,
-        names,
-        segments,
-        end_offset,
-        unsure_from,
-        head=kept_head,
-        taken=taken,
-        writes_again=sync_has_failed or is_rescan,
+        segments, end_offset, unsure_from, kept_head, taken, writes_again=sync_has_failed or is_rescan
     )
     if kept_head is not head:
         # The snapshot of one that does not hold any more must not come back with a loss of power.
@@ -179,11 +166,21 @@ def open_log(
     return Recovered(log, log_start_offset, cut_bytes, damage, kept_head)
 
 
-def _look_at_aborted(segments: list[Segment], end_offset: int, present: set[str]) -> int:
+def _segments_of(pool: FilePool, directory: str, names: list[str], now_ms: int) -> list[Segment]:
+    """Those of which there is a log file, as they lie there."""
+    bases = sorted(offset for name in names if (offset := base_offset_of(name, LOG)) is not None)
+    return [
+        Segment(pool, directory, base, pool.disk.size(f"{directory}/{base:020d}{LOG}"), now_ms)
+        for base in bases
+    ]
+
+
+def _look_at_aborted(segments: list[Segment], end_offset: int) -> int:
     """Tells each segment whether it has a transaction index; returns the base offset of the first segment
     whose index is not sound, LONG_MAX if all are.
     """
     unsure_from = LONG_MAX
+    present = set(segments[0].pool.disk.list(segments[0].directory))
     ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
     for segment, segment_end in zip(segments, ends, strict=True):
         segment.has_aborted = file_name(segment.base_offset, TRANSACTION_INDEX) in present
@@ -535,25 +532,24 @@ def _read_end(segment: Segment) -> int | None:
 
 
 def _load_producers(
-    disk: Disk,
-    directory: str,
-    names: list[str],
     segments: list[Segment],
     end_offset: int,
     unsure_from: int,
-    *,
     head: Head | None,
     taken: TakenUp | None,
+    *,
     writes_again: bool,
 ) -> ProducerState:
     """What a head that was taken up says, else the newest sound snapshot that is not behind `unsure_from`,
     and every batch after it. Transaction indexes from `unsure_from` on, and others that are missing where
     batches are read, are made anew; with `writes_again` also those that say the right thing.
     """
+    disk, directory = segments[0].pool.disk, segments[0].directory
     state = ProducerState()
     replay_from = segments[0].base_offset
     snapshots = sorted(
-        (offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None), reverse=True
+        (offset for name in disk.list(directory) if (offset := base_offset_of(name, SNAPSHOT)) is not None),
+        reverse=True,
     )
     bases = {segment.base_offset for segment in segments}
     found = taken is not None

@@ -22,7 +22,7 @@ from os import urandom
 from typing import TYPE_CHECKING
 
 from odradek.storage import checkpoints
-from odradek.storage.checkpointing import HEADS_AT_CLOSE_MAX, Checkpointing
+from odradek.storage.checkpointing import HEADS_PER_ROUND, Checkpointing
 from odradek.storage.checkpoints import FIRST_DIRTY
 from odradek.storage.config import CLEANING_STEP_BYTES, LogConfig
 from odradek.storage.data_directory import DataDirectory, Key
@@ -228,9 +228,8 @@ class LogStore:
 
     def _make_last_heads(self) -> None:
         """So that after a crash the next run need not read what this one has flushed."""
-        for partition in finish(self._checkpointing.wanting_heads(HEADS_AT_CLOSE_MAX)):
+        for partition in finish(self._checkpointing.wanting_heads(HEADS_PER_ROUND)):
             try:
-                partition.log.rollback()
                 partition.flush()
             except KafkaError:
                 continue  # its close will say so

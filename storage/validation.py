@@ -38,11 +38,13 @@ def check_client_batch(
     now_ms: int,
     partition: str,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    quickly: bool = False,
 ) -> memoryview:
     """The batch to append, or the refusal that it deserves: exactly one sound batch v2 is expected.
 
     The batch is another than the one given when its records say another latest timestamp than its header, or
     when the topic has a codec of its own. MESSAGE_TOO_LARGE, too, when it unpacks to more than `limit_bytes`.
+    With `quickly` it is `TakesLong` where the records would take long to judge.
     """
     size_bytes = leading_batch_bytes(records)
     if size_bytes == 0:
@@ -57,7 +59,8 @@ def check_client_batch(
         raise KafkaError(ErrorCode.INVALID_RECORD, f"More than one record batch came for {partition}.")
     # What follows is the beginning of a batch at most: Kafka cuts it off, and so do we.
     records = records[:size_bytes]
-    return check_batch(records, read_batch_header(records), config, rules, now_ms, partition, limit_bytes)
+    header = read_batch_header(records)
+    return check_batch(records, header, config, rules, now_ms, partition, limit_bytes, quickly)
 
 
 def check_batch(
@@ -68,11 +71,12 @@ def check_batch(
     now_ms: int,
     partition: str,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    quickly: bool = False,
 ) -> memoryview:
     """A client's one batch, see `check_client_batch`."""
     check_size(header.size_bytes, config, partition)
     verify_crc(records, 0, header)
-    records = _check_content(records, header, rules, now_ms, limit_bytes)
+    records = _check_content(records, header, rules, now_ms, limit_bytes, quickly)
     return in_stored_codec(records, header, config, partition, limit_bytes)
 
 
@@ -97,10 +101,15 @@ def leading_batch_bytes(records: memoryview) -> int:
 
 
 def _check_content(
-    records: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int, limit_bytes: int
+    records: memoryview,
+    header: BatchHeader,
+    rules: BatchRules,
+    now_ms: int,
+    limit_bytes: int,
+    quickly: bool,
 ) -> memoryview:
     """Refuse what the topic does not take; see `check_client_batch` for what comes back. `header` follows."""
-    max_timestamp = validate_batch(records, header, rules, now_ms, limit_bytes=limit_bytes)
+    max_timestamp = validate_batch(records, header, rules, now_ms, limit_bytes=limit_bytes, quickly=quickly)
     if max_timestamp == header.max_timestamp:
         return records
     copy = bytearray(records)

@@ -286,6 +286,13 @@ def scan_records(data: bytes, record_count: int, base_offset: int, base_timestam
 
     Every number and length is checked, headers included: what this lets pass, any client can read.
     """
+    return _scan(data, record_count, base_offset, base_timestamp, len(data))
+
+
+def _scan(
+    data: bytes, record_count: int, base_offset: int, base_timestamp: int, headers_max: int
+) -> RecordTable:
+    """`scan_records`; refuses records of more than `headers_max` headers, too."""
     # A record has at least seven bytes: a lying count must not make us reserve memory for it.
     if not 0 <= record_count <= len(data) // _LEAST_RECORD_BYTES:
         raise invalid_record(f"{len(data)} bytes cannot hold {record_count} records")
@@ -293,7 +300,7 @@ def scan_records(data: bytes, record_count: int, base_offset: int, base_timestam
     position = 0
     try:
         for row in range(record_count):
-            position = _scan_record(data, position, row, table, base_offset, base_timestamp)
+            position = _scan_record(data, position, row, table, base_offset, base_timestamp, headers_max)
     except OverflowError:
         raise invalid_record("an offset or timestamp does not fit into 64 bits") from None
     except IndexError:
@@ -304,6 +311,9 @@ def scan_records(data: bytes, record_count: int, base_offset: int, base_timestam
 
 
 _LEAST_RECORD_BYTES = 7
+RECORDS_AT_ONCE_MAX = 300
+HEADERS_AT_ONCE_MAX = 1000
+"""Each is half a millisecond: 1.5 us for a record, 0.5 for a header."""
 
 
 def survey_records(data: Buffer, record_count: int, base_timestamp: int) -> tuple[int, int, bool]:
@@ -313,18 +323,28 @@ def survey_records(data: Buffer, record_count: int, base_timestamp: int) -> tupl
     Refuses with INVALID_RECORD what `scan_records` refuses, no records, and offsets that do not count up
     from 0.
     """
+    return _survey(data, record_count, base_timestamp, len(data))
+
+
+def _survey(data: Buffer, record_count: int, base_timestamp: int, headers_max: int) -> tuple[int, int, bool]:
     if record_count < 1:
         raise invalid_record(f"a batch of {record_count} records")
-    table = scan_records(bytes(data), record_count, 0, base_timestamp)
+    table = _scan(bytes(data), record_count, 0, base_timestamp, headers_max)
     if table.offsets != array("q", range(record_count)):
         raise invalid_record("the records' offsets do not count up from 0")
     return min(table.timestamps), max(table.timestamps), min(table.key_sizes) < 0
 
 
 def survey_if_sound(data: Buffer, record_count: int, base_timestamp: int) -> tuple[int, int, bool] | None:
-    """`survey_records`, or None instead of a refusal: to find out which one takes long, in plain Python."""
+    """`survey_records`, or None instead of a refusal: to find out which one takes long, in plain Python.
+
+    There it is None, too, for records that take more than half a millisecond to look at.
+    """
+    headers_max = HEADERS_AT_ONCE_MAX // max(record_count, 1)
+    if record_count > RECORDS_AT_ONCE_MAX:
+        return None
     try:
-        return survey_records(data, record_count, base_timestamp)
+        return _survey(data, record_count, base_timestamp, headers_max)
     except KafkaError:
         return None
 
@@ -350,7 +370,13 @@ def invalid_record(why: str) -> KafkaError:
 
 
 def _scan_record(
-    data: bytes, position: int, row: int, table: RecordTable, base_offset: int, base_timestamp: int
+    data: bytes,
+    position: int,
+    row: int,
+    table: RecordTable,
+    base_offset: int,
+    base_timestamp: int,
+    headers_max: int,
 ) -> int:
     """Fill in one row and return the position behind the record; IndexError where `data` ends too early.
 
@@ -380,7 +406,7 @@ def _scan_record(
         table.header_positions[row] = -1
         position += 1
     else:
-        position = read_headers(data, position)[1]
+        position = read_headers(data, position, headers_max)[1]
     if position != end:
         raise invalid_record(f"a record's parts end {position - end} bytes after the end it states")
     return end
@@ -402,12 +428,14 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     return None if size < 0 else data[start:end], end
 
 
-def read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def read_headers(
+    data: bytes, position: int, count_max: int = _MOST_SEQUENCE
+) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count = data[position]
     position += 1
     if count >= 0x80:
         count, position = _read_long_varint(data, position, count, 35)
-    if count & 1 or count >> 1 > len(data) - position:
+    if count & 1 or count >> 1 > min(len(data) - position, count_max):
         raise invalid_record("a record has an impossible number of headers")
     headers = []
     for _ in range(count >> 1):

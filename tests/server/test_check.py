@@ -200,6 +200,18 @@ def test_a_checkpoint_that_is_damaged_or_says_too_much_is_found_and_written_anew
     assert told(data) == []
 
 
+def test_a_damaged_checkpoint_of_heads_is_found_and_removed(data):
+    path = data / "head-checkpoint"
+    path.write_text("0\n1\norders 0 0 9\n")
+    assert told(data, status=1) == [
+        "damage head-checkpoint: it is not a checkpoint of version 0 with as many lines as it announces. "
+        "A start after a crash reads more of the logs."
+    ]
+    told(data, repair=True)
+    assert told(data) == []
+    assert not path.exists()
+
+
 def test_a_log_start_behind_the_log_is_what_a_start_takes_care_of(data):
     (data / "log-start-offset-checkpoint").write_text("0\n1\norders 0 9\n")
     assert told(data) == [

@@ -33,7 +33,7 @@ KEYS = 50
 EARLY = 20
 """So many of the first records have keys of their own: they stay, so that rewriting begins with a write."""
 RECORDS = 2000
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def key_of(number: int) -> bytes:

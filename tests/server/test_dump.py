@@ -156,6 +156,14 @@ def test_checkpoints_are_shown_up_to_the_damage(tmp_path):
     short = write(tmp_path / "replication-offset-checkpoint", b"0\n2\norders 0 5\n")
     assert [fact["what"] for fact in shown(short, status=1)] == ["replication-offset-checkpoint", "damage"]
     assert shown(write(tmp_path / "leader-epoch-checkpoint", b"x"), status=1)[0]["what"] == "damage"
+    heads = write(tmp_path / "head-checkpoint", b"0\n1\norders 0 10 25 900 2 1 0 50 170 24\n")
+    (head,) = shown(heads)
+    assert (head["topic"], head["base_offset"], head["offset"], head["position"]) == (
+        "orders",
+        "10",
+        "25",
+        "900",
+    )
 
 
 def test_a_partition_directory_is_shown_whole(segment):

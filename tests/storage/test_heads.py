@@ -13,10 +13,12 @@ from promises import latest
 from stores import NOW_MS
 from transacting import Producer, check_transactions
 
+from odradek.storage.checkpointing import HEADS_PER_ROUND
 from odradek.storage.config import LogConfig
 from odradek.storage.heads import HEADS, read_heads
 from odradek.storage.partition import Partition
 from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish
 
@@ -253,6 +255,29 @@ def test_a_clean_stop_leaves_a_head_for_those_who_are_killed_before_they_have_re
     cost_of_start(disk)
     assert disk.bytes_read[f"{SEGMENT}.log"] < 8_000
     assert everything(partition_of(opened(disk))) == expected
+
+
+def test_what_is_staged_at_a_clean_stop_is_refused_as_without_a_head():
+    store = opened(MemoryDisk())
+    partition = partition_of(store)
+    append(partition, 5)
+    partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+    store.close(NOW_MS)
+    with pytest.raises(KafkaError):
+        partition.commit()
+
+
+def test_a_round_makes_some_heads_and_leaves_the_others_to_the_next():
+    disk = MemoryDisk()
+    store = opened(disk)
+    partitions = [store.create("t", index, TOPIC_ID, CONFIG) for index in range(HEADS_PER_ROUND + 3)]
+    for partition in partitions:
+        append(partition, 1)
+        partition.flush()
+    store.maintain(LATER_MS)
+    assert len(read_heads(disk, f"data/{HEADS}")) == HEADS_PER_ROUND
+    store.maintain(LATER_MS + 1000)
+    assert len(read_heads(disk, f"data/{HEADS}")) == len(partitions)
 
 
 def test_the_snapshot_of_a_head_goes_when_another_one_has_followed():

@@ -9,10 +9,12 @@ from memory_disk import MemoryDisk
 
 from odradek.storage.config import LogConfig
 from odradek.storage.store import LogStore
+from odradek.wire.batch_validation import RECORD_ERRORS_MAX, InvalidRecords
+from odradek.wire.checksums import crc32c
 from odradek.wire.compression import Compression, compress
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import build_message
-from odradek.wire.records import Record, build_batch
+from odradek.wire.records import COMPILED, HEADER_SIZE_BYTES, Record, build_batch
 
 NOW_MS = 1_700_000_000_000
 PLAIN = LogConfig()
@@ -75,6 +77,75 @@ def test_what_takes_less_than_a_millisecond_is_quick(config, records, is_quick):
     partition = partition_with(config)
     assert (partition.append_quickly(records, now_ms=NOW_MS) is not None) is is_quick
     assert partition.log.has_staged is is_quick
+
+
+def sections(record: bytes, count: int) -> bytes:
+    """A batch whose records section is `record` so many times, with offsets that count up."""
+    empty = build_batch([Record(0, NOW_MS, b"", b"")])
+    records = b"".join(
+        varint(len(body)) + body
+        for body in (record.replace(b"OFFSET", varint(number)) for number in range(count))
+    )
+    content = bytearray(empty[:HEADER_SIZE_BYTES] + records)
+    content[8:12] = (len(content) - 12).to_bytes(4, "big")
+    content[23:27] = (count - 1).to_bytes(4, "big")
+    content[57:61] = count.to_bytes(4, "big")
+    content[17:21] = crc32c(memoryview(content)[21:]).to_bytes(4, "big")
+    return bytes(content)
+
+
+def varint(number: int) -> bytes:
+    coded, out = number << 1, bytearray()
+    while coded >= 0x80:
+        out.append(coded & 0x7F | 0x80)
+        coded >>= 7
+    return bytes((*out, coded))
+
+
+NO_KEY_NO_VALUE = b"\x00\x00OFFSET\x01\x01\x00"
+MANY_HEADERS = b"\x00\x00OFFSET\x01\x01" + varint(30_000) + 30_000 * b"\x00\x01"
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        sections(NO_KEY_NO_VALUE, 14_000)[:-1] + b"\x02",  # the last one has a header more than there is
+        sections(MANY_HEADERS[:-1], 1),
+        sections(NO_KEY_NO_VALUE.replace(b"OFFSET", b"\x02"), 14_000),
+    ],
+)
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_what_is_wrong_with_many_records_is_found_out_elsewhere(records, codec):
+    """By plain Python, whether or not the rest is compiled: it would keep the event loop for 30 ms."""
+    content = bytearray(records[:HEADER_SIZE_BYTES] + compress(codec, records[HEADER_SIZE_BYTES:]))
+    content[8:12] = (len(content) - 12).to_bytes(4, "big")
+    content[21:23] = int(codec).to_bytes(2, "big")
+    content[17:21] = crc32c(memoryview(content)[21:]).to_bytes(4, "big")
+    partition = partition_with()
+    assert partition.append_quickly(bytes(content), now_ms=NOW_MS) is None
+    assert not partition.log.has_staged
+    with pytest.raises(KafkaError) as refused:
+        partition.preparing(bytes(content), now_ms=NOW_MS)()
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_many_records_that_break_a_rule_are_named_elsewhere_and_not_all_of_them():
+    partition = partition_with(LogConfig(cleanup_policy=frozenset({"compact"})))
+    records = sections(NO_KEY_NO_VALUE, 14_000)
+    assert partition.append_quickly(records, now_ms=NOW_MS) is None
+    with pytest.raises(InvalidRecords) as refused:
+        partition.preparing(records, now_ms=NOW_MS)()
+    assert [index for index, _ in refused.value.record_errors] == list(range(RECORD_ERRORS_MAX))
+    assert refused.value.message.startswith("14000 records are refused")
+
+
+@pytest.mark.parametrize("records", [sections(NO_KEY_NO_VALUE, 14_000), sections(MANY_HEADERS, 1)])
+def test_many_sound_records_are_looked_at_elsewhere_where_nothing_is_compiled(records):
+    partition = partition_with(STAMPED)
+    assert (partition.append_quickly(records, now_ms=NOW_MS) is not None) is COMPILED
+    if not COMPILED:
+        in_halves(partition, records, 2)
+    assert partition.log.has_staged
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,24 @@ def test_old_records_leave_the_log_and_their_files_the_disk():
     assert (partition.log_start_offset, partition.log_end_offset) == (12, 12)
 
 
+def test_all_partitions_have_their_turn_within_one_check_interval_and_no_sooner_than_due():
+    """`log.retention.check.interval.ms`, when the broker calls each second."""
+    config = LogConfig(retention_ms=1000)
+    store = LogStore(MemoryDisk(), ["data"], config_for=lambda topic: config, retention_interval_ms=10_000)
+    store.open(NOW_MS)
+    partitions = [store.create("t", index, bytes(16), config) for index in range(50)]
+    store.maintain(NOW_MS)  # the first round is for all of them
+    for partition in partitions:
+        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
+        partition.commit()
+    gone = []
+    for second in range(1, 11):
+        store.maintain(NOW_MS + 1001 + second * 1000)
+        gone.append(sum(partition.log_start_offset for partition in partitions))
+    assert gone[-1] == 50
+    assert all(5 * second <= count <= 5 * second + 5 for second, count in enumerate(gone, 1))
+
+
 @pytest.mark.parametrize("ends", ["tried again", "killed"])
 @pytest.mark.parametrize("failing", range(1, 11))
 def test_a_rename_that_fails_half_way_through_retention_is_made_up_for(failing, ends):

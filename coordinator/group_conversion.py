@@ -81,8 +81,8 @@ def as_consumer_group(group: ClassicGroup, view: ClusterView) -> list[GroupRecor
     with what they have not been told to give up. Raises CannotConvert.
     """
     group_id, epoch = group.group_id, group.generation
-    # None while the first rebalance is under way: then it is the one which that would have chosen. Members may
-    # all have left by then.
+    # None while the first rebalance is under way: then it is the one that this would have chosen. All members
+    # may have left by then.
     protocol = group.protocol or (group.select_protocol() if group.members else "")
     metadata, assigned, owned = {}, {}, {}
     try:

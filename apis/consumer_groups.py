@@ -69,10 +69,12 @@ class ConsumerGroupHeartbeat:
 
 
 def _answered(reply: commands.ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
-    code, assignment = reply.error_code, reply.assignment
+    code, message, assignment = reply.error_code, reply.error_message, reply.assignment
+    if message is None and code is not ErrorCode.NONE:
+        message = error_message(code)
     return ConsumerGroupHeartbeatResponse(
         error_code=code,
-        error_message=_message(code, reply.error_message),
+        error_message=message,
         member_id=reply.member_id,
         member_epoch=reply.member_epoch,
         heartbeat_interval_ms=reply.heartbeat_interval_ms,
@@ -114,7 +116,7 @@ def _described(
     code = reply.error_code
     group = DescribedGroup(
         error_code=code,
-        error_message=_message(code, reply.error_message),
+        error_message=reply.error_message,
         group_id=reply.group_id,
         group_state=reply.state,
         group_epoch=reply.group_epoch,
@@ -153,9 +155,3 @@ def _named(assignment: Mapping[bytes, list[int]], view: ClusterView) -> consumer
             if topic_id in view.topic_names
         ]
     )
-
-
-def _message(code: ErrorCode, message: str | None) -> str | None:
-    if code is ErrorCode.NONE:
-        return None
-    return error_message(code) if message is None else message

@@ -125,9 +125,7 @@ def _to_commit(topic: TopicView, asked: OffsetCommitRequestPartition) -> command
     )
 
 
-def _find(
-    view: ClusterView, name: str, topic_id: bytes, version: int
-) -> tuple[TopicView | None, ErrorCode]:
+def _find(view: ClusterView, name: str, topic_id: bytes, version: int) -> tuple[TopicView | None, ErrorCode]:
     """A topic, or None with the code that says that there is none."""
     if version >= FIRST_VERSION_WITH_IDS:
         return view.topic_by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
@@ -209,9 +207,7 @@ class OffsetFetch:
         if group.topics is None or version < FIRST_VERSION_WITH_IDS:
             return {}
         names = self._leadership.view.topic_names
-        return {
-            names[topic.topic_id]: topic.topic_id for topic in group.topics if topic.topic_id in names
-        }
+        return {names[topic.topic_id]: topic.topic_id for topic in group.topics if topic.topic_id in names}
 
     def _name_of(self, topic: OffsetFetchRequestTopics, version: int) -> str | None:
         if version < FIRST_VERSION_WITH_IDS:

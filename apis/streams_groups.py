@@ -195,10 +195,12 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
     ):
         if text is not None and not text.strip():
             raise _invalid(f"{name} can't be empty.")
+    if request.instance_id is not None:
+        raise _invalid("Static members are not supported yet.")
     epoch = request.member_epoch
     if epoch == commands.JOIN_EPOCH:
         _check_join(request)
-    elif epoch == commands.LEAVE_FOR_A_WHILE_EPOCH and request.instance_id is None:
+    elif epoch == commands.LEAVE_FOR_A_WHILE_EPOCH:
         raise _invalid("InstanceId can't be null.")
     elif epoch < commands.LEAVE_FOR_A_WHILE_EPOCH:
         raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")

@@ -192,9 +192,7 @@ class _Answer:
         return self.response
 
 
-def _to_commit(
-    name: str, topic_id: bytes, asked: TxnOffsetCommitRequestPartition
-) -> commands.OffsetToCommit:
+def _to_commit(name: str, topic_id: bytes, asked: TxnOffsetCommitRequestPartition) -> commands.OffsetToCommit:
     return commands.OffsetToCommit(
         topic=name,
         partition=asked.partition_index,

@@ -1,24 +1,34 @@
-"""Kafka Streams 4.3 with `group.protocol=streams` (KIP-1071): a word count over two instances, of which one is
-killed and the broker restarted in the middle; and what Kafka's tools tell of such a group.
+"""Kafka Streams 4.3 with `group.protocol=streams` (KIP-1071): a word count over two instances, of which one
+is killed and the broker restarted in the middle; and what Kafka's tools tell of such a group.
 
 `--broker=kafka` runs the same against Apache Kafka.
 """
 
 from __future__ import annotations
 
+import json
 import pathlib
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from compat_tests import reference
-from compat_tests.brokers import ApacheBroker, OdradekBroker, TestBroker
+from compat_tests.brokers import ApacheBroker, OdradekBroker
 from compat_tests.clients import wait_until
 from compat_tests.reference import kafka_tool
-from compat_tests.streams.word_count import PARTITIONS, WORDS, Application
+from compat_tests.streams.word_count import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    PARTITIONS,
+    WORDS,
+    Application,
+)
+from odradek.coordinator.partitioner import partition_for
 
-STREAMS_GROUPS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
-GROUPS = "org.apache.kafka.tools.GroupsCommand"
+TOOLS = "org.apache.kafka.tools"
+STREAMS_GROUPS = f"{TOOLS}.streams.StreamsGroupCommand"
+GROUPS = f"{TOOLS}.GroupsCommand"
 OPTIONS = {
     "group.streams.min.session.timeout.ms": 3000,
     "group.streams.session.timeout.ms": 6000,
@@ -30,7 +40,7 @@ OPTIONS = {
 
 
 @pytest.fixture
-def quick_broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
+def quick_broker(request: pytest.FixtureRequest) -> Iterator[OdradekBroker | ApacheBroker]:
     """A broker for one test, at which members are missed soon."""
     if request.config.getoption("--broker") == "kafka":
         with reference.Kafka(properties={name: str(value) for name, value in OPTIONS.items()}) as kafka:
@@ -41,8 +51,11 @@ def quick_broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
 
 
 @pytest.fixture
-def application(quick_broker: TestBroker, tmp_path: pathlib.Path) -> Iterator[Application]:
-    application = Application(quick_broker, reference.CURRENT, tmp_path)
+def application(
+    quick_broker: OdradekBroker | ApacheBroker, request: pytest.FixtureRequest, tmp_path: pathlib.Path
+) -> Iterator[Application]:
+    guarantee = getattr(request, "param", AT_LEAST_ONCE)
+    application = Application(quick_broker, reference.CURRENT, tmp_path, guarantee)
     yield application
     for run in application.runs:
         run.kill()
@@ -53,12 +66,22 @@ def streams_groups(application: Application, *arguments: str) -> str:
     return kafka_tool(*command).stdout
 
 
+def dumped_types(broker: OdradekBroker | ApacheBroker, group_id: str) -> set[str]:
+    """The types of the group's own records in the log, as Kafka's tool decodes them."""
+    partition = partition_for(group_id, 50)
+    log = broker.data_dir / f"__consumer_offsets-{partition}" / f"{0:020}.log"
+    told = kafka_tool(f"{TOOLS}.DumpLogSegments", "--offsets-decoder", "--files", str(log)).stdout
+    keys = [json.loads(text) for text in re.findall(r"key: (\{.*?\}\}) payload:", told)]
+    return {key["type"] for key in keys if key["data"].get("groupId") == group_id}
+
+
 def state_of(application: Application) -> str:
     told = streams_groups(application, "--describe", "--state", "--group", application.id)
     return told.split()[-2]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("application", [AT_LEAST_ONCE, EXACTLY_ONCE], indirect=True)
 def test_two_instances_share_the_tasks_and_outlive_a_kill_and_a_restart_of_the_broker(
     application: Application,
 ) -> None:
@@ -92,8 +115,10 @@ def test_two_instances_share_the_tasks_and_outlive_a_kill_and_a_restart_of_the_b
     assert topics[f"{application.id}-words-repartition"] == "delete"
 
 
-@pytest.mark.timeout(200)
-def test_kafkas_tools_list_describe_and_delete_streams_groups(application: Application) -> None:
+@pytest.mark.timeout(400)
+def test_kafkas_tools_list_describe_dump_and_delete_streams_groups(
+    application: Application, quick_broker: OdradekBroker | ApacheBroker
+) -> None:
     application.write(30)
     run = application.start("state", "group.protocol=streams")
     run.wait_until_running()
@@ -103,15 +128,24 @@ def test_kafkas_tools_list_describe_and_delete_streams_groups(application: Appli
     assert application.id in streams_groups(application, "--list").split()
     listed = streams_groups(application, "--list", "--state")
     assert [application.id, "Stable"] in [line.split() for line in listed.splitlines()]
-    command = (GROUPS, "--bootstrap-server", application.broker.bootstrap, "--list", "--group-type", "streams")
+    command = (
+        GROUPS,
+        "--bootstrap-server",
+        application.broker.bootstrap,
+        "--list",
+        "--group-type",
+        "streams",
+    )
     told = kafka_tool(*command).stdout
     assert [application.id, "Streams", "streams"] in [line.split() for line in told.splitlines()]
 
     members = streams_groups(application, "--describe", "--members", "--verbose", "--group", application.id)
-    assert f"ACTIVE: 0:[0,1,2]; 1:[0,1,2]" in members.replace(", ", ",") or "0:[0,1,2]" in members
+    assert "ACTIVE: 0:[0,1,2]; 1:[0,1,2]; TARGET-ACTIVE: 0:[0,1,2]; 1:[0,1,2];" in members
     offsets = streams_groups(application, "--describe", "--offsets", "--group", application.id)
     rows = [line.split() for line in offsets.splitlines() if application.input in line]
     assert len(rows) == PARTITIONS
+
+    assert dumped_types(quick_broker, application.id) == {"17", "19", "20", "21", "22", "23"}
 
     run.stop()
     wait_until(lambda: state_of(application) == "Empty", "all have left")

@@ -108,7 +108,11 @@ def _subscribers(spec: AssignmentSpec, member_ids: Sequence[str]) -> dict[bytes,
     for member_id in member_ids:
         for topic_id in spec.members[member_id].topics:
             subscribers.setdefault(topic_id, []).append(member_id)
-    return {topic_id: subscribers[topic_id] for topic_id in sorted(subscribers) if topic_id in spec.partition_counts}
+    return {
+        topic_id: subscribers[topic_id]
+        for topic_id in sorted(subscribers)
+        if topic_id in spec.partition_counts
+    }
 
 
 def _held(
@@ -124,7 +128,10 @@ def _held(
             if not partitions or topic_id not in owned or topic_id not in member.topics:
                 continue
             owned_of_topic = owned[topic_id]
-            if not owned_of_topic.isdisjoint(partitions) or max(partitions) >= spec.partition_counts[topic_id]:
+            if (
+                not owned_of_topic.isdisjoint(partitions)
+                or max(partitions) >= spec.partition_counts[topic_id]
+            ):
                 partitions = frozenset(
                     partition
                     for partition in partitions - owned_of_topic
@@ -160,9 +167,13 @@ def _assign_evenly(
     if not topic_ids:
         return {member_id: _unless_same(spec, member_id, {}) for member_id in member_ids}
     sizes = {member_id: sum(map(len, held[member_id].values())) for member_id in member_ids}
-    share, larger_shares = divmod(sum(spec.partition_counts[topic_id] for topic_id in topic_ids), len(member_ids))
+    share, larger_shares = divmod(
+        sum(spec.partition_counts[topic_id] for topic_id in topic_ids), len(member_ids)
+    )
     room: list[tuple[str, int]] = []
-    for turn, member_id in enumerate(sorted(member_ids, key=lambda member_id: (-sizes[member_id], member_id))):
+    for turn, member_id in enumerate(
+        sorted(member_ids, key=lambda member_id: (-sizes[member_id], member_id))
+    ):
         over = sizes[member_id] - share - (turn < larger_shares)
         if over > 0:
             held[member_id] = _without(held[member_id], over)
@@ -173,7 +184,11 @@ def _assign_evenly(
         for topic_id, partitions in kept.items():
             keepers[topic_id].append(partitions)
     _deal(
-        ((topic_id, partition) for topic_id in topic_ids for partition in _free(spec, topic_id, keepers[topic_id])),
+        (
+            (topic_id, partition)
+            for topic_id in topic_ids
+            for partition in _free(spec, topic_id, keepers[topic_id])
+        ),
         room,
         held,
     )
@@ -239,7 +254,9 @@ def _assign_by_topic(
         free = spec.partition_counts[topic_id] - sum(numbers[topic_id].values())
         if free:
             _hand_out(free, subscribers[topic_id], numbers[topic_id], sizes)
-    _level_all([topic_id for topic_id in topic_ids if len(subscribers[topic_id]) > 1], subscribers, numbers, sizes)
+    _level_all(
+        [topic_id for topic_id in topic_ids if len(subscribers[topic_id]) > 1], subscribers, numbers, sizes
+    )
     assignments: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in member_ids}
     for topic_id in topic_ids:
         _choose(spec, topic_id, numbers[topic_id], held, assignments)
@@ -250,7 +267,9 @@ def _hand_out(free: int, subscribers: Sequence[str], numbers: dict[str, int], si
     """Gives each of a topic's free partitions to the subscriber that has least, of all topics, at that moment."""
     waiting = [
         (size, turn, member_id)
-        for turn, (size, member_id) in enumerate(sorted((sizes[member_id], member_id) for member_id in subscribers))
+        for turn, (size, member_id) in enumerate(
+            sorted((sizes[member_id], member_id) for member_id in subscribers)
+        )
     ]
     for _ in repeat(None, free):
         size, turn, member_id = waiting[0]

@@ -83,7 +83,7 @@ class DescribedConsumer(NamedTuple):
     subscribed_topic_names: list[str]
     subscribed_topic_regex: str
     assignment: Mapping[bytes, list[int]]
-    """Partitions by topic id; topics that exist only."""
+    """What it has, also what it has to give up, by topic id; topics that exist only."""
     target_assignment: Mapping[bytes, list[int]]
     is_classic: bool = False
     """Whether it is a member of the classic protocol."""

@@ -37,6 +37,7 @@ from odradek.wire.messages.group_records import (
     TopicPartition,
     TopicPartitions,
 )
+from odradek.wire.schema import ZERO_UUID
 
 __all__ = [
     "ConsumerGroup",
@@ -56,6 +57,15 @@ MEMBER_EPOCHS_SINCE = 9
 _GONE = MemberAssignment(member_epoch=-1, previous_member_epoch=-1)
 """Of a member whose assignment has a tombstone; its own follows."""
 _NOTHING: Assignment = {}
+_UNKNOWN_METADATA = ConsumerGroupMemberMetadataValue(
+    instance_id=None,
+    rack_id=None,
+    client_id="",
+    client_host="",
+    subscribed_topic_names=[],
+    subscribed_topic_regex=None,
+    server_assignor=None,
+)
 
 
 class ResolvedPattern(NamedTuple):
@@ -230,8 +240,8 @@ class ConsumerGroup:
             ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
             for pattern in self.patterns
         ]
-        if self.has_partition_metadata:
-            keys.append(ConsumerGroupPartitionMetadataKey(group_id=group_id))
+        # Also where there is no such record, as Kafka does.
+        keys.append(ConsumerGroupPartitionMetadataKey(group_id=group_id))
         keys.append(ConsumerGroupMetadataKey(group_id=group_id))
         return keys
 
@@ -382,6 +392,9 @@ class ConsumerGroup:
         value: ConsumerGroupCurrentMemberAssignmentValue | None,
     ) -> bool:
         member = self.members.get(key.member_id)
+        if member is None and value is not None:
+            # Where the log has been compacted the member's own record may come later.
+            member = self.members[key.member_id] = ConsumerMember(key.member_id, _UNKNOWN_METADATA)
         if member is not None:
             self._set_current(member, _GONE if value is None else _current_of(value))
         return True
@@ -436,12 +449,12 @@ class ConsumerGroup:
         """Whether the member has had all that is committed since that epoch, or before."""
         topics, current = self._topics().topics, member.current
         for offset in command.offsets:
-            topic = topics.get(offset.topic)
-            if topic is None:
-                return False
-            since = current.assigned.get(topic.topic_id, {}).get(offset.partition)
+            topic_id = offset.topic_id
+            if topic_id == ZERO_UUID and offset.topic in topics:
+                topic_id = topics[offset.topic].topic_id
+            since = current.assigned.get(topic_id, {}).get(offset.partition)
             if since is None:
-                since = current.revoking.get(topic.topic_id, {}).get(offset.partition)
+                since = current.revoking.get(topic_id, {}).get(offset.partition)
             if since is None or epoch < since:
                 return False
         return True

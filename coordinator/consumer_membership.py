@@ -318,10 +318,11 @@ class ConsumerMembership:
         if group.matching_since_ms is not None:
             return False
         resolved = next(iter(group.patterns.values()), None)
-        since_ms = group.match_failed_at_ms if resolved is None else resolved.resolved_at_ms
-        if since_ms is None:
+        if resolved is None and group.match_failed_at_ms is None:
             return True
-        age_ms = now_ms - since_ms
+        age_ms = now_ms - max(
+            0 if resolved is None else resolved.resolved_at_ms, group.match_failed_at_ms or 0
+        )
         return age_ms > MATCH_AGAIN_AFTER_MS and (
             is_new
             or group.has_new_topics
@@ -386,15 +387,7 @@ class ConsumerMembership:
         else:
             raise _unknown_member(group, member_id)
         if command.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
-            current = member.current
-            left = MemberAssignment(
-                current.state,
-                LEAVE_FOR_A_WHILE_EPOCH,
-                current.previous_member_epoch,
-                current.assigned,
-                {},
-            )
-            self._store_all(group_id, [current_record(group_id, member_id, left)], now_ms, out)
+            self._store_all(group_id, [current_record(group_id, member_id, _away(member))], now_ms, out)
         else:
             self.remove(group, [member], now_ms, out)
         return ConsumerHeartbeatReply(NONE, None, member_id, command.member_epoch)
@@ -641,6 +634,15 @@ def _static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Co
     return group.members[owner_id]
 
 
+def _away(member: ConsumerMember) -> MemberAssignment:
+    """A static member that is to be back: what it has is kept for it, and when it got that is forgotten."""
+    current = member.current
+    assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in current.assigned.items()}
+    return MemberAssignment(
+        current.state, LEAVE_FOR_A_WHILE_EPOCH, current.previous_member_epoch, assigned, {}
+    )
+
+
 def _described(group: ConsumerGroup, member: ConsumerMember, view: ClusterView) -> DescribedConsumer:
     metadata, names = member.metadata, view.topic_names
     target = group.target_of(member.member_id)
@@ -654,8 +656,8 @@ def _described(group: ConsumerGroup, member: ConsumerMember, view: ClusterView) 
         subscribed_topic_names=metadata.subscribed_topic_names,
         subscribed_topic_regex=member.pattern,
         assignment={
-            topic_id: sorted(partitions)
-            for topic_id, partitions in member.current.assigned.items()
+            topic_id: partitions
+            for topic_id, partitions in member.current.held().items()
             if topic_id in names
         },
         target_assignment={

@@ -33,7 +33,14 @@ from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 
-__all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "MatchedTopics", "TimerHandle", "coordinator_error"]
+__all__ = [
+    "OFFSETS_TOPIC",
+    "GroupCoordinator",
+    "MatchedTopics",
+    "TimerHandle",
+    "changed_topics",
+    "coordinator_error",
+]
 
 MatchedTopics = Mapping[str, frozenset[str]] | None
 """Names of topics by regular expression; None: they could not be looked for."""
@@ -94,7 +101,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         """Take up the partitions that this node leads now, give up the others. Call with each new view."""
         before, self._view = self._view, view
         super().view_changed(view)
-        names = _changed_topics(before, view)
+        names = changed_topics(before, view)
         if names:
             for partition in self._partitions.values():
                 # One that is loaded later looks at its topics then.
@@ -181,7 +188,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         self._run(partition, partition.machine.handle(command, self._clock_ms()))
 
 
-def _changed_topics(before: ClusterView, after: ClusterView) -> frozenset[str]:
+def changed_topics(before: ClusterView, after: ClusterView) -> frozenset[str]:
     """Those that came, went, grew, or were made anew."""
     old, new = before.topics, after.topics
     if old is new:

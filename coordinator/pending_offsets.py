@@ -87,9 +87,7 @@ class PendingOffsets:
                 if topic not in topics:
                     continue
                 topic_id = topics[topic]
-                if topic_id is None or any(
-                    offset is not None and is_of_another(offset, topic_id) for offset in written.values()
-                ):
+                if any(is_of_another(offset, topic_id) for _, offset in written.by_producer.values()):
                     yield group_id, topic, partition
 
     def topics(self) -> set[str]:

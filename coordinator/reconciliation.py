@@ -58,6 +58,13 @@ class MemberAssignment:
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
+    def held(self) -> dict[bytes, list[int]]:
+        """All that it may work on, in order."""
+        return {
+            topic_id: sorted({*self.assigned.get(topic_id, ()), *self.revoking.get(topic_id, ())})
+            for topic_id in self.assigned.keys() | self.revoking.keys()
+        }
+
     def at(
         self,
         state: MemberState,

@@ -1,7 +1,7 @@
 """The settings that groups obey: the broker's, with Kafka's defaults, and what a group has of its own.
 
 The server fills in the broker's from its options and `group_configs` from the cluster's metadata. Fields have
-Kafka's names with underscores for dots. Source: GroupCoordinatorConfig.java and GroupConfig.java of Kafka 4.3.
+Kafka's names with underscores for dots. Source: GroupCoordinatorConfig and GroupConfig of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class GroupSettings:
     # Groups that have settings of their own
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: _NONE)
     """Those by group id, as they were set (`ClusterView.group_configs`); to be replaced, never changed."""
-    _configs: dict[str | None, GroupConfig] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _configs: dict[str | None, GroupConfig] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     """What `of_group` has made so far; None stands for every group without settings of its own."""
 
     def __setattr__(self, name: str, value: Any) -> None:

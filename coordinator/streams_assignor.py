@@ -184,36 +184,30 @@ def _compact(tasks: Iterable[Task]) -> Tasks:
 
 def _assign_active(work: _Work) -> None:
     """Those stay that may; of the others first those whose state somebody with room has."""
-    tasks = work.tasks(only_stateful=False)
+    counts, tasks = work.counts, work.tasks(only_stateful=False)
     share, larger_shares = divmod(len(tasks), len(work.member_ids))
-    room = {member_id: share for member_id in work.member_ids}
-    for member_id in _with_more_than(share, work)[:larger_shares]:
-        room[member_id] += 1
-        larger_shares -= 1
+    more_than_share = _with_more_than(share, work)[:larger_shares]
+    larger_shares -= len(more_than_share)
+    most = dict.fromkeys(work.member_ids, share) | dict.fromkeys(more_than_share, share + 1)
     rest: list[Task] = []
     for task in tasks:
         member_id = work.former_active.get(task)
-        if member_id is not None and room[member_id] > 0:
-            room[member_id] -= 1
+        if member_id is not None and counts[member_id] < most[member_id]:
             work.put(task, member_id, work.active)
         else:
             rest.append(task)
-    nowhere: list[Task] = []
+    without_state: list[Task] = []
     for task in rest:
-        able = [
-            member_id
-            for member_id in work.former_standbys.get(task, ())
-            if room[member_id] > 0 or (room[member_id] == 0 and larger_shares > 0)
-        ]
+        limit = share + (larger_shares > 0)
+        able = [member_id for member_id in work.former_standbys.get(task, ()) if counts[member_id] < limit]
         if able:
-            member_id = min(able, key=lambda member_id: (work.counts[member_id], member_id))
-            larger_shares -= room[member_id] == 0
-            room[member_id] -= 1
+            member_id = min(able, key=lambda member_id: (counts[member_id], member_id))
+            larger_shares -= counts[member_id] == share
             work.put(task, member_id, work.active)
         else:
-            nowhere.append(task)
+            without_state.append(task)
     queue = _LeastLoaded(work)
-    for task in sorted(nowhere):
+    for task in sorted(without_state):
         member_id = queue.take(())
         assert member_id is not None
         work.put(task, member_id, work.active)
@@ -313,7 +307,9 @@ def _assign_standbys(work: _Work, replicas: int) -> None:
 
 def _former_holders(work: _Work, task: Task) -> list[str]:
     """Who had a task: the active one, then its standbys from the least loaded on."""
-    holders = sorted(work.former_standbys.get(task, ()), key=lambda member_id: (work.counts[member_id], member_id))
+    holders = sorted(
+        work.former_standbys.get(task, ()), key=lambda member_id: (work.counts[member_id], member_id)
+    )
     active = work.former_active.get(task)
     return holders if active is None else [active, *holders]
 

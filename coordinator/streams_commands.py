@@ -88,6 +88,7 @@ class StreamsHeartbeatReply:
     """All that the member shall run; None when it knows that already."""
     statuses: list[Status] = field(default_factory=list)
     endpoint_epoch: int = 0
+    """Of what can be asked where; a group begins with 0."""
     endpoints: list[EndpointPartitions] | None = None
     """None when the member knows them already."""
     topics_to_create: Mapping[str, NewTopic] = field(default_factory=dict)

@@ -131,7 +131,7 @@ class StreamsGroup:
         """Topics may have changed since `metadata_hash`: to be looked at with the next heartbeat."""
         self.shutdown_by: str | None = None
         """The member that wants the whole application to stop, until nobody is left."""
-        self.endpoint_epoch = -1
+        self.endpoint_epoch = 0
         """Counts up when what can be asked where changes."""
         self.delayed_until_ms: int | None = None
         """When the first assignment is made: a new group waits for more members."""
@@ -155,8 +155,9 @@ class StreamsGroup:
         return "Stable" if is_stable else "Reconciling"
 
     def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
-        """UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, and STALE_MEMBER_EPOCH where the epoch is not that of the
-        member. An older epoch may commit what the member has had since then."""
+        """UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, and where the epoch is not that of the member
+        STALE_MEMBER_EPOCH, with a transaction ILLEGAL_GENERATION, which producers know. An older epoch may
+        commit what the member has had since then."""
         epoch, in_transaction = command.generation, isinstance(command, CommitTransactionalOffsets)
         if epoch < 0 and not self.members:
             return NONE
@@ -172,7 +173,7 @@ class StreamsGroup:
             return NONE
         if epoch < member.tasks.member_epoch and self._had_since(member, epoch, command):
             return NONE
-        return ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if in_transaction else ErrorCode.STALE_MEMBER_EPOCH
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """As for a commit; an administrator names no member."""

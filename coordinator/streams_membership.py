@@ -12,7 +12,7 @@ patterns of source topics, no warm-up tasks, and a topology does not change whil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,6 +59,7 @@ from odradek.coordinator.streams_topology import (
     StatusCode,
     check_topology,
     configure,
+    described,
     is_same_topology,
     required_topics,
 )
@@ -164,7 +165,6 @@ class StreamsMembership:
         group = self._to_join(command, records) if joins else self._existing(command.group_id)
         if command.instance_id is not None:
             raise _no_static_members()
-        _check_texts(command)
         member = group.members.get(command.member_id)
         if not joins:
             member = _member_of(group, command.member_id)
@@ -224,6 +224,7 @@ class StreamsMembership:
         metadata = _updated(new_member_metadata() if member is None else member.metadata, command)
         has_changed = member is None or metadata != member.metadata
         if has_changed:
+            _check_texts(command)
             key = StreamsGroupMemberMetadataKey(group_id=group.group_id, member_id=command.member_id)
             records.append((key, metadata))
         topology = _topology_of(group, command.topology, records)
@@ -281,7 +282,7 @@ class StreamsMembership:
             return group.assignment_epoch, NO_TARGET, delayed_until_ms
         if group.assignment_epoch >= step.group_epoch:
             return group.assignment_epoch, group.target_of(member_id), None
-        if now_ms < group.assigned_at_ms + config.streams_assignment_interval_ms:
+        if group.assigned_at_ms and now_ms < group.assigned_at_ms + config.streams_assignment_interval_ms:
             step.statuses.append(_delayed("assignment interval"))
             return group.assignment_epoch, group.target_of(member_id), None
         metadata = {member.member_id: member.metadata for member in group.members.values()}
@@ -354,7 +355,8 @@ class StreamsMembership:
         assignment = None
         if command.member_epoch == JOIN_EPOCH or member.tasks.assigned != before.assigned:
             assignment = member.tasks.assigned.without_epochs()
-            if member.metadata.user_endpoint is not None:
+            # A group that has just been made begins with what it is told here.
+            if member.metadata.user_endpoint is not None and group is step.group:
                 group.endpoint_epoch += 1
         statuses = step.statuses
         if configured.problem is not None:
@@ -586,7 +588,7 @@ def _check_texts(command: StreamsHeartbeat) -> None:
 
 
 def _no_static_members() -> KafkaError:
-    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are not supported yet.")
+    return KafkaError(ErrorCode.INVALID_REQUEST, "Static members are not supported yet.")
 
 
 # What becomes of things
@@ -596,7 +598,9 @@ def _updated(
     metadata: StreamsGroupMemberMetadataValue, command: StreamsHeartbeat
 ) -> StreamsGroupMemberMetadataValue:
     """The member as its heartbeat says; what it leaves out is as before."""
-    changes: dict[str, Any] = {"client_id": command.client_id, "client_host": command.client_host}
+    changes: dict[str, Any] = {}
+    if command.client_id != metadata.client_id or command.client_host != metadata.client_host:
+        changes.update(client_id=command.client_id, client_host=command.client_host)
     if command.rack_id is not None:
         changes["rack_id"] = command.rack_id
     if command.rebalance_timeout_ms != -1:
@@ -611,7 +615,7 @@ def _updated(
         changes["client_tags"] = [
             KeyValue(key=key, value=value) for key, value in sorted(command.client_tags.items())
         ]
-    return replace(metadata, **changes)
+    return replace(metadata, **changes) if changes else metadata
 
 
 def _topology_of(
@@ -681,7 +685,7 @@ def _partitions_of(
 
 def _described(group: StreamsGroup) -> StreamsGroupDescription:
     topology, configured = group.topology, group.configured
-    subtopologies: Iterable | None = None if topology is None else topology.subtopologies
+    subtopologies = None if topology is None else [described(one) for one in topology.subtopologies]
     if configured is not None and configured.is_ready and configured.subtopologies is not None:
         subtopologies = [subtopology.described for subtopology in configured.subtopologies.values()]
     return StreamsGroupDescription(
@@ -692,7 +696,7 @@ def _described(group: StreamsGroup) -> StreamsGroupDescription:
         group.group_epoch,
         group.assignment_epoch,
         NO_TOPOLOGY_EPOCH if topology is None else topology.epoch,
-        None if subtopologies is None else list(subtopologies),
+        subtopologies,
         [_described_member(member) for member in group.members.values()],
     )
 

@@ -34,6 +34,7 @@ __all__ = [
     "StatusCode",
     "check_topology",
     "configure",
+    "described",
     "is_same_topology",
     "required_topics",
     "subtopology_by_source",
@@ -43,6 +44,7 @@ TASKS_MAX = 100_000
 """Of one topology: each is kept, assigned and written for every group that has it."""
 NAMES_SHOWN = 3
 BROKER_DEFAULT = -1
+_NOTHING_DECIDED: Mapping[str, int] = {}
 
 
 class StatusCode(enum.IntEnum):
@@ -290,18 +292,23 @@ def _configured(
         task_count=count,
         source_topics=sources,
         is_stateful=bool(subtopology.state_changelog_topics),
-        described=replace(
-            subtopology,
-            source_topics=sorted(subtopology.source_topics),
-            repartition_sink_topics=sorted(subtopology.repartition_sink_topics),
-            state_changelog_topics=_sized(subtopology.state_changelog_topics, decided),
-            repartition_source_topics=_sized(subtopology.repartition_source_topics, decided),
-        ),
+        described=described(subtopology, decided),
+    )
+
+
+def described(subtopology: Subtopology, decided: Mapping[str, int] = _NOTHING_DECIDED) -> Subtopology:
+    """The same in order of names, with the numbers of partitions that were decided."""
+    return replace(
+        subtopology,
+        source_topics=sorted(subtopology.source_topics),
+        repartition_sink_topics=sorted(subtopology.repartition_sink_topics),
+        state_changelog_topics=_sized(subtopology.state_changelog_topics, decided),
+        repartition_source_topics=_sized(subtopology.repartition_source_topics, decided),
     )
 
 
 def _sized(infos: Iterable[TopicInfo], decided: Mapping[str, int]) -> list[TopicInfo]:
-    sized = [replace(info, partitions=info.partitions or decided[info.name]) for info in infos]
+    sized = [replace(info, partitions=info.partitions or decided.get(info.name, 0)) for info in infos]
     return sorted(sized, key=lambda info: info.name)
 
 

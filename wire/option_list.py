@@ -1,4 +1,4 @@
-"""Every broker, topic and group option of Apache Kafka 4.3, with its type, default, bounds, scope and standing here.
+"""Every broker, topic and group option of Apache Kafka 4.3: type, default, bounds, scope and standing here.
 
 Names, types, defaults, bounds and dynamic scopes are Kafka's (DescribeConfigs of a 4.3.1 broker and the
 ConfigDefs of its classes); the doc lines are ours. `wire/option.py` says what the columns mean.
@@ -910,7 +910,8 @@ GROUP = (
            doc="How often a record is delivered to a share group at most."),
     Option("share.partition.max.record.locks", LATER, INT, 2000, low=100,
            synonyms=("group.share.partition.max.record.locks",),
-           bounds=("group.share.min.partition.max.record.locks", "group.share.max.partition.max.record.locks"),
+           bounds=("group.share.min.partition.max.record.locks",
+                   "group.share.max.partition.max.record.locks"),
            doc="Most records of a partition that are held at once."),
     Option("share.auto.offset.reset", LATER, STRING, "latest",
            doc="Where a share group begins to read a partition."),

@@ -21,6 +21,7 @@ SETTINGS = {
     "num.partitions": "1",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "group.consumer.assignment.interval.ms": "0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     # Retention is looked at soon and often.
     "log.initial.task.delay.ms": "0",

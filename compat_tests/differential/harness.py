@@ -34,12 +34,14 @@ NO_ANSWER = "no answer"
 """Stands for the answer when none came in SECONDS."""
 
 UNORDERED = {
+    "ConsumerGroupDescribe": {"groups": "group_id", "members": "member_id", "topic_partitions": "topic_id"},
     "CreateTopics": {"configs": "name"},
     "AlterReplicaLogDirs": {"results": "topic_name", "partitions": "partition_index"},
     "DeleteRecords": {"topics": "name", "partitions": "partition_index"},
     "DeleteTopics": {"responses": "name"},
     "DescribeConfigs": {"configs": "name"},
     "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},
+    "ListConfigResources": {"config_resources": "resource_name"},
     # Kafka tells first what it has refused without asking the group.
     "OffsetCommit": {"topics": "name", "partitions": "partition_index"},
 }

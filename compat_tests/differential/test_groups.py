@@ -25,6 +25,11 @@ from odradek.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from odradek.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -331,3 +336,117 @@ def test_offsets_are_committed_and_fetched_alike(pair: Pair) -> None:
                 "no such group",
             )
         pair.ask(lambda _: DeleteGroupsRequest(groups_names=[group]), 1, "an empty group")
+
+
+def several(
+    group: str, topics: list[tuple[str, bytes, tuple[int, ...]]], version: int
+) -> tuple[OffsetCommitRequest, OffsetFetchRequest]:
+    """A commit and a fetch of partitions of several topics, given by name and id."""
+    commit = OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=name,
+                topic_id=topic_id,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=index + 5,
+                        committed_leader_epoch=index,
+                        committed_metadata=None,
+                    )
+                    for index in indexes
+                ],
+            )
+            for name, topic_id, indexes in topics
+        ],
+    )
+    fetch = OffsetFetchRequest(
+        groups=[
+            OffsetFetchRequestGroup(
+                group_id=group,
+                topics=[
+                    OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=list(indexes))
+                    for name, topic_id, indexes in topics
+                ],
+            )
+        ]
+    )
+    return commit, fetch
+
+
+def test_what_does_not_exist_stands_alike_among_what_does(pair: Pair) -> None:
+    for version in (9, 10):
+        if version not in pair.versions(OffsetCommitRequest):
+            continue
+        one, other, group = new_topic(pair, "mixed", 2), new_topic(pair, "mixed", 2), new_group()
+
+        def asked(side: Side) -> Any:
+            topics = [(one, (0, 7, 1)), ("not-there", (0, 1)), (other, (1, 0))]
+            known = {one: id_of(side, one), other: id_of(side, other)}
+            with_ids = [(name, known.get(name, UNKNOWN_ID), indexes) for name, indexes in topics]
+            return several(group, with_ids, version)
+
+        pair.ask(lambda side: asked(side)[0], version, "known and unknown")
+        pair.ask(lambda side: asked(side)[1], version, "known and unknown")
+
+
+def test_offsets_are_deleted_alike(pair: Pair) -> None:
+    if 0 not in pair.versions(OffsetDeleteRequest):
+        return
+    topic, other = new_topic(pair, "deleted", 2), new_topic(pair, "deleted", 1)
+
+    def delete(note: str, group: str, *topics: tuple[str, tuple[int, ...]]) -> None:
+        request = OffsetDeleteRequest(
+            group_id=group,
+            topics=[
+                OffsetDeleteRequestTopic(
+                    name=name,
+                    partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes],
+                )
+                for name, indexes in topics
+            ],
+        )
+        pair.ask(lambda _: request, 0, note)
+
+    delete("no such group", "nobody", (topic, (0,)))
+    delete("no such group and topic", "nobody", ("not-there", (0,)))
+    delete("no group", "", (topic, (0,)))
+    simple = new_group()
+    for index in (0, 1):
+        pair.ask(lambda _: commit(topic, simple, partition=index), 9, "of a simple group")
+    delete("known and unknown", simple, (topic, (0, 7)), ("not-there", (0,)), (other, (0,)))
+    delete("nothing", simple)
+    pair.ask(lambda _: offset_fetch(9, simple, None), 9, "what is left")
+
+    subscription = struct.pack(">hih", 0, 1, len(topic)) + topic.encode() + struct.pack(">i", -1)
+    for protocol_type, note in (("consumer", "subscribed"), ("connect", "of another protocol")):
+        group = new_group()
+        protocols = [JoinGroupRequestProtocol(name="range", metadata=subscription)]
+
+        def build(side: Side, member: str = "") -> JoinGroupRequest:
+            return join(group, member, protocols=protocols, protocol_type=protocol_type)
+
+        pair.ask(build, 4, "first member", see=seen_member)
+        pair.ask(lambda side: build(side, side["member"]), 4, "first member, with its id", see=seen_member)
+
+        def sync(side: Side) -> SyncGroupRequest:
+            assignment = SyncGroupRequestAssignment(member_id=side["member"], assignment=b"")
+            return SyncGroupRequest(
+                group_id=group, member_id=side["member"], generation_id=1, assignments=[assignment]
+            )
+
+        pair.ask(sync, 3, "first member")
+        for name in (topic, other):
+            pair.ask(lambda side: commit(name, group, member=side["member"], generation=1), 9, note)
+        delete(note, group, (topic, (0, 1)), (other, (0,)), ("not-there", (0,)))
+        for name in (topic, other):
+            pair.ask(lambda _: offset_fetch(9, group, name), 9, f"what is left, {note}")
+        pair.ask(
+            lambda side: LeaveGroupRequest(
+                group_id=group, members=[MemberIdentity(member_id=side["member"])]
+            ),
+            3,
+            note,
+        )
+        delete(f"{note}, empty", group, (topic, (0,)), (other, (0,)))

@@ -420,12 +420,8 @@ def test_transactions_of_version_2_run_out_of_epochs_alike(pair: Pair) -> None:
     topic, name = new_topic(pair, "last-epochs"), new_id()
     begun_with_an_old_epoch(pair, name, left=2)
     for turn, commit in enumerate((True, False, True, True)):
-        pair.ask(
-            lambda side: produce(side, topic, name, batch(side, name)), 12, f"{turn}", settle=_appended
-        )
-        pair.ask(
-            lambda side: end(side, name, commit=commit), 5, f"{turn}", settle=ready, see=following(name)
-        )
+        pair.ask(lambda side: produce(side, topic, name, batch(side, name)), 12, f"{turn}", settle=_appended)
+        pair.ask(lambda side: end(side, name, commit=commit), 5, f"{turn}", settle=ready, see=following(name))
         settled(pair, name)
         describe(pair, name, note=f"near the end, {turn}")
         describe_producers(pair, topic, f"near the end, {turn}")

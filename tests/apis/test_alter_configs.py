@@ -179,7 +179,10 @@ def test_a_group_has_settings_of_its_own_whether_it_exists_or_not(node):
     assert code_of(node, resource, validate_only=True) == "NONE"
     assert node.machine.view.group_configs == {}
     assert code_of(node, resource) == "NONE"
-    assert described(node, GROUP, "g/1", session, heartbeat) == {session: ("50000", 8), heartbeat: ("6000", 8)}
+    assert described(node, GROUP, "g/1", session, heartbeat) == {
+        session: ("50000", 8),
+        heartbeat: ("6000", 8),
+    }
     assert described(node, GROUP, "other", session) == {session: ("45000", 5)}
     assert code_of(node, partly(GROUP, "g/1", (session, DELETE, None))) == "NONE"
     assert node.machine.view.group_configs == {"g/1": {heartbeat: " 6000 "}}
@@ -189,11 +192,17 @@ def test_a_group_has_settings_of_its_own_whether_it_exists_or_not(node):
 
 def test_a_group_cannot_have_a_session_that_ends_before_the_next_heartbeat(make_node):
     node = make_node(
-        configs={"group.streams.min.session.timeout.ms": "6000", "group.streams.heartbeat.interval.ms": "7000"}
+        configs={
+            "group.streams.min.session.timeout.ms": "6000",
+            "group.streams.heartbeat.interval.ms": "7000",
+        }
     )
     (answer,) = alter(node, partly(GROUP, "g", ("streams.session.timeout.ms", SET, "7000")))
     assert answer.error_code == ErrorCode.INVALID_CONFIG
-    assert answer.error_message == "streams.session.timeout.ms must be greater than streams.heartbeat.interval.ms"
+    assert (
+        answer.error_message
+        == "streams.session.timeout.ms must be greater than streams.heartbeat.interval.ms"
+    )
     assert code_of(node, partly(GROUP, "g", ("streams.session.timeout.ms", SET, "7001"))) == "NONE"
     refused = partly(GROUP, "g", ("streams.heartbeat.interval.ms", SET, "7001"))
     assert code_of(node, refused) == "INVALID_CONFIG"

@@ -43,7 +43,7 @@ SERVED = {
     0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 18: 4,
     19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 24: 5, 25: 4, 26: 5, 27: 2, 28: 5, 32: 4, 33: 2, 34: 2, 35: 5,
     37: 3, 42: 2, 44: 1, 47: 0, 57: 2, 60: 2, 61: 0, 65: 0, 66: 2, 68: 1, 69: 1, 74: 1,
-    75: 0,
+    75: 0, 88: 0, 89: 0,
 }  # fmt: skip
 GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 TRANSACTION = {"transactional_id": "me", "producer_id": 5, "producer_epoch": 0}
@@ -269,6 +269,8 @@ def fields(node, key, version, topic):
         69: lambda: {"group_ids": ["g"], "include_authorized_operations": True},
         74: dict,
         75: lambda: {"topics": []},
+        88: lambda: {"group_id": "g", "member_id": "m", "member_epoch": 1, "rebalance_timeout_ms": -1},
+        89: lambda: {"group_ids": ["g"]},
     }
     return by_key[key]()
 

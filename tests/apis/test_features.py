@@ -36,7 +36,7 @@ def told(node, version=4):
 def test_a_new_cluster_has_transactions_of_version_2(new_node):
     response = new_node.ask(ApiVersionsRequest(client_software_name="c", client_software_version="1"), 4)
     supported = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
-    assert supported == {"group.version": (0, 1), NAME: (0, 2)}
+    assert supported == {"group.version": (0, 1), "streams.version": (0, 1), NAME: (0, 2)}
     assert told(new_node) == ({NAME: 2}, 1)
     assert told(new_node, 3) == ({NAME: 2}, 1)
 

@@ -165,6 +165,34 @@ def test_unknown_topics_and_partitions_are_refused_each(node, topic):
     }
 
 
+def test_what_does_not_exist_stands_first_in_the_answer_to_a_commit(node, topic):
+    """As Kafka has it; nobody should care, but who compares answers does."""
+    asked = [("t", 0, 5), ("a", 0, 5), ("t", 2, 5), ("t", 1, 5)]
+    assert list(commit(node, 9, *asked)) == [("t", 2), ("t", 0), ("t", 1), ("a", 0)]
+
+
+@pytest.mark.parametrize("version", range(11))
+def test_a_commit_is_kept_with_the_id_of_its_topic_whether_it_named_it_or_not(node, topic, version):
+    key = topic.topic_id if version >= 10 else "t"
+    assert commit(node, version, (key, 0, 5)) == {(key, 0): 0}
+    machine = node.groups._partitions[node.groups.partition_of("g")].machine
+    assert machine.offsets.get("g", "t", 0).topic_id == topic.topic_id
+
+
+def test_an_offset_of_a_topic_is_none_of_another_one_with_its_name(node, topic):
+    commit(node, 9, ("t", 0, 5))
+    commit(node, 9, ("t", 1, 6))
+    machine = node.groups._partitions[node.groups.partition_of("g")].machine
+    offsets = machine.offsets.of_topic("g", "t")
+    offsets[0] = offsets[0]._replace(topic_id=UNKNOWN_ID)
+    offsets[1] = offsets[1]._replace(topic_id=bytes(16))
+    key = topic.topic_id
+    assert fetch_many(node, 10, g={key: [0, 1]}) == {
+        "g": (0, {(key, 0): NOWHERE, (key, 1): (6, -1, "at 6", 0)})
+    }
+    assert fetch_many(node, 9, g={"t": [0]}) == {"g": (0, {("t", 0): (5, -1, "at 5", 0)})}
+
+
 def test_only_unknown_topics_do_not_reach_the_group(node, topic):
     errors = commit(node, 9, ("u", 0, 5), generation_id_or_member_epoch=5, member_id="stranger")
     assert errors == {("u", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -198,6 +226,24 @@ def test_a_log_that_fails_is_told_to_who_commits(node, topic):
     assert error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
+def test_a_commit_is_answered_after_its_write_and_where_asked_after_the_flush(node):
+    node.create("__consumer_offsets", 5, cleanup_policy="compact", flush_messages=1)
+    node.create("t")
+    node.loop.turn()
+    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
+    request = OffsetCommitRequest(
+        group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[asked])]
+    )
+    answer = node.start(request, 9)
+    assert not answer.was_sent
+    assert node.loop.flushes == 0
+    node.loop.turn()
+    assert answer.was_sent
+    assert node.loop.flushes == 1
+    log = node.partition("__consumer_offsets", node.groups.partition_of("g"))
+    assert (log.log_end_offset, log.high_watermark) == (1, 1)
+
+
 def test_offsets_are_deleted(node, topic):
     commit(node, 9, ("t", 0, 5), ("t", 1, 6))
 
@@ -214,5 +260,5 @@ def test_offsets_are_deleted(node, topic):
         ]
 
     assert delete("nobody") == (ErrorCode.GROUP_ID_NOT_FOUND, [])
-    assert delete() == (0, [("t", 0), ("u", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])
+    assert delete() == (0, [("u", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ("t", 0)])
     assert fetch_many(node, 9, g=None) == {"g": (0, {("t", 1): (6, -1, "at 6", 0)})}

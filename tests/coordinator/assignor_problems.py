@@ -58,7 +58,7 @@ def _join(rng: random.Random, members: dict, counts: dict[bytes, int], all_alike
     topics = list(counts)
     # Ids do not exist for all: subscriptions name topics that were deleted.
     chosen = topics if all_alike else rng.sample(topics, rng.randint(0, len(topics)))
-    instance_id = f"i{rng.randrange(10_000)}" if rng.random() < 0.2 else None
+    instance_id = f"i{10_000 - number}" if rng.random() < 0.2 else None
     members[f"m{number}"] = AssignedMember(frozenset(chosen), {}, instance_id)
 
 

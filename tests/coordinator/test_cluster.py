@@ -315,7 +315,11 @@ def test_a_group_has_settings_of_its_own_whatever_its_id(machine, store):
 def test_settings_of_groups_are_judged_and_told(machine, store):
     changes = []
     machine.subscribe(lambda view, change: changes.append(list(change.groups_configured)))
-    asked = [(GroupOwner("g"), {"bad.setting": "1"}), (GroupOwner(""), {"a": "1"}), (GroupOwner("h"), {"a": "1"})]
+    asked = [
+        (GroupOwner("g"), {"bad.setting": "1"}),
+        (GroupOwner(""), {"a": "1"}),
+        (GroupOwner("h"), {"a": "1"}),
+    ]
     assert set_configs(machine, *asked, validate_only=True) == ["INVALID_CONFIG", "INVALID_REQUEST", "NONE"]
     assert set_configs(machine, *asked) == ["INVALID_CONFIG", "INVALID_REQUEST", "NONE"]
     assert machine_over(store).view.group_configs == {"h": {"a": "1"}}

@@ -1,6 +1,7 @@
 """The driver: machines come and go with the leadership, answers wait for the log, timers ring once."""
 
 import gc
+from dataclasses import replace
 
 import pytest
 
@@ -332,6 +333,22 @@ def test_offsets_of_a_topic_that_was_deleted_just_before_a_crash_are_gone_after_
     assert offset_of(node.fetch()) == 7
     assert offset_of(node.submit(FetchOffsets, [("gone", 0)])) == -1
     assert node.log.records[-1][:2] == (encode_offset_key("g", "gone", 0), None)
+
+
+def test_offsets_of_a_topic_that_was_made_anew_just_before_a_crash_are_gone_after_it():
+    node = Node()
+    old, new = b"o" * 16, b"n" * 16
+    view = view_with_offsets_topic([1], topics=("t",))
+    view = replace(view, topics={**view.topics, "t": replace(view.topics["t"], topic_id=new)})
+    node.log.records = [
+        (encode_offset_key("g", "t", index), encode_offset(CommittedOffset(7, -1, "", 0, topic_id=one)), 0)
+        for index, one in enumerate([old, new, bytes(16)])
+    ]
+    node.coordinator.view_changed(view)
+    node.clock.run(1)
+    fetched = node.submit(FetchOffsets, [("t", index) for index in range(3)])
+    assert [one.offset for one in fetched[0].offsets] == [-1, 7, 7]
+    assert node.log.records[-1][:2] == (encode_offset_key("g", "t", 0), None)
 
 
 def test_offsets_are_loaded_as_they_were_written_whatever_was_deleted_in_between():

@@ -33,6 +33,7 @@ KEY = GroupMetadataKey(group="g")
 NAMES = st.text(max_size=40)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
+TOPIC_IDS = st.one_of(st.just(bytes(16)), st.binary(min_size=16, max_size=16))
 ANY_KEY = OffsetCommitKey(group="", topic="", partition=0)
 
 
@@ -44,18 +45,41 @@ def test_a_key_is_written_and_read_as_declared(group_id, topic, partition):
     assert decode_key(memoryview(declared)) == (Kind.OFFSET, (group_id, topic, partition))
 
 
-@given(INT64, INT32, NAMES, INT64)
-def test_a_value_is_written_and_read_as_declared(offset, leader_epoch, metadata, timestamp):
-    committed = CommittedOffset(offset, leader_epoch, metadata, timestamp)
+@given(INT64, INT32, st.one_of(NAMES, st.text(min_size=100, max_size=140)), INT64, TOPIC_IDS)
+def test_a_value_is_written_and_read_as_declared(offset, leader_epoch, metadata, timestamp, topic_id):
+    committed = CommittedOffset(offset, leader_epoch, metadata, timestamp, topic_id=topic_id)
     declared = OffsetCommitValue(
-        offset=offset, leader_epoch=leader_epoch, metadata=metadata, commit_timestamp=timestamp
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+        commit_timestamp=timestamp,
+        topic_id=topic_id,
     )
-    assert encode_offset(committed) == group_records.encode_value(declared, 3)
+    assert encode_offset(committed) == group_records.encode_value(declared, 4)
     assert decode_offset(encode_offset(committed)) == committed
     assert decode_offset(memoryview(encode_offset(committed))) == committed
 
 
-@given(st.binary(max_size=40), st.sampled_from([b"", b"\x00\x01", b"\x00\x03", b"\x00\x02"]))
+@pytest.mark.parametrize("length", [0, 1, 125, 126, 127, 128, 129, 32_767])
+def test_metadata_of_every_length_comes_back(length):
+    committed = CommittedOffset(7, 2, "m" * length, 5, topic_id=b"\x10" * 16)
+    assert decode_offset(encode_offset(committed)) == committed
+
+
+def test_a_metadata_that_is_no_text_is_refused_in_the_short_form_too():
+    value = encode_offset(CommittedOffset(7, 2, "mm", 5, topic_id=b"\x10" * 16))
+    with pytest.raises(MalformedMessage):
+        decode_offset(value.replace(b"mm", b"\xff\xff"))
+
+
+def test_offsets_of_one_topic_share_its_id():
+    value = encode_offset(CommittedOffset(7, 2, "", 5, topic_id=b"\x10" * 16))
+    longer = encode_offset(CommittedOffset(7, 2, "m" * 200, 5, topic_id=b"\x10" * 16))
+    assert decode_offset(value).topic_id is decode_offset(bytes(value)).topic_id
+    assert decode_offset(value).topic_id is decode_offset(longer).topic_id
+
+
+@given(st.binary(max_size=60), st.sampled_from([b"", b"\x00\x01", b"\x00\x03", b"\x00\x02", b"\x00\x04"]))
 def test_damaged_records_are_refused_as_malformed(data, prefix):
     for decode in (decode_key, decode_offset, lambda value: decode_group_value(KEY, value)):
         try:
@@ -73,6 +97,7 @@ def test_every_version_of_an_offset_is_read(version):
 
 def test_an_offset_with_its_own_expiry_is_written_in_the_version_that_has_it():
     committed = CommittedOffset(7, -1, "m", 5, 99)
+    assert encode_offset(committed._replace(leader_epoch=3, topic_id=b"i" * 16)) == encode_offset(committed)
     assert encode_offset(committed)[:2] == b"\x00\x01"
     assert decode_offset(encode_offset(committed)) == committed
 

@@ -1,6 +1,7 @@
 """What one group works by: its own settings, the broker's, and the broker's bounds."""
 
 import dataclasses
+from itertools import repeat
 
 from odradek.coordinator.settings import CACHED_CONFIGS_MAX, GroupConfig, GroupSettings
 from odradek.wire.option import HONOURED
@@ -78,7 +79,8 @@ def test_share_settings_are_passed_over():
 
 def test_what_is_remembered_of_many_groups_is_bounded():
     names = [str(number) for number in range(CACHED_CONFIGS_MAX + 10)]
-    settings = GroupSettings(group_configs=dict.fromkeys(names, {"consumer.assignment.interval.ms": "7"}))
+    own = {"consumer.assignment.interval.ms": "7"}
+    settings = GroupSettings(group_configs=dict(zip(names, repeat(own))))
     assert {settings.of_group(name).consumer_assignment_interval_ms for name in names} == {7}
     assert len(settings._configs) <= CACHED_CONFIGS_MAX
 

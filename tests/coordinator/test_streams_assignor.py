@@ -1,6 +1,7 @@
-"""The assignor of streams groups: every task active once, standbys elsewhere, evenly, with as few moves as can be."""
+"""The assignor of streams groups: every task active once, standbys elsewhere, evenly, with few moves."""
 
 import dataclasses
+import random
 from collections import Counter
 from time import process_time
 
@@ -22,8 +23,8 @@ from tests.coordinator.assignor_problems import (
     verdict,
 )
 
-GROUPS = st.randoms(use_true_random=False).map(streams_group)
-MANY = settings(max_examples=200, deadline=None, derandomize=True)
+GROUPS = st.integers(0, 2**32).map(lambda seed: streams_group(random.Random(seed)))
+MANY = settings(max_examples=100, deadline=None, derandomize=True)
 
 
 def group(subtopologies, standby_replicas=0, **members):
@@ -65,9 +66,7 @@ def test_active_tasks_are_even_and_the_fewest_move(spec):
     assert judged.active_spread <= 1
     tasks = tasks_of(spec)
     share, larger = divmod(len(tasks), len(spec.members))
-    have = [
-        len(tasks & holders({"": member.assignment.active}).keys()) for member in spec.members.values()
-    ]
+    have = [len(tasks & holders({"": member.assignment.active}).keys()) for member in spec.members.values()]
     can_stay = sum(min(size, share) for size in have) + min(larger, sum(size > share for size in have))
     assert judged.active_moved == sum(have) - can_stay
 
@@ -81,7 +80,7 @@ def test_a_group_that_has_not_changed_keeps_its_tasks(spec):
 
 
 @MANY
-@given(spec=GROUPS, rng=st.randoms(use_true_random=False))
+@given(spec=GROUPS, rng=st.randoms())
 def test_the_order_of_members_and_subtopologies_makes_no_difference(spec, rng):
     members, subtopologies = list(spec.members.items()), list(spec.subtopologies.items())
     rng.shuffle(members)

@@ -12,7 +12,7 @@ line. The group is `g` and the client id `c` unless said otherwise; member ids a
 a timer that is set and due; no step may come later than a timer that is due. `reload` replays the log into a
 new machine, which must hold the same durable state. `state` shows a group. `write` is a commit of offsets in
 the transaction of `producer=ID` (its epoch is 0 unless said otherwise), `end` its marker, which commits
-unless it says `abort`.
+unless it says `abort`. `consumer_transcript.py` says what is asked of consumer groups.
 
 With ODRADEK_WRITE_TRANSCRIPTS=1 pytest writes the effects that follow today into the files, for a person to
 read and judge.
@@ -23,6 +23,7 @@ from dataclasses import asdict
 
 from odradek.coordinator import group_log
 from odradek.coordinator.classic_group import GroupState
+from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.commands import (
     CommitOffsets,
     CommitOffsetsReply,
@@ -49,12 +50,22 @@ from odradek.coordinator.commands import (
     Sync,
     SyncReply,
 )
+from odradek.coordinator.consumer_commands import (
+    ConsumerGroupDescription,
+    ConsumerHeartbeatReply,
+    DescribeConsumerGroup,
+    Noted,
+    TopicsChanged,
+)
+from odradek.coordinator.consumer_group import ConsumerGroup
+from odradek.coordinator.driver import changed_topics
 from odradek.coordinator.effects import (
     Append,
     AppendMarker,
     CancelTimer,
     LoggedRecord,
     MarkerRecord,
+    MatchTopics,
     SetTimer,
     TransactionalRecord,
 )
@@ -66,9 +77,13 @@ from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_protocol
 from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.wire.messages.group_records import GroupMetadataKey
+from tests.coordinator import consumer_transcript
 
 DASHES = "----"
 BACKGROUND = ("expire_offsets",)
+SILENT = ("set ", "topics ")
+"""Lines that nothing need follow."""
 
 
 def subscription(topics: str) -> bytes:
@@ -86,11 +101,15 @@ class Stage:
     def __init__(self) -> None:
         self.settings = GroupSettings()
         self.member_count = 0
-        self.machine = GroupMachine(self.settings, self.new_suffix)
+        self.view = ClusterView()
+        self.machine = self.new_machine()
         self.timers: dict[tuple, int] = {}
         self.log: list[LoggedRecord] = []
         self.now_ms = 0
         self.carry_out(self.machine.start(0))
+
+    def new_machine(self) -> GroupMachine:
+        return GroupMachine(self.settings, self.new_suffix, lambda: self.view)
 
     def new_suffix(self) -> str:
         self.member_count += 1
@@ -103,6 +122,8 @@ class Stage:
                 assert hasattr(self.settings, name), name
                 setattr(self.settings, name, int(value))
             return []
+        if line.startswith("topics "):
+            return self.have_topics(dict(word.split("=") for word in line.split()[1:]))
         at, verb, *words = line.split()
         self.advance(round(float(at) * 1000), None if verb != "timer" else tuple(words[0].split("/")))
         if verb == "timer":
@@ -114,6 +135,11 @@ class Stage:
         if verb == "state":
             return [self.describe_state(words[0] if words else "g")]
         return self.carry_out(self.machine.handle(self.command(verb, words), self.now_ms))
+
+    def have_topics(self, counts: dict[str, str]) -> list[str]:
+        before, self.view = self.view, consumer_transcript.view_of_topics(counts, self.view.version + 1)
+        command = TopicsChanged("topics", changed_topics(before, self.view))
+        return self.carry_out(self.machine.handle(command, self.now_ms))
 
     def advance(self, now_ms: int, ringing: tuple | None) -> None:
         assert now_ms >= self.now_ms, "time runs backwards"
@@ -135,13 +161,15 @@ class Stage:
             elif isinstance(effect, Append | AppendMarker):
                 self.log += logged(effect)
                 lines += appended_text(effect)
-            else:
+            elif isinstance(effect, MatchTopics):
+                lines.append(f"match {effect.group_id} {' '.join(sorted(effect.patterns))}")
+            elif not isinstance(effect.value, Noted):
                 lines.append(f"reply {effect.ticket} {answer_text(effect.value)}")
         return lines
 
     def reload(self) -> list[str]:
         before = durable_state(self.machine)
-        self.machine = GroupMachine(self.settings, self.new_suffix)
+        self.machine = self.new_machine()
         replay_all(self.machine, self.log)
         after = durable_state(self.machine)
         settled = {group_id for group_id, state in before[0].items() if state is not None}
@@ -155,6 +183,8 @@ class Stage:
         if group is None:
             return f"{group_id} {GroupState.DEAD.value}"
         members = " ".join(group.members)
+        if isinstance(group, ConsumerGroup):
+            return f"{group_id} {group.state_name} epoch={group.group_epoch} members=[{members}]"
         return f"{group_id} {group.state.value} generation={group.generation} members=[{members}]"
 
     def command(self, verb: str, words: list[str]):
@@ -193,6 +223,9 @@ def durable_state(machine: GroupMachine):
     are pending, in the order in which they were written."""
     groups = {}
     for group_id, group in machine.groups.items():
+        if isinstance(group, ConsumerGroup):
+            groups[group_id] = consumer_transcript.durable_state_of(group)
+            continue
         is_settled = group.state in (GroupState.EMPTY, GroupState.STABLE)
         groups[group_id] = (group.state, group.record(group.state_timestamp_ms or -1)) if is_settled else None
     offsets = {group_id: machine.offsets.of_group(group_id) for group_id in groups}
@@ -310,6 +343,9 @@ def end(ticket, group_id, options, rest):
 
 
 COMMANDS = {
+    "beat": consumer_transcript.beat,
+    "matched": consumer_transcript.matched,
+    "describe-consumers": lambda ticket, group_id, options, rest: DescribeConsumerGroup(ticket, group_id),
     "join": join,
     "sync": sync,
     "heartbeat": heartbeat,
@@ -321,14 +357,16 @@ COMMANDS = {
         ticket,
         group_id,
         [partition_of(word) for word in rest] or None,
-        require_stable="stable" in options,
+        options.get("member"),
+        int(options.get("generation", -1)),
+        "stable" in options,
     ),
     "describe": lambda ticket, group_id, options, rest: DescribeGroup(ticket, group_id),
     "delete": lambda ticket, group_id, options, rest: DeleteGroup(ticket, group_id),
     "delete-offsets": lambda ticket, group_id, options, rest: DeleteOffsets(
         ticket, group_id, [partition_of(word) for word in rest]
     ),
-    "remove-topics": lambda ticket, group_id, options, rest: RemoveTopics(ticket, frozenset(rest)),
+    "remove-topics": lambda ticket, group_id, options, rest: RemoveTopics(ticket, dict.fromkeys(rest)),
     "list": lambda ticket, group_id, options, rest: ListGroups(
         ticket,
         frozenset(filter(None, options.get("states", "").split(","))),
@@ -363,7 +401,9 @@ def record_text(key: bytes, value: bytes | None) -> str:
         )
         metadata = f" metadata={offset.metadata}" if offset.metadata else ""
         return f"{name} {offset.offset}{epoch}{metadata} at={offset.commit_timestamp_ms / 1000:g}{expires}"
-    name = group_log.group_of(subject)
+    if not isinstance(subject, GroupMetadataKey):
+        return consumer_transcript.record_text(subject, value)
+    name = subject.group
     if value is None:
         return f"group {name} tombstone"
     group = group_log.decode_group_value(subject, value)
@@ -376,6 +416,8 @@ def record_text(key: bytes, value: bytes | None) -> str:
 
 def answer_text(answer) -> str:
     match answer:
+        case ConsumerHeartbeatReply() | ConsumerGroupDescription():
+            return consumer_transcript.answer_text(answer)
         case JoinReply(code):
             text = f"{code.name} member={answer.member_id}"
             if code is not ErrorCode.NONE:
@@ -440,10 +482,10 @@ def rewrite(path: pathlib.Path, stage=None) -> str:
                 effects = stage.play(line)
             except AssertionError as error:
                 raise AssertionError(f"{path.name}:{number}: {line}: {error}") from error
-            if written and written[-1] and not written[-1].startswith(("#", "set ")):
+            if written and written[-1] and not written[-1].startswith(("#", *SILENT)):
                 written.append("")
             written.append(line)
-            written += [DASHES, *effects, ""] if not line.startswith("set ") else []
+            written += [DASHES, *effects, ""] if effects or not line.startswith(SILENT) else []
     while written and not written[-1]:
         written.pop()
     return "\n".join(written) + "\n"

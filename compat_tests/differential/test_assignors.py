@@ -1,0 +1,158 @@
+"""Our assignors and Kafka's own, from its jars, on the same random groups: `range` gives the same partition by
+partition; `uniform` and that of streams groups are nowhere less even, and move nowhere more.
+
+Kafka breaks ties by the order of a hash map; here its members come in the order of their ids, as ours do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+
+import pytest
+
+from compat_tests import reference
+from compat_tests.clients.java import SOURCE, compile_java
+from odradek.coordinator.assignors import Assignment, AssignmentSpec, assign_range, assign_uniform
+from odradek.coordinator.streams_assignor import TaskAssignment, TaskSpec, assign_tasks
+from tests.coordinator.assignor_problems import (
+    consumer_group,
+    moved,
+    spread,
+    streams_group,
+    verdict,
+)
+
+GROUPS = 1_000
+
+
+@pytest.fixture(scope="module")
+def class_path() -> str:
+    return compile_java(reference.class_path(), SOURCE.with_name("Assignors.java"))
+
+
+def answers(class_path: str, problems: Iterable[list[str]]) -> Iterator[dict[str, list[str]]]:
+    """What Kafka says to each problem, as words by member id; all problems are solved in one JVM."""
+    text = "".join(f"{line}\n" for problem in problems for line in (*problem, "end"))
+    command = ["java", *reference.SMALL_JVM, "-cp", class_path, "Assignors"]
+    finished = subprocess.run(command, input=text, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    answer: dict[str, list[str]] = {}
+    for line in finished.stdout.splitlines():
+        if line == "end":
+            yield answer
+            answer = {}
+        else:
+            member_id, *words = line.split(" ")
+            answer[member_id] = words
+
+
+def written(partitions: Mapping[str, Iterable[int]]) -> str:
+    parts = [
+        f"{name}={'+'.join(map(str, sorted(numbers)))}" for name, numbers in partitions.items() if numbers
+    ]
+    return ",".join(parts) or "-"
+
+
+def read(word: str) -> dict[str, frozenset[int]]:
+    parts = (part.split("=") for part in word.split(",") if word != "-")
+    return {name: frozenset(map(int, numbers.split("+"))) for name, numbers in parts}
+
+
+# --- Consumer groups ---
+
+
+def consumer_problem(assignor: str, spec: AssignmentSpec) -> list[str]:
+    lines = [assignor]
+    for topic, count in sorted(spec.partition_counts.items()):
+        lines.append(f"topic {number_of(topic)} {count}")
+    for member_id, member in sorted(spec.members.items()):
+        # The group coordinator gives an assignor only topics that exist.
+        topics = [number_of(topic) for topic in sorted(member.topics) if topic in spec.partition_counts]
+        existing = {
+            number_of(topic): partitions
+            for topic, partitions in sorted(member.assignment.items())
+            if topic in spec.partition_counts
+        }
+        words = [member.group_instance_id or "-", ",".join(topics) or "-", written(existing)]
+        lines.append(" ".join(("member", member_id, *words)))
+    return lines
+
+
+def number_of(topic: bytes) -> str:
+    return str(int.from_bytes(topic, "big"))
+
+
+def consumer_answer(spec: AssignmentSpec, answer: dict[str, list[str]]) -> dict[str, Assignment]:
+    """Kafka leaves members out when there is nothing to give."""
+    return {
+        member_id: {
+            int(number).to_bytes(16, "big"): partitions
+            for number, partitions in read(answer.get(member_id, ["-"])[0]).items()
+        }
+        for member_id in spec.members
+    }
+
+
+def consumer_groups() -> list[AssignmentSpec]:
+    return [consumer_group(random.Random(seed)) for seed in range(GROUPS)]
+
+
+def test_range_is_kafkas_partition_by_partition(class_path: str) -> None:
+    specs = consumer_groups()
+    theirs = answers(class_path, (consumer_problem("range", spec) for spec in specs))
+    for seed, (spec, answer) in enumerate(zip(specs, theirs, strict=True)):
+        assert assign_range(spec) == consumer_answer(spec, answer), seed
+
+
+def test_uniform_is_nowhere_less_even_and_moves_nowhere_more(class_path: str) -> None:
+    specs = consumer_groups()
+    theirs = answers(class_path, (consumer_problem("uniform", spec) for spec in specs))
+    worse = []
+    fewer_moves = 0
+    for seed, (spec, answer) in enumerate(zip(specs, theirs, strict=True)):
+        kafka, ours = consumer_answer(spec, answer), assign_uniform(spec)
+        of_kafka, of_ours = (spread(kafka), moved(spec, kafka)), (spread(ours), moved(spec, ours))
+        fewer_moves += of_ours[1] < of_kafka[1]
+        if of_ours[0] > of_kafka[0] or of_ours[1] > of_kafka[1]:
+            worse.append((seed, of_ours, of_kafka))
+    assert not worse
+    print(f"fewer moves than Kafka in {fewer_moves} of {GROUPS} groups")
+
+
+# --- Streams groups ---
+
+
+def streams_problem(spec: TaskSpec) -> list[str]:
+    lines = [f"streams {spec.standby_replicas}"]
+    for name, subtopology in sorted(spec.subtopologies.items()):
+        lines.append(f"subtopology {name} {subtopology.task_count} {subtopology.is_stateful:d}")
+    for member_id, member in sorted(spec.members.items()):
+        tasks = member.assignment
+        lines.append(
+            f"member {member_id} {member.process_id} {written(tasks.active)} {written(tasks.standby)}"
+        )
+    return lines
+
+
+def test_tasks_are_nowhere_less_even_and_move_nowhere_more(class_path: str) -> None:
+    specs = [streams_group(random.Random(seed)) for seed in range(GROUPS)]
+    theirs = answers(class_path, map(streams_problem, specs))
+    worse = []
+    for seed, (spec, answer) in enumerate(zip(specs, theirs, strict=True)):
+        kafka = verdict(
+            spec, {member_id: TaskAssignment(*map(read, answer[member_id])) for member_id in spec.members}
+        )
+        ours = verdict(spec, assign_tasks(spec))
+        # Evenness comes before what need not move.
+        if ours.active_spread > kafka.active_spread or ours.active_moved > kafka.active_moved:
+            worse.append((seed, ours, kafka))
+        elif (ours.missing_standbys, ours.spread) > (kafka.missing_standbys, kafka.spread):
+            worse.append((seed, ours, kafka))
+        elif ours.spread == kafka.spread and ours.cold_standbys > kafka.cold_standbys:
+            worse.append((seed, ours, kafka))
+    assert not worse, "\n".join(
+        f"{seed}: {dataclasses.astuple(ours)} {dataclasses.astuple(kafka)}" for seed, ours, kafka in worse
+    )

@@ -1,0 +1,343 @@
+"""Streams groups (KIP-1071): heartbeats, sound and unsound, descriptions, and offsets with member epochs."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from compat_tests.differential.harness import Pair
+from compat_tests.differential.topics import new_topic
+from odradek.wire.messages.delete_groups import DeleteGroupsRequest
+from odradek.wire.messages.describe_groups import DescribeGroupsRequest
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.wire.messages.list_groups import ListGroupsRequest
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from odradek.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+from odradek.wire.messages.streams_group_heartbeat import (
+    CopartitionGroup,
+    Endpoint,
+    KeyValue,
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+)
+
+GROUP_RESOURCE, SET = 32, 0
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _served(pair: Pair) -> None:
+    """Both serve streams groups, and have loaded their offsets topic."""
+    if not pair.versions(StreamsGroupHeartbeatRequest):
+        pytest.skip("this release has no streams groups")
+    for side in pair.sides:
+        deadline = time.monotonic() + 30
+        while True:
+            found = side.ask(FindCoordinatorRequest(coordinator_keys=["group-0"]), 4)
+            if found.coordinators[0].error_code == 0:
+                described = side.ask(DescribeGroupsRequest(groups=["group-0"]), 4)
+                if described.groups[0].error_code == 0:
+                    break
+            assert time.monotonic() < deadline, (side.name, found)
+            time.sleep(0.05)
+
+
+def new_group(pair: Pair, **settings: str) -> str:
+    """A group that assigns tasks at once."""
+    group = f"streams-{next(_numbers)}"
+    configs = {"initial_rebalance_delay_ms": "0", "assignment_interval_ms": "0", **settings}
+    resource = AlterConfigsResource(
+        resource_type=GROUP_RESOURCE,
+        resource_name=group,
+        configs=[
+            AlterableConfig(name=f"streams.{name.replace('_', '.')}", config_operation=SET, value=value)
+            for name, value in configs.items()
+        ],
+    )
+    pair.ask(lambda _: IncrementalAlterConfigsRequest(resources=[resource]), 1, "settings of a group")
+    time.sleep(0.3)  # Kafka's coordinator takes them up a little later
+    return group
+
+
+def subtopology(number: str, sources: list[str], **more: Any) -> Subtopology:
+    fields: dict[str, Any] = {
+        "source_topic_regex": [],
+        "state_changelog_topics": [],
+        "repartition_sink_topics": [],
+        "repartition_source_topics": [],
+        "copartition_groups": [],
+        **more,
+    }
+    return Subtopology(subtopology_id=number, source_topics=sources, **fields)
+
+
+def internal(name: str, partitions: int = 0) -> TopicInfo:
+    configs = [KeyValue(key="cleanup.policy", value="compact")]
+    return TopicInfo(name=name, partitions=partitions, replication_factor=0, topic_configs=configs)
+
+
+def join(group: str, member: str, *subtopologies: Subtopology, **more: Any) -> StreamsGroupHeartbeatRequest:
+    fields: dict[str, Any] = {
+        "member_epoch": 0,
+        "endpoint_information_epoch": -1,
+        "rebalance_timeout_ms": 60_000,
+        "topology": Topology(epoch=more.pop("epoch", 1), subtopologies=list(subtopologies)),
+        "active_tasks": [],
+        "standby_tasks": [],
+        "warmup_tasks": [],
+        "process_id": f"process of {member}",
+        "client_tags": [],
+        **more,
+    }
+    return StreamsGroupHeartbeatRequest(group_id=group, member_id=member, **fields)
+
+
+def stay(group: str, member: str, epoch: int, **more: Any) -> StreamsGroupHeartbeatRequest:
+    fields = {"rebalance_timeout_ms": -1, "endpoint_information_epoch": -1, **more}
+    return StreamsGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **fields)
+
+
+def has(*partitions: int, number: str = "0", standby: tuple[int, ...] = ()) -> dict[str, list[TaskIds]]:
+    """Tasks that a member says it has."""
+
+    def ids(these: tuple[int, ...]) -> list[TaskIds]:
+        return [TaskIds(subtopology_id=number, partitions=list(these))] if these else []
+
+    return {"active_tasks": ids(partitions), "standby_tasks": ids(standby), "warmup_tasks": []}
+
+
+def ask(pair: Pair, request: StreamsGroupHeartbeatRequest, note: str, **more: Any) -> int:
+    """The epoch that the member is told."""
+    return int(pair.ask(lambda _: request, 0, note, **more)[1].member_epoch)
+
+
+def describe(pair: Pair, group: str, note: str) -> None:
+    request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
+    pair.ask(lambda _: request, 0, note)
+
+
+def test_a_member_alone_joins_stays_and_leaves(pair: Pair) -> None:
+    topic = new_topic(pair, "streams", 3)
+    group = new_group(pair)
+    plain = subtopology("0", [topic])
+    epoch = ask(pair, join(group, "m", plain), "the first member")
+    describe(pair, group, "of one member")
+    pair.ask(lambda _: ListGroupsRequest(types_filter=["streams"], states_filter=["stable"]), 5, "stable")
+    ask(pair, stay(group, "m", epoch), "nothing new")
+    ask(pair, stay(group, "m", epoch, **has(0, 1, 2)), "with its tasks")
+    for note, wrong in {
+        "an epoch to come": stay(group, "m", epoch + 1),
+        "an old epoch": stay(group, "m", epoch - 2),
+        "a stranger": stay(group, "n", epoch),
+        "no group": stay(f"no-{group}", "m", 1),
+        "no such task": stay(group, "m", epoch, **has(3)),
+        "no such subtopology": stay(group, "m", epoch, **has(0, number="7")),
+        "half of what it has": stay(group, "m", epoch, active_tasks=[]),
+        "a static member": replace(stay(group, "m", epoch), instance_id="i"),
+        "a static member that leaves": replace(stay(group, "m", -2), instance_id="i"),
+        "an epoch that there is not": stay(group, "m", -3),
+        "a new topology": join(group, "n", plain, epoch=2),
+        "another topology": join(group, "n", subtopology("1", [topic])),
+        "a stranger leaves": stay(group, "n", -1),
+        "no group to leave": stay(f"no-{group}", "m", -1),
+    }.items():
+        ask(pair, wrong, note)
+    ask(pair, join(group, "m", plain), "it joins again")
+    pair.ask(lambda _: DeleteGroupsRequest(groups_names=[group]), 2, "not empty")
+    ask(pair, stay(group, "m", -1), "it leaves")
+    describe(pair, group, "empty")
+    pair.ask(lambda _: DeleteGroupsRequest(groups_names=[group]), 2, "empty")
+    describe(pair, group, "deleted")
+
+
+@pytest.mark.parametrize(
+    ("note", "changes"),
+    [
+        ("no member", {"member_id": ""}),
+        ("no group", {"group_id": ""}),
+        ("no instance", {"instance_id": ""}),
+        ("no rack", {"rack_id": ""}),
+        ("no time-out", {"rebalance_timeout_ms": -1}),
+        ("no list of tasks", {"active_tasks": None}),
+        ("tasks", {"standby_tasks": [TaskIds(subtopology_id="0", partitions=[0])]}),
+        ("no topology", {"topology": None}),
+        ("a static member", {"instance_id": "i"}),
+        ("a topology later", {"member_epoch": 1}),
+    ],
+)
+def test_joins_that_make_no_sense(pair: Pair, note: str, changes: dict[str, Any]) -> None:
+    ask(pair, replace(join("streams-wrong", "m", subtopology("0", ["none"])), **changes), note)
+
+
+@pytest.mark.parametrize(
+    ("note", "parts"),
+    [
+        ("no sources", [subtopology("0", [])]),
+        ("a pattern", [subtopology("0", [], source_topic_regex=["a.*"])]),
+        ("an internal topic of Kafka", [subtopology("0", ["__consumer_offsets"])]),
+        ("an illegal name", [subtopology("0", ["a b"])]),
+        ("a changelog with a width", [subtopology("0", ["a"], state_changelog_topics=[internal("c", 2)])]),
+        ("nobody writes", [subtopology("0", ["IN"], repartition_source_topics=[internal("streams-r")])]),
+        (
+            "a circle",
+            [
+                subtopology(
+                    "0",
+                    [],
+                    repartition_source_topics=[internal("streams-r")],
+                    repartition_sink_topics=["streams-q"],
+                ),
+                subtopology(
+                    "1",
+                    [],
+                    repartition_source_topics=[internal("streams-q")],
+                    repartition_sink_topics=["streams-r"],
+                ),
+            ],
+        ),
+    ],
+)
+def test_topologies_that_nothing_could_make_right(pair: Pair, note: str, parts: list[Subtopology]) -> None:
+    topic = new_topic(pair, "streams", 1)
+    named = [
+        replace(part, source_topics=[topic if name == "IN" else name for name in part.source_topics])
+        for part in parts
+    ]
+    group = new_group(pair)
+    ask(pair, join(group, "m", *named), note)
+    describe(pair, group, f"after {note}")
+
+
+def test_internal_topics_come_and_then_tasks(pair: Pair) -> None:
+    topic = new_topic(pair, "streams", 2)
+    group = new_group(pair)
+    counts = subtopology("0", [topic], state_changelog_topics=[internal(f"{group}-c-changelog")])
+    epoch = ask(pair, join(group, "m", counts), "without the changelog")
+
+    def has_tasks(answer: Any) -> bool:
+        return answer.error_code != 0 or answer.status == []
+
+    epoch = ask(pair, stay(group, "m", epoch), "until the changelog is there", settle=has_tasks)
+    describe(pair, group, "with its changelog")
+    ask(pair, stay(group, "m", epoch, **has(0, 1)), "at work")
+
+
+def test_source_topics_that_are_missing_or_do_not_fit(pair: Pair) -> None:
+    wide, narrow = new_topic(pair, "streams", 3), new_topic(pair, "streams", 2)
+    group = new_group(pair)
+    ask(pair, join(group, "m", subtopology("0", [wide, "no-such-topic", "nor-this"])), "missing")
+    describe(pair, group, "missing")
+    group = new_group(pair)
+    both = CopartitionGroup(source_topics=[0, 1], source_topic_regex=[], repartition_source_topics=[])
+    joined = subtopology("0", [wide, narrow], copartition_groups=[both])
+    ask(pair, join(group, "m", joined), "not copartitioned")
+    describe(pair, group, "not copartitioned")
+    group = new_group(pair)
+    fixed = CopartitionGroup(source_topics=[0], source_topic_regex=[], repartition_source_topics=[0])
+    parts = [
+        subtopology("0", [wide], repartition_sink_topics=[f"{group}-r-repartition"]),
+        subtopology(
+            "1",
+            [narrow],
+            repartition_source_topics=[internal(f"{group}-r-repartition", 5)],
+            copartition_groups=[fixed],
+        ),
+    ]
+    ask(pair, join(group, "m", *parts), "a repartition topic of another width")
+    group = new_group(pair)
+    ask(
+        pair,
+        join(group, "m", subtopology("0", [wide], state_changelog_topics=[internal(narrow)])),
+        "an internal topic of another width",
+    )
+
+
+def test_a_task_goes_from_one_member_to_the_other(pair: Pair) -> None:
+    topic = new_topic(pair, "streams", 1)
+    group = new_group(pair)
+    plain = subtopology("0", [topic])
+    epoch = ask(pair, join(group, "m", plain), "the first member")
+    ask(pair, join(group, "n", plain), "the second member")
+    describe(pair, group, "of two members")
+    epoch = ask(pair, stay(group, "m", epoch, **has(0)), "goes on")
+    ask(pair, stay(group, "m", -1), "the first one leaves")
+    pair.ask(lambda _: ListGroupsRequest(types_filter=["streams"], states_filter=["assigning"]), 5)
+    epoch = ask(pair, stay(group, "n", epoch, **has()), "the second one has it")
+    describe(pair, group, "of the second member")
+    stopping = replace(stay(group, "n", epoch, **has(0)), shutdown_application=True)
+    ask(pair, stopping, "all shall stop")
+    ask(pair, join(group, "o", plain), "a third member is told")
+
+
+def test_standbys_and_endpoints(pair: Pair) -> None:
+    topic = new_topic(pair, "streams", 1)
+    changelog = new_topic(pair, "streams-changelog", 1)
+    group = new_group(pair, num_standby_replicas="1")
+    counts = subtopology("0", [topic], state_changelog_topics=[internal(changelog)])
+    first = replace(join(group, "m", counts), user_endpoint=Endpoint(host="one", port=1))
+    ask(pair, first, "the first member")
+    ask(pair, stay(group, "m", 2, endpoint_information_epoch=0), "knows its endpoint")
+    second = replace(join(group, "n", counts), user_endpoint=Endpoint(host="two", port=2))
+    ask(pair, second, "the second member keeps a copy")
+    describe(pair, group, "with a standby")
+    ask(pair, stay(group, "m", 2, endpoint_information_epoch=1, **has(0)), "the first one hears of it")
+    ask(pair, stay(group, "m", -1), "the first one leaves")
+    epoch = ask(pair, stay(group, "n", 3, **has(standby=(0,))), "gives up its copy")
+    epoch = ask(pair, stay(group, "n", epoch, **has()), "has given it up")
+    ask(pair, stay(group, "n", epoch, **has()), "runs the task")
+    describe(pair, group, "without a standby")
+
+
+def test_offsets_go_by_member_epochs(pair: Pair) -> None:
+    topic = new_topic(pair, "streams", 2)
+    group = new_group(pair)
+    epoch = ask(pair, join(group, "m", subtopology("0", [topic])), "the first member")
+
+    def commit(member: str, member_epoch: int, note: str, version: int = 9) -> None:
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=member_epoch,
+            member_id=member,
+            topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
+        )
+        pair.ask(lambda _: request, version, note)
+
+    def fetch(member: str | None, member_epoch: int, note: str) -> None:
+        topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0, 1])]
+        asked = OffsetFetchRequestGroup(
+            group_id=group, member_id=member, member_epoch=member_epoch, topics=topics
+        )
+        pair.ask(lambda _: OffsetFetchRequest(groups=[asked]), 9, note)
+
+    commit("m", epoch, "its epoch")
+    commit("m", epoch + 1, "an epoch to come")
+    commit("m", epoch - 1, "an epoch before it had the task")
+    commit("n", epoch, "a stranger")
+    commit("", -1, "from outside")
+    commit("m", epoch, "an old version", 8)
+    fetch("m", epoch, "its epoch")
+    fetch("m", epoch + 1, "an epoch to come")
+    fetch("n", epoch, "a stranger")
+    fetch(None, -1, "from outside")

@@ -1,0 +1,849 @@
+"""A world of consumers of both protocols, topics that come and go, and one coordinator, in which everything
+fails at times.
+
+The coordinator is the real one, over a log that loses what is on its way when it crashes, and that is
+compacted at times. Clients behave as clients do: one request at a time, the same again when no answer comes
+(and then what they have to say in full), partitions given up and taken over in their own time. Requests are
+late, lost or carried out twice, but those of one client never overtake each other: its connection is one
+stream of bytes. For the same reason a client takes over partitions only with the answer to its last request:
+then nothing that it said earlier is still under way.
+
+`World.owners` and `World.take` judge by what clients were told and do, not by what the coordinator believes.
+All by one seed; no real time passes.
+"""
+
+import heapq
+import itertools
+import random
+import re
+from collections import Counter
+
+from odradek.coordinator.assignors import AssignedMember, AssignmentSpec, assign_uniform
+from odradek.coordinator.classic_group import ClassicGroup, GroupState
+from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
+from odradek.coordinator.commands import Heartbeat, Join, Leave, LeavingMember, OfferedProtocol, Sync
+from odradek.coordinator.consumer_commands import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_FOR_A_WHILE_EPOCH,
+    ConsumerHeartbeat,
+)
+from odradek.coordinator.consumer_group import ConsumerGroup
+from odradek.coordinator.driver import OFFSETS_TOPIC, GroupCoordinator
+from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.settings import GroupSettings
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.consumer_protocol import (
+    AssignedTopicPartitions,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+    decode_assignment,
+    decode_subscription,
+    encode,
+)
+from tests.coordinator.transaction_world import Connection, Handle, Log, OpenLog
+
+NONE = ErrorCode.NONE
+SESSION_MS = 6_000
+REBALANCE_MS = 5_000
+HEARTBEAT_MS = 1_000
+ASSIGNMENT_INTERVAL_MS = 300
+ANSWER_WITHIN_MS = 2_000
+AGAIN = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    }
+)
+LOST = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
+Place = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class World:
+    """`groups` says for each group id of which classes its members are, in turn."""
+
+    def __init__(
+        self,
+        seed: int,
+        groups: dict[str, list[type["Client"]]],
+        machine_class: type[GroupMachine] = GroupMachine,
+        log_trouble: float = 0.002,
+    ) -> None:
+        """`log_trouble` is how likely an append fails, and how likely the coordinator crashes with it."""
+        self.random = random.Random(seed)
+        self.numbers = itertools.count()
+        self.events: list = []
+        self.now_ms = 1_000_000
+        self.chaos = True
+        self.crashes = 0
+        self.machine_class = machine_class
+        self.log_trouble = log_trouble
+        self.complaints: list[str] = []
+        self.settings = GroupSettings(
+            group_initial_rebalance_delay_ms=300,
+            group_min_session_timeout_ms=SESSION_MS,
+            group_consumer_session_timeout_ms=SESSION_MS,
+            group_consumer_min_session_timeout_ms=1_000,
+            group_consumer_heartbeat_interval_ms=HEARTBEAT_MS,
+            group_consumer_min_heartbeat_interval_ms=100,
+            group_consumer_assignment_interval_ms=ASSIGNMENT_INTERVAL_MS,
+            offsets_topic_num_partitions=1,
+        )
+        self.log = Log(self)
+        self.topics: dict[str, tuple[bytes, int]] = {}
+        self.topic_ids = itertools.count(1)
+        self.view = ClusterView()
+        self.leader_epoch = 0
+        for name in ("t0", "t1", "t2", "u0", "u1"):
+            self.topics[name] = self.new_topic_id(), self.random.randint(1, 40)
+        self.holders: dict[tuple[str, Place], set[Client]] = {}
+        """Who works on a partition, by group."""
+        self.owners: dict[tuple[str, Place, int], str] = {}
+        """Member or instance id by group, partition and epoch."""
+        self.start_coordinator()
+        self.clients = [
+            kind(self, group_id, index)
+            for group_id, kinds in groups.items()
+            for index, kind in enumerate(kinds)
+        ]
+
+    # Time
+
+    def at(self, delay_ms: float, action, *arguments) -> None:
+        heapq.heappush(self.events, (self.now_ms + delay_ms, next(self.numbers), action, arguments))
+
+    def run(self, milliseconds: int) -> None:
+        until_ms = self.now_ms + milliseconds
+        while self.events and self.events[0][0] <= until_ms:
+            self.now_ms, _, action, arguments = heapq.heappop(self.events)
+            action(*arguments)
+        self.now_ms = until_ms
+
+    def happens(self, probability: float) -> bool:
+        return self.chaos and self.random.random() < probability
+
+    def latency(self) -> int:
+        return self.random.randrange(1, 5_000 if self.happens(0.02) else 20)
+
+    # Topics
+
+    def new_topic_id(self) -> bytes:
+        return next(self.topic_ids).to_bytes(16, "big")
+
+    def publish(self) -> None:
+        """The coordinator sees the topics as they are now."""
+        views = {
+            name: TopicView(name, topic_id, tuple(PartitionView(n, 1, 0, (1,), (1,)) for n in range(count)))
+            for name, (topic_id, count) in self.topics.items()
+        }
+        own = PartitionView(0, 1, self.leader_epoch, (1,), (1,))
+        views[OFFSETS_TOPIC] = TopicView(OFFSETS_TOPIC, bytes(15) + b"\xff", (own,), is_internal=True)
+        names = {topic.topic_id: name for name, topic in views.items()}
+        self.view = ClusterView(version=self.view.version + 1, topics=views, topic_names=names)
+        self.coordinator.view_changed(self.view)
+
+    def change_topics(self) -> None:
+        what, name = self.random.random(), self.random.choice(sorted(self.topics))
+        topic_id, count = self.topics[name]
+        if what < 0.4:
+            self.topics[name] = topic_id, count + self.random.randint(1, 5)
+        elif what < 0.6:
+            del self.topics[name]
+            self.at(self.random.randrange(1, 8_000), self.bring_back, name)
+        elif what < 0.8:
+            self.topics[name] = self.new_topic_id(), self.random.randint(1, 40)
+        else:
+            self.topics[f"t{self.random.randrange(6)}"] = self.new_topic_id(), self.random.randint(1, 9)
+        self.publish()
+
+    def bring_back(self, name: str) -> None:
+        if name not in self.topics:
+            self.topics[name] = self.new_topic_id(), self.random.randint(1, 40)
+            self.publish()
+
+    # The coordinator
+
+    def start_coordinator(self) -> None:
+        self.leader_epoch = epoch = self.leader_epoch + 1
+        world, machine_class = self, self.machine_class
+
+        class Coordinator(GroupCoordinator):
+            def _new_machine(self, partition):
+                return machine_class(self._settings, self._new_member_suffix, lambda: self._view)
+
+        self.coordinator = Coordinator(
+            node_id=1,
+            settings=self.settings,
+            open_log=lambda index: OpenLog(world.log, epoch),
+            clock_ms=lambda: round(world.now_ms),
+            call_later=self.call_later,
+            new_member_suffix=lambda: f"#{next(world.numbers)}",
+            match_topics=self.match_topics,
+        )
+        self.publish()
+
+    @property
+    def machine(self) -> GroupMachine | None:
+        """None while it is loaded."""
+        partition = self.coordinator._partitions.get(0)
+        return None if partition is None else partition.machine
+
+    def if_alive(self, action):
+        """What a coordinator that has crashed does not do any more."""
+        epoch = self.leader_epoch
+
+        def act(*arguments):
+            if epoch == self.leader_epoch:
+                action(*arguments)
+
+        return act
+
+    def call_later(self, seconds: float, function):
+        handle = Handle(self.if_alive(function))
+        self.at(seconds * 1000, handle)
+        return handle
+
+    def match_topics(self, effect, then) -> None:
+        found = {
+            pattern: frozenset(name for name in self.topics if re.fullmatch(pattern, name))
+            for pattern in effect.patterns
+        }
+        self.at(self.latency(), self.if_alive(then), None if self.happens(0.1) else found)
+
+    def crash(self) -> None:
+        self.crashes += 1
+        self.log.crash()
+        if self.random.random() < 0.5:
+            self.compact()
+        self.start_coordinator()
+
+    def compact(self) -> None:
+        """The beginning of the log keeps the last record of each key, and perhaps no tombstones."""
+        records = self.log.records
+        end = self.random.randint(0, len(records))
+        last = {record[0]: place for place, record in enumerate(records[:end])}
+        with_tombstones = self.random.random() < 0.5
+        self.log.records = [
+            record
+            for place, record in enumerate(records[:end])
+            if last[record[0]] == place and (record[1] is not None or with_tombstones)
+        ] + records[end:]
+
+    def reload(self) -> None:
+        """A new coordinator reads the log, and finds what the old one knew."""
+        self.settle()
+        before = durable_state(self.machine)
+        self.compact()
+        self.start_coordinator()
+        while self.machine is None:
+            self.run(1)
+        after = durable_state(self.machine)
+        for group_id, state in before.items():
+            if state is not None and state != after.get(group_id):
+                self.complaints.append(f"{group_id} was {state} and is {after.get(group_id)} after a reload")
+
+    def settle(self) -> None:
+        while self.machine is None or self.log.pending:
+            self.run(1)
+
+    # Clients
+
+    def ask(self, client: "Client", make_command, then) -> None:
+        """Bring a command to the coordinator and its answer back: late, or not at all. What is carried out twice
+        is so because no answer came: there is none to either."""
+        if self.happens(0.02):
+            return
+        is_repeated = self.happens(0.04)
+        for _ in range(1 + is_repeated):
+            told = _unheard if is_repeated else then
+            self.at(client.requests.delay_ms(), self.receive, client, make_command, told)
+
+    def receive(self, client: "Client", make_command, then) -> None:
+        def answer(reply) -> None:
+            if not self.happens(0.02):
+                self.at(client.answers.delay_ms(), then, reply)
+
+        command = make_command(self.if_alive(answer))
+        self.coordinator.submit(command.group_id, command)
+
+    # Judgement
+
+    def take(self, client: "Client", places: set[Place], epoch: int) -> None:
+        """A client begins to work on partitions, in an epoch of its group."""
+        for place in places:
+            holders = self.holders.setdefault((client.group_id, place), set())
+            for other in holders:
+                if other is not client and self.is_in_order(other):
+                    self.complain(f"{client} takes {_named(place)} that {other} still has")
+            holders.add(client)
+        self.work(client, places, epoch)
+
+    def work(self, client: "Client", places: set[Place], epoch: int) -> None:
+        """A client works on partitions in an epoch."""
+        for place in places:
+            who = client.instance_id or client.member_id
+            owner = self.owners.setdefault((client.group_id, place, epoch), who)
+            if owner != who:
+                self.complain(f"{_named(place)} is worked on by {owner} and {client} in epoch {epoch}")
+
+    def drop(self, client: "Client", places: set[Place]) -> None:
+        for place in places:
+            self.holders[client.group_id, place].discard(client)
+
+    def complain(self, text: str) -> None:
+        self.complaints.append(f"{round(self.now_ms) - 1_000_000} ms: {text}")
+
+    def is_in_order(self, client: "Client") -> bool:
+        """Whether the coordinator still counts on a client: a zombie works on what it had, in an old epoch."""
+        machine = self.machine
+        group = None if machine is None else machine.groups.get(client.group_id)
+        member = None if group is None else group.members.get(client.member_id)
+        if member is None:
+            return False
+        if isinstance(group, ConsumerGroup):
+            return client.epoch in (member.current.member_epoch, member.current.previous_member_epoch)
+        return client.epoch == group.generation
+
+    # Play
+
+    def trouble(self) -> None:
+        if not self.chaos:
+            return
+        what = self.random.random()
+        client = self.random.choice(self.clients)
+        if what < 0.04:
+            self.crash()
+        elif what < 0.14:
+            self.change_topics()
+        elif what < 0.4:
+            client.die()
+        elif what < 0.5:
+            client.leave()
+        elif what < 0.6:
+            client.subscribe_anew()
+        else:
+            self.random.choice([each for each in self.clients if not each.is_alive] or [client]).begin()
+        self.at(self.random.randrange(10, 400), self.trouble)
+
+    def play(self, milliseconds: int = 60_000) -> "World":
+        """Trouble for a while; then peace, until the dead are forgotten."""
+        for client in self.clients:
+            self.at(self.random.randrange(3_000), client.begin)
+        self.at(2_000, self.trouble)
+        self.run(milliseconds)
+        self.chaos = False
+        for client in self.clients[::2]:
+            client.begin()
+        self.run(5_000 + 2 * SESSION_MS + REBALANCE_MS)
+        return self
+
+    def judge(self, heartbeats: int = 6) -> list[str]:
+        """What is wrong: what was seen on the way, and what is not as it should be so many heartbeats after the
+        last change, and again after a reload."""
+        self.topics["t0"] = self.new_topic_id(), 17
+        self.topics["u0"] = (self.topics.get("u0") or (self.new_topic_id(), 0))[0], 50
+        self.publish()
+        self.run(heartbeats * HEARTBEAT_MS)
+        self.check_converged("in peace")
+        self.reload()
+        self.run(heartbeats * HEARTBEAT_MS)
+        self.check_converged("after a reload")
+        return self.complaints
+
+    def check_converged(self, when: str) -> None:
+        by_group: dict[str, list[Client]] = {}
+        for client in self.clients:
+            if client.is_alive:
+                by_group.setdefault(client.group_id, []).append(client)
+        assert self.machine is not None
+        for group_id, clients in by_group.items():
+            group = self.machine.groups.get(group_id)
+            if group is None or group.members.keys() != {client.member_id for client in clients}:
+                self.complain(f"{when} {group_id} has other members than there are")
+            elif group.state_name != "Stable":
+                self.complain(f"{when} {group_id} is {group.state_name}")
+            elif any(client.epoch != epoch_of(group) and not client.may_lag for client in clients):
+                self.complain(f"{when} not everybody in {group_id} knows the epoch")
+            self.check_partitions(when, group_id, clients)
+
+    def check_partitions(self, when: str, group_id: str, clients: list["Client"]) -> None:
+        """Every partition with subscribers has one, and nobody works on anything else."""
+        wanted: Counter[Place] = Counter()
+        for client in clients:
+            for name in client.topics():
+                if name in self.topics:
+                    topic_id, count = self.topics[name]
+                    wanted.update(dict.fromkeys(((topic_id, index) for index in range(count)), 1))
+        worked_on = Counter(place for client in clients for place in client.owned)
+        if worked_on.keys() != wanted.keys() or any(count > 1 for count in worked_on.values()):
+            missing, wrong = wanted.keys() - worked_on.keys(), worked_on.keys() - wanted.keys()
+            self.complain(
+                f"{when} in {group_id} {len(missing)} partitions are left, {len(wrong)} are too many"
+            )
+        for client in clients:
+            ids = {self.topics[name][0] for name in client.topics() if name in self.topics}
+            if any(topic_id not in ids for topic_id, _ in client.owned):
+                self.complain(f"{when} {client} works on what it does not subscribe to")
+
+
+def _unheard(reply) -> None:
+    pass
+
+
+def _named(place: Place) -> str:
+    return f"{int.from_bytes(place[0], 'big')}-{place[1]}"
+
+
+def epoch_of(group: ClassicGroup | ConsumerGroup) -> int:
+    return group.assignment_epoch if isinstance(group, ConsumerGroup) else group.generation
+
+
+def durable_state(machine: GroupMachine) -> dict[str, object]:
+    """What a log must bring back; None for a group of the classic protocol in a rebalance."""
+    states: dict[str, object] = {}
+    for group_id, group in machine.groups.items():
+        if isinstance(group, ConsumerGroup):
+            states[group_id] = (
+                group.group_epoch,
+                group.assignment_epoch,
+                group.metadata_hash,
+                {each: (member.metadata, member.current) for each, member in group.members.items()},
+                {each: target for each, target in group.target.items() if target},
+                dict(group.patterns),
+                dict(group.static_members),
+            )
+        elif isinstance(group, ClassicGroup):
+            is_settled = group.state in (GroupState.EMPTY, GroupState.STABLE)
+            states[group_id] = (
+                (group.state, group.record(group.state_timestamp_ms or -1)) if is_settled else None
+            )
+    return states
+
+
+class Client:
+    """A consumer of one group. Its process lives more than once; every third is a static member."""
+
+    may_lag = False
+    """Whether it need not know the epoch of a group that has nothing new for it."""
+
+    def __init__(self, world: World, group_id: str, index: int) -> None:
+        self.world = world
+        self.group_id = group_id
+        self.name = f"{group_id}.{index}"
+        self.instance_id = f"i{index}" if index % 3 == 0 else None
+        self.life = 0
+        self.step = 0
+        self.is_alive = False
+        self.member_id = ""
+        self.epoch = 0
+        self.owned: set[Place] = set()
+        self.requests = Connection(world, in_order=True)
+        self.answers = Connection(world, in_order=True)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.member_id} at {self.epoch})"
+
+    # Life
+
+    def begin(self) -> None:
+        if not self.is_alive:
+            self.is_alive = True
+            self.life += 1
+            self.step += 1
+            self.started()
+
+    def die(self) -> None:
+        """Nobody is told."""
+        self.is_alive = False
+        self.give_up_everything()
+
+    def give_up_everything(self) -> None:
+        self.world.drop(self, self.owned)
+        self.owned = set()
+
+    def heard(self, then):
+        """What counts only as long as the client does nothing else."""
+        life, step = self.life, self.step
+
+        def act(*arguments) -> None:
+            if self.is_alive and (life, step) == (self.life, self.step):
+                then(*arguments)
+
+        return act
+
+    def later(self, delay_ms: float, then) -> None:
+        self.step += 1
+        self.world.at(delay_ms, self.heard(then))
+
+    def attempt(self, make_command, then, within_ms: int, otherwise) -> None:
+        """Ask; when no answer comes, do something else."""
+        self.step += 1
+        self.world.ask(self, make_command, self.heard(then))
+        self.world.at(within_ms, self.heard(otherwise))
+
+    # What each kind does
+
+    def started(self) -> None:
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        raise NotImplementedError
+
+    def subscribe_anew(self) -> None:
+        raise NotImplementedError
+
+    def topics(self) -> set[str]:
+        """The names that it subscribes to, by pattern too."""
+        raise NotImplementedError
+
+
+class Consumer(Client):
+    """The protocol of KIP-848. A third of them subscribe by a pattern."""
+
+    assignor: str | None = None
+    subscribes_alike = False
+
+    def started(self) -> None:
+        self.member_id = f"{self.name}/{self.life}"
+        self.choose_topics()
+        self.is_revoking = False
+        self.join()
+
+    def choose_topics(self) -> None:
+        rng = self.world.random
+        if self.subscribes_alike:
+            self.names, self.pattern = ["t0", "t1", "u0"], ""
+        elif rng.random() < 0.3:
+            self.names, self.pattern = [], rng.choice(["t.*", "u[01]", ".*1", "none"])
+        else:
+            self.names, self.pattern = rng.sample(["t0", "t1", "t2", "t3", "u0", "u1"], rng.randint(1, 4)), ""
+        self.news = True
+
+    def subscribe_anew(self) -> None:
+        if self.is_alive:
+            self.choose_topics()
+
+    def topics(self) -> set[str]:
+        matched = (
+            {name for name in self.world.topics if re.fullmatch(self.pattern, name)}
+            if self.pattern
+            else set()
+        )
+        return matched.union(self.names)
+
+    def leave(self) -> None:
+        if self.is_alive and self.epoch > 0:
+            self.give_up_everything()
+            is_back_soon = self.instance_id is not None and self.world.random.random() < 0.7
+            epoch = LEAVE_FOR_A_WHILE_EPOCH if is_back_soon else LEAVE_EPOCH
+            member_id = self.member_id
+            self.world.ask(
+                self,
+                lambda ticket: ConsumerHeartbeat(ticket, self.group_id, member_id, epoch, self.instance_id),
+                _unheard,
+            )
+            self.die()
+
+    def join(self) -> None:
+        self.epoch = JOIN_EPOCH
+        self.target: set[Place] = set()
+        self.said: set[Place] = set()
+        self.in_full = True
+        self.heartbeat()
+
+    def heartbeat(self) -> None:
+        in_full, news = self.in_full, self.news
+        owned = set(self.owned)
+        member_id, epoch = self.member_id, self.epoch
+        names, pattern = list(self.names), self.pattern
+        is_listed = in_full or owned != self.said
+
+        def make(ticket):
+            return ConsumerHeartbeat(
+                ticket,
+                self.group_id,
+                member_id,
+                epoch,
+                self.instance_id,
+                rebalance_timeout_ms=REBALANCE_MS if in_full else -1,
+                subscribed_topic_names=names if in_full or news else None,
+                subscribed_topic_regex=pattern if in_full or news else None,
+                server_assignor=self.assignor if in_full else None,
+                owned=_listed(owned) if is_listed else None,
+            )
+
+        self.news = False
+        self.attempt(
+            make,
+            lambda reply: self.answered(reply, owned if is_listed else self.said),
+            ANSWER_WITHIN_MS,
+            self.unanswered,
+        )
+
+    def unanswered(self) -> None:
+        self.in_full = True
+        self.heartbeat()
+
+    def answered(self, reply, said: set[Place]) -> None:
+        code = reply.error_code
+        if code is NONE:
+            self.in_full, self.said = False, said
+            if reply.member_epoch != self.epoch:
+                self.epoch = reply.member_epoch
+                self.world.work(self, self.owned, self.epoch)
+            if reply.assignment is not None:
+                self.target = {
+                    (topic_id, index) for topic_id, indexes in reply.assignment for index in indexes
+                }
+            self.reconcile(reply.heartbeat_interval_ms)
+        elif code in LOST:
+            self.give_up_everything()
+            self.is_revoking = False
+            self.join()
+        elif code in AGAIN:
+            self.in_full = True
+            self.later(self.world.random.randrange(50, 400), self.heartbeat)
+        else:
+            assert code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID), code
+            self.die()
+            self.world.at(500, self.begin)
+
+    def reconcile(self, interval_ms: int) -> None:
+        gone = self.owned - self.target
+        if gone and not self.is_revoking:
+            self.is_revoking = True
+            world = self.world
+            takes_ms = world.random.randrange(1, 2 * REBALANCE_MS if world.happens(0.02) else 200)
+            life, member_id = self.life, self.member_id
+            world.at(takes_ms, self.revoked, life, member_id)
+        elif not gone and self.target != self.owned:
+            new = self.target - self.owned
+            self.owned = self.owned | new
+            self.world.take(self, new, self.epoch)
+            return self.later(1, self.heartbeat)
+        self.later(interval_ms, self.heartbeat)
+
+    def revoked(self, life: int, member_id: str) -> None:
+        """The application has finished with what it is to give up, which may be less or more by now."""
+        if not self.is_alive or (life, member_id) != (self.life, self.member_id) or not self.is_revoking:
+            return
+        self.is_revoking = False
+        gone = self.owned - self.target
+        self.world.drop(self, gone)
+        self.owned = self.owned - gone
+        if self.epoch != JOIN_EPOCH and not self.in_full:
+            self.heartbeat()
+
+
+class AlikeConsumer(Consumer):
+    subscribes_alike = True
+
+
+class RangeConsumer(Consumer):
+    assignor = "range"
+
+
+def _listed(places: set[Place]) -> list[tuple[bytes, list[int]]]:
+    by_topic: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(places):
+        by_topic.setdefault(topic_id, []).append(index)
+    return list(by_topic.items())
+
+
+class ClassicConsumer(Client):
+    """The classic protocol with Kafka's own embedded messages; the leader assigns, and asks again when topics
+    have changed. Gives everything up before each rebalance."""
+
+    is_cooperative = False
+    protocol = "range"
+    may_lag = False
+
+    def started(self) -> None:
+        self.member_id = ""
+        self.names = ["t0", "t1", "u0"]
+        self.is_leader = False
+        self.join()
+
+    def subscribe_anew(self) -> None:
+        if self.is_alive and self.epoch > 0:
+            self.names = self.world.random.sample(
+                ["t0", "t1", "t2", "u0", "u1"], self.world.random.randint(1, 4)
+            )
+            self.join()
+
+    def topics(self) -> set[str]:
+        return set(self.names)
+
+    def leave(self) -> None:
+        if self.is_alive and self.member_id and self.instance_id is None:
+            self.give_up_everything()
+            leaving = [LeavingMember(self.member_id)]
+            self.world.ask(self, lambda ticket: Leave(ticket, self.group_id, leaving), _unheard)
+            self.die()
+
+    def join(self) -> None:
+        if not self.is_cooperative:
+            self.give_up_everything()
+        subscription = ConsumerProtocolSubscription(
+            topics=sorted(self.names), owned_partitions=self.by_name(), generation_id=self.epoch or -1
+        )
+        offered = [OfferedProtocol(self.protocol, encode(subscription, 3))]
+        member_id = self.member_id
+        self.attempt(
+            lambda ticket: Join(
+                ticket,
+                self.group_id,
+                member_id,
+                "consumer",
+                offered,
+                SESSION_MS,
+                REBALANCE_MS,
+                self.instance_id,
+            ),
+            self.joined,
+            REBALANCE_MS + SESSION_MS,
+            self.join,
+        )
+
+    def by_name(self) -> list[TopicPartition]:
+        names = self.world.view.topic_names
+        return [
+            TopicPartition(topic=names[topic_id], partitions=indexes)
+            for topic_id, indexes in _listed(self.owned)
+            if topic_id in names
+        ]
+
+    def joined(self, answer) -> None:
+        if answer.error_code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            self.join()
+        elif answer.error_code is NONE:
+            self.member_id, self.epoch = answer.member_id, answer.generation
+            self.is_leader = answer.leader == self.member_id
+            assignments = {}
+            if self.is_leader:
+                self.seen = dict(self.world.topics)
+                if not answer.skip_assignment:
+                    assignments = self.assign(answer.members)
+            self.sync(assignments)
+        else:
+            self.refused(answer.error_code)
+
+    def assign(self, members) -> dict[str, bytes]:
+        """Evenly; what somebody else still has goes to nobody in this round."""
+        topics = self.world.topics
+        spec_members: dict[str, AssignedMember] = {}
+        owners: dict[Place, str] = {}
+        for member in members:
+            subscription = decode_subscription(member.metadata)
+            own: dict[bytes, frozenset[int]] = {}
+            for owned in subscription.owned_partitions:
+                if owned.topic in topics:
+                    own[topics[owned.topic][0]] = frozenset(owned.partitions)
+                    owners.update(
+                        {(topics[owned.topic][0], index): member.member_id for index in owned.partitions}
+                    )
+            subscribed = frozenset(topics[name][0] for name in subscription.topics if name in topics)
+            spec_members[member.member_id] = AssignedMember(subscribed, own)
+        counts = dict(topics.values())
+        names = {topic_id: name for name, (topic_id, _) in topics.items()}
+        assignments = {}
+        for member_id, assignment in assign_uniform(AssignmentSpec(spec_members, counts)).items():
+            parts = [
+                AssignedTopicPartitions(
+                    topic=names[topic_id],
+                    partitions=[
+                        index
+                        for index in sorted(indexes)
+                        if owners.get((topic_id, index), member_id) == member_id
+                    ],
+                )
+                for topic_id, indexes in assignment.items()
+            ]
+            assignments[member_id] = encode(ConsumerProtocolAssignment(assigned_partitions=parts), 3)
+        return assignments
+
+    def sync(self, assignments: dict[str, bytes]) -> None:
+        member_id, generation = self.member_id, self.epoch
+        self.attempt(
+            lambda ticket: Sync(
+                ticket,
+                self.group_id,
+                generation,
+                member_id,
+                self.instance_id,
+                "consumer",
+                self.protocol,
+                assignments,
+            ),
+            self.synced,
+            REBALANCE_MS,
+            self.join,
+        )
+
+    def synced(self, answer) -> None:
+        if answer.error_code is not NONE:
+            return self.refused(answer.error_code)
+        topics = self.world.topics
+        target = {
+            (topics[part.topic][0], index)
+            for part in (
+                decode_assignment(answer.assignment).assigned_partitions if answer.assignment else ()
+            )
+            if part.topic in topics
+            for index in part.partitions
+        }
+        gone, new = self.owned - target, target - self.owned
+        self.world.drop(self, gone)
+        self.owned = target
+        self.world.take(self, new, self.epoch)
+        # Not before: a generation that was never stored may come once more after a crash.
+        self.world.work(self, target, self.epoch)
+        if gone and self.is_cooperative:
+            return self.join()
+        self.work()
+
+    def work(self) -> None:
+        if self.is_leader and self.seen != self.world.topics:
+            return self.join()
+        member_id, generation = self.member_id, self.epoch
+        self.attempt(
+            lambda ticket: Heartbeat(ticket, self.group_id, generation, member_id, self.instance_id),
+            self.heartbeat_answered,
+            ANSWER_WITHIN_MS,
+            self.work,
+        )
+
+    def heartbeat_answered(self, answer) -> None:
+        if answer.error_code is NONE:
+            self.later(HEARTBEAT_MS, self.work)
+        else:
+            self.refused(answer.error_code)
+
+    def refused(self, code: ErrorCode) -> None:
+        if code is ErrorCode.FENCED_INSTANCE_ID:
+            self.die()
+            return
+        if code in LOST:
+            self.give_up_everything()
+            self.member_id, self.epoch = "" if code is ErrorCode.UNKNOWN_MEMBER_ID else self.member_id, 0
+        else:
+            assert code in AGAIN or code is ErrorCode.REBALANCE_IN_PROGRESS, code
+        self.later(self.world.random.randrange(1, 200), self.join)
+
+
+class CooperativeConsumer(ClassicConsumer):
+    """Keeps what it has while it joins again."""
+
+    is_cooperative = True
+    protocol = "cooperative-sticky"

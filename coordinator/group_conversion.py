@@ -76,27 +76,26 @@ class ClassicConsumer(NamedTuple):
 def as_consumer_group(group: ClassicGroup, view: ClusterView) -> list[GroupRecord]:
     """The tombstone of a classic group of consumers, and records of a consumer group with the same members.
 
-    Each member is stable in the epoch that its generation was, and has what the last leader gave it; one that
-    nobody gave anything has what it joined with, as far as that is nobody else's. Raises CannotConvert.
+    Each member is stable in the epoch that its generation was. It has what the last leader gave it, and what
+    it had when it joined as far as that is nobody's: in the middle of a cooperative rebalance members go on
+    with what they have not been told to give up. Raises CannotConvert.
     """
     group_id, epoch = group.group_id, group.generation
-    # None while the first rebalance is under way: then it is the one which that would have chosen.
-    protocol = group.protocol or group.select_protocol()
+    # None while the first rebalance is under way: then it is the one that this would have chosen. All members
+    # may have left by then.
+    protocol = group.protocol or (group.select_protocol() if group.members else "")
     metadata, assigned, owned = {}, {}, {}
     try:
         for member_id, member in group.members.items():
             subscription = consumer_protocol.decode_subscription(member.metadata(protocol))
             metadata[member_id] = _metadata_of(member, subscription)
-            if member.assignment:
-                assigned[member_id] = _assignment_of(member, view)
-            else:
-                owned[member_id] = owned_partitions(subscription, view)
+            assigned[member_id] = _assignment_of(member, view)
+            owned[member_id] = owned_partitions(subscription, view)
     except MalformedMessage as error:
         raise CannotConvert(_MALFORMED) from error
     taken = _owners(assigned.values())
     for member_id, partitions in owned.items():
-        # In a rebalance assignments are given up, while cooperative members go on with what they had.
-        assigned[member_id] = _take_free(partitions, taken, view)
+        _add_free(assigned[member_id], partitions, taken, view)
     names = {name for value in metadata.values() for name in value.subscribed_topic_names}
     records: list[GroupRecord] = [(key, None) for key in group.keys()]  # noqa: SIM118
     records += [
@@ -189,8 +188,10 @@ def owned_partitions(
     return owned
 
 
-def _assignment_of(member: Member, view: ClusterView) -> Assignment:
+def _assignment_of(member: Member, view: ClusterView) -> dict[bytes, frozenset[int]]:
     """Raises MalformedMessage and CannotConvert."""
+    if not member.assignment:
+        return {}
     decoded = consumer_protocol.decode_assignment(member.assignment)
     if decoded.user_data:
         raise CannotConvert(_CUSTOM_ASSIGNOR)
@@ -218,11 +219,13 @@ def _owners(assignments: Iterable[Assignment]) -> set[tuple[bytes, int]]:
     return taken
 
 
-def _take_free(
-    owned: Iterable[tuple[bytes, list[int]]], taken: set[tuple[bytes, int]], view: ClusterView
-) -> Assignment:
-    """What of it exists and is nobody's, which it is no more after that."""
-    assigned = {}
+def _add_free(
+    assigned: dict[bytes, frozenset[int]],
+    owned: Iterable[tuple[bytes, list[int]]],
+    taken: set[tuple[bytes, int]],
+    view: ClusterView,
+) -> None:
+    """What of `owned` exists and is nobody's is the member's, too."""
     for topic_id, partitions in owned:
         count = len(view.topics[view.topic_names[topic_id]].partitions)
         free = frozenset(
@@ -230,8 +233,7 @@ def _take_free(
         )
         taken.update((topic_id, index) for index in free)
         if free:
-            assigned[topic_id] = free
-    return assigned
+            assigned[topic_id] = assigned.get(topic_id, frozenset()) | free
 
 
 def _settled(assignment: Assignment, epoch: int) -> MemberAssignment:

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from odradek.apis.topic_creation import TopicCreation
     from odradek.apis.transactions import Transactions
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.runtime import Command
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.work import Work
 
@@ -81,7 +80,7 @@ class Groups(Protocol):
 
     def partition_of(self, group_id: str) -> int: ...
 
-    def submit(self, group_id: str, command: Command) -> None: ...
+    def submit(self, group_id: str, command: commands.Command) -> None: ...
 
     def commit_in_transaction(
         self, command: commands.CommitTransactionalOffsets, verified: Any = None

@@ -18,6 +18,7 @@ from odradek.coordinator import group_log
 from odradek.coordinator.classic_group import RULES, ClassicGroup, GroupState
 from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.commands import (
+    Command,
     CommitOffsets,
     CommitOffsetsReply,
     CommitTransactionalOffsets,
@@ -61,7 +62,6 @@ from odradek.coordinator.group_migration import Migration
 from odradek.coordinator.membership import Membership
 from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
 from odradek.coordinator.pending_offsets import PendingOffsets
-from odradek.coordinator.runtime import Command
 from odradek.coordinator.settings import GroupSettings
 from odradek.coordinator.streams_commands import DescribeStreamsGroup, StreamsHeartbeat
 from odradek.coordinator.streams_group import StreamsGroup

@@ -19,10 +19,9 @@ from odradek.server.timers import steady_clock_ms
 if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership
     from odradek.coordinator.cluster import ClusterChange, ClusterView
-    from odradek.coordinator.commands import CommitTransactionalOffsets, ListGroupsReply
+    from odradek.coordinator.commands import Command, CommitTransactionalOffsets, ListGroupsReply
     from odradek.coordinator.driver import GroupCoordinator, MatchedTopics
     from odradek.coordinator.effects import MatchTopics, WriteMarkers
-    from odradek.coordinator.runtime import Command
     from odradek.coordinator.settings import GroupSettings
     from odradek.coordinator.transaction_commands import ListTransactionsReply, TransactionCommand
     from odradek.coordinator.transaction_coordinator import TransactionCoordinator

@@ -40,6 +40,7 @@ from odradek.wire.messages.group_records import (
 from odradek.wire.schema import ZERO_UUID
 
 __all__ = [
+    "NOBODY",
     "ConsumerGroup",
     "ConsumerMember",
     "ResolvedPattern",
@@ -57,15 +58,18 @@ MEMBER_EPOCHS_SINCE = 9
 _GONE = MemberAssignment(member_epoch=-1, previous_member_epoch=-1)
 """Of a member whose assignment has a tombstone; its own follows."""
 _NOTHING: Assignment = {}
-_UNKNOWN_METADATA = ConsumerGroupMemberMetadataValue(
+NOBODY = ConsumerGroupMemberMetadataValue(
     instance_id=None,
     rack_id=None,
     client_id="",
     client_host="",
     subscribed_topic_names=[],
-    subscribed_topic_regex=None,
+    subscribed_topic_regex="",
+    rebalance_timeout_ms=-1,
     server_assignor=None,
+    classic_member_metadata=None,
 )
+"""What is known of a member that has not said anything of itself yet."""
 
 
 class ResolvedPattern(NamedTuple):
@@ -395,7 +399,7 @@ class ConsumerGroup:
         member = self.members.get(key.member_id)
         if member is None and value is not None:
             # Where the log has been compacted the member's own record may come later.
-            member = self.members[key.member_id] = ConsumerMember(key.member_id, _UNKNOWN_METADATA)
+            member = self.members[key.member_id] = ConsumerMember(key.member_id, NOBODY)
         if member is not None:
             self._set_current(member, _GONE if value is None else _current_of(value))
         return True

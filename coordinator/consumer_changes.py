@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from odradek.coordinator.assignors import ASSIGNORS, AssignedMember, AssignmentSpec
 from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.consumer_group import (
+    NOBODY,
     ConsumerGroup,
     ConsumerMember,
     current_assignment_value,
@@ -44,20 +45,7 @@ from odradek.wire.messages.group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-__all__ = ["NOBODY", "MemberChange", "preferred_assignor", "removal_of"]
-
-NOBODY = ConsumerGroupMemberMetadataValue(
-    instance_id=None,
-    rack_id=None,
-    client_id="",
-    client_host="",
-    subscribed_topic_names=[],
-    subscribed_topic_regex="",
-    rebalance_timeout_ms=-1,
-    server_assignor=None,
-    classic_member_metadata=None,
-)
-"""What is known of a member that has not joined yet."""
+__all__ = ["MemberChange", "preferred_assignor", "removal_of"]
 
 
 class MemberChange:

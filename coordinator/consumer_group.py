@@ -40,6 +40,7 @@ from odradek.wire.messages.group_records import (
 from odradek.wire.schema import ZERO_UUID
 
 __all__ = [
+    "NOBODY",
     "ConsumerGroup",
     "ConsumerMember",
     "ResolvedPattern",
@@ -57,15 +58,18 @@ MEMBER_EPOCHS_SINCE = 9
 _GONE = MemberAssignment(member_epoch=-1, previous_member_epoch=-1)
 """Of a member whose assignment has a tombstone; its own follows."""
 _NOTHING: Assignment = {}
-_UNKNOWN_METADATA = ConsumerGroupMemberMetadataValue(
+NOBODY = ConsumerGroupMemberMetadataValue(
     instance_id=None,
     rack_id=None,
     client_id="",
     client_host="",
     subscribed_topic_names=[],
-    subscribed_topic_regex=None,
+    subscribed_topic_regex="",
+    rebalance_timeout_ms=-1,
     server_assignor=None,
+    classic_member_metadata=None,
 )
+"""What is known of a member that has not said anything of itself yet."""
 
 
 class ResolvedPattern(NamedTuple):
@@ -178,8 +182,8 @@ class ConsumerGroup:
 
     def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
         """UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, and where the epoch is not that of the member
-        STALE_MEMBER_EPOCH, of a classic member ILLEGAL_GENERATION. An older epoch may commit what the member
-        has had since then (KIP-1251)."""
+        STALE_MEMBER_EPOCH; of a classic member, and with a transaction (whose clients do not know that code),
+        ILLEGAL_GENERATION. An older epoch may commit what the member has had since then (KIP-1251)."""
         epoch, in_transaction = command.generation, isinstance(command, CommitTransactionalOffsets)
         if epoch < 0 and not self.members:
             return NONE
@@ -196,7 +200,8 @@ class ConsumerGroup:
             return NONE
         if epoch < member.current.member_epoch and self._had_since(member, epoch, command):
             return NONE
-        return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+        is_generation = member.is_classic or in_transaction
+        return ErrorCode.ILLEGAL_GENERATION if is_generation else ErrorCode.STALE_MEMBER_EPOCH
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """As for a commit; an administrator names no member."""
@@ -394,7 +399,7 @@ class ConsumerGroup:
         member = self.members.get(key.member_id)
         if member is None and value is not None:
             # Where the log has been compacted the member's own record may come later.
-            member = self.members[key.member_id] = ConsumerMember(key.member_id, _UNKNOWN_METADATA)
+            member = self.members[key.member_id] = ConsumerMember(key.member_id, NOBODY)
         if member is not None:
             self._set_current(member, _GONE if value is None else _current_of(value))
         return True

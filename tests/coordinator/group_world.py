@@ -287,10 +287,11 @@ class World:
 
     def take(self, client: "Client", places: set[Place], epoch: int) -> None:
         """A client begins to work on partitions, in an epoch of its group."""
+        is_in_order = self.is_in_order(client)
         for place in places:
             holders = self.holders.setdefault((client.group_id, place), set())
             for other in holders:
-                if other is not client and self.is_in_order(other):
+                if is_in_order and other is not client and self.is_in_order(other):
                     self.complain(f"{client} takes {_named(place)} that {other} still has")
             holders.add(client)
         self.work(client, places, epoch)
@@ -625,7 +626,7 @@ class Consumer(Client):
             self.in_full = True
             self.later(self.world.random.randrange(50, 400), self.heartbeat)
         else:
-            assert code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID), code
+            assert code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID), reply
             self.die()
             self.world.at(500, self.begin)
 

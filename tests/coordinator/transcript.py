@@ -82,8 +82,6 @@ from tests.coordinator import consumer_transcript
 
 DASHES = "----"
 BACKGROUND = ("expire_offsets",)
-SILENT = ("set ", "topics ")
-"""Lines that nothing need follow."""
 
 
 def subscription(topics: str) -> bytes:
@@ -482,10 +480,10 @@ def rewrite(path: pathlib.Path, stage=None) -> str:
                 effects = stage.play(line)
             except AssertionError as error:
                 raise AssertionError(f"{path.name}:{number}: {line}: {error}") from error
-            if written and written[-1] and not written[-1].startswith(("#", *SILENT)):
+            if written and written[-1] and not written[-1].startswith(("#", "set ")):
                 written.append("")
             written.append(line)
-            written += [DASHES, *effects, ""] if effects or not line.startswith(SILENT) else []
+            written += [DASHES, *effects, ""] if not line.startswith("set ") else []
     while written and not written[-1]:
         written.pop()
     return "\n".join(written) + "\n"

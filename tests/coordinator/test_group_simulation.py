@@ -19,6 +19,8 @@ def groups_of(size: int) -> dict[str, list[type]]:
         "mixed": [Consumer, Consumer, RangeConsumer] * (size // 3),
         "eager": [ClassicConsumer] * (size // 3),
         "cooperative": [CooperativeConsumer] * (size // 3),
+        "upgraded": [AlikeConsumer, ClassicConsumer] * (size // 6),
+        "migrating": [AlikeConsumer, CooperativeConsumer, CooperativeConsumer],
     }
 
 

@@ -278,10 +278,14 @@ class World:
     def receive(self, client: "Client", make_command, then) -> None:
         def answer(reply) -> None:
             if not self.happens(0.02):
-                self.at(client.answers.delay_ms(), then, reply)
+                self.at(client.answers.delay_ms(), self.deliver, client, then, reply, self.view)
 
         command = make_command(self.if_alive(answer))
         self.coordinator.submit(command.group_id, command)
+
+    def deliver(self, client: "Client", then, reply, view: ClusterView) -> None:
+        client.view = view
+        then(reply)
 
     # Judgement
 
@@ -455,6 +459,8 @@ class Client:
         self.member_id = ""
         self.epoch = 0
         self.owned: set[Place] = set()
+        self.view = world.view
+        """Of when the last answer was made: what the topics that it names were then."""
         self.requests = Connection(world, in_order=True)
         self.answers = Connection(world, in_order=True)
 
@@ -806,9 +812,9 @@ class ClassicConsumer(Client):
     def synced(self, answer) -> None:
         if answer.error_code is not NONE:
             return self.refused(answer.error_code)
-        topics = self.world.topics
+        topics = self.view.topics
         target = {
-            (topics[part.topic][0], index)
+            (topics[part.topic].topic_id, index)
             for part in (
                 decode_assignment(answer.assignment).assigned_partitions if answer.assignment else ()
             )

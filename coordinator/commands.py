@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
@@ -437,18 +437,10 @@ class DeleteGroupReply:
         return DeleteGroupReply(code)
 
 
-Command = (
-    Join
-    | Sync
-    | Heartbeat
-    | Leave
-    | CommitOffsets
-    | CommitTransactionalOffsets
-    | EndOffsets
-    | FetchOffsets
-    | DeleteOffsets
-    | RemoveTopics
-    | DescribeGroup
-    | ListGroups
-    | DeleteGroup
-)
+class Command(Protocol):
+    """Whatever a group machine can be asked: what is here, and what only groups of one type are asked."""
+
+    ticket: Any
+
+    def refused(self, code: ErrorCode) -> Any:
+        """The answer that says only `code`."""

@@ -149,8 +149,7 @@ class ConsumerMembership:
                 and not (group.has_patterns and self._is_match_due(group, False, now_ms))
             ):
                 config = self._settings.of_group(command.group_id)
-                # Not `_extend_session`: this is what nearly every heartbeat is.
-                member.session.deadline_ms = now_ms + config.consumer_session_timeout_ms
+                self._extend_session(group, member, config.consumer_session_timeout_ms, now_ms, out)
                 reply = ConsumerHeartbeatReply(
                     NONE,
                     None,
@@ -562,7 +561,6 @@ def _changes_nothing(group: ConsumerGroup, member: ConsumerMember, command: Cons
         and command.client_host == metadata.client_host
         and command.client_id == metadata.client_id
         and metadata.classic_member_metadata is None
-        and member.session.timer_at_ms is not None
     )
 
 

@@ -58,10 +58,6 @@ class Group(Protocol):
         """Whether it has no members."""
 
     @property
-    def is_simple(self) -> bool:
-        """Whether it has no record of its own and only keeps offsets."""
-
-    @property
     def empty_since_ms(self) -> int | None:
         """From when on the time of its offsets runs; None: from the commit of each."""
 

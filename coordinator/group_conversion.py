@@ -76,13 +76,14 @@ class ClassicConsumer(NamedTuple):
 def as_consumer_group(group: ClassicGroup, view: ClusterView) -> list[GroupRecord]:
     """The tombstone of a classic group of consumers, and records of a consumer group with the same members.
 
-    Each member is stable in the epoch that its generation was, and has what the last leader gave it, and what
-    it had when it joined as far as that is nobody's: in the middle of a cooperative rebalance members go on with
-    what they have not been told to give up. Raises CannotConvert.
+    Each member is stable in the epoch that its generation was. It has what the last leader gave it, and what
+    it had when it joined as far as that is nobody's: in the middle of a cooperative rebalance members go on
+    with what they have not been told to give up. Raises CannotConvert.
     """
     group_id, epoch = group.group_id, group.generation
-    # None while the first rebalance is under way: then it is the one which that would have chosen.
-    protocol = group.protocol or group.select_protocol()
+    # None while the first rebalance is under way: then it is the one that this would have chosen. All members
+    # may have left by then.
+    protocol = group.protocol or (group.select_protocol() if group.members else "")
     metadata, assigned, owned = {}, {}, {}
     try:
         for member_id, member in group.members.items():

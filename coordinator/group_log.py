@@ -59,6 +59,9 @@ _OFFSET_VALUE_HEAD = struct.Struct(">hqiB")
 """Version, offset, leader epoch, and by one more than it is the length of the metadata."""
 _OFFSET_VALUE_TAIL = struct.Struct(">q3s16s")
 """Time of the commit, and the tag with the topic's id."""
+_BARE_OFFSET_VALUE = struct.Struct(">hqiBq3s16s")
+"""Both, of a value without metadata, which most are."""
+_BARE_OFFSET_VALUE_BYTES = _BARE_OFFSET_VALUE.size
 _TEXT_START = _OFFSET_VALUE_HEAD.size
 _TAG_OF_TOPIC_ID = b"\x01\x00\x10"
 """One tag, number 0, 16 bytes."""
@@ -142,6 +145,10 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
 def encode_offset(committed: CommittedOffset) -> bytes:
     """The metadata has to be short enough (`fits_record`)."""
     offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id = committed
+    if not metadata and expire_timestamp_ms == -1 and topic_id != ZERO_UUID:
+        return _BARE_OFFSET_VALUE.pack(
+            OFFSET_VALUE_VERSION, offset, leader_epoch, 1, commit_timestamp_ms, _TAG_OF_TOPIC_ID, topic_id
+        )
     text = metadata.encode()
     if expire_timestamp_ms == -1 and topic_id != ZERO_UUID and len(text) < SHORT_METADATA_BYTES:
         head = _OFFSET_VALUE_HEAD.pack(OFFSET_VALUE_VERSION, offset, leader_epoch, len(text) + 1)
@@ -163,12 +170,19 @@ _ANY_OFFSET_KEY = OffsetCommitKey(group="", topic="", partition=0)
 
 def decode_offset(value: bytes) -> CommittedOffset:
     """Raises MalformedMessage."""
+    if len(value) == _BARE_OFFSET_VALUE_BYTES:
+        version, offset, leader_epoch, size, commit_timestamp_ms, tag, topic_id = _BARE_OFFSET_VALUE.unpack(
+            value
+        )
+        if version == OFFSET_VALUE_VERSION and size == 1 and tag == _TAG_OF_TOPIC_ID:
+            topic_id = _known_ids.get(topic_id) or _shared(topic_id)
+            return _new_tuple(CommittedOffset, (offset, leader_epoch, "", commit_timestamp_ms, -1, topic_id))
     text_end = len(value) - _OFFSET_VALUE_TAIL.size
     if text_end >= _TEXT_START and value[:2] == _OFFSET_VALUE_PREFIX:
         _, offset, leader_epoch, size = _OFFSET_VALUE_HEAD.unpack_from(value)
         commit_timestamp_ms, tag, topic_id = _OFFSET_VALUE_TAIL.unpack_from(value, text_end)
         if size == text_end - _TEXT_START + 1 <= SHORT_METADATA_BYTES and tag == _TAG_OF_TOPIC_ID:
-            metadata = "" if size == 1 else _text(value[_TEXT_START:text_end])
+            metadata = _text(value[_TEXT_START:text_end])
             topic_id = _known_ids.get(topic_id) or _shared(topic_id)
             return _new_tuple(
                 CommittedOffset, (offset, leader_epoch, metadata, commit_timestamp_ms, -1, topic_id)

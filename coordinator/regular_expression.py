@@ -46,9 +46,16 @@ class RegularExpression:
 
 
 def matches_of(patterns: Iterable[str], texts: Sequence[str]) -> dict[str, frozenset[str]]:
-    """The texts that each of these expressions matches. Takes long; to be called in a worker thread."""
+    """The texts that each of these expressions matches. Takes long; to be called in a worker thread.
+
+    What is no expression (another broker has taken it for one) matches nothing.
+    """
     found = {}
     for pattern in patterns:
-        expression = RegularExpression(pattern)
-        found[pattern] = frozenset(text for text in texts if expression.matches(text))
+        try:
+            expression = RegularExpression(pattern)
+        except KafkaError:
+            found[pattern] = frozenset[str]()
+        else:
+            found[pattern] = frozenset(text for text in texts if expression.matches(text))
     return found

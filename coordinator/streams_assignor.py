@@ -297,9 +297,9 @@ def _assign_standbys(work: _Work, replicas: int) -> None:
         missing += [task] * left
     queue = _LeastLoaded(work)
     for task in sorted(missing):
-        member_id = queue.take(work.processes_with[task])
-        assert member_id is not None
-        work.put(task, member_id, work.standby)
+        free = queue.take(work.processes_with[task])
+        assert free is not None
+        work.put(task, free, work.standby)
     for _ in range(PASSES_MAX):
         if not _level(work):
             return

@@ -101,7 +101,6 @@ class StreamsGroup:
 
     group_type: ClassVar[TypeOfGroup] = STREAMS
     protocol_type: ClassVar[str] = "streams"
-    is_simple: ClassVar[bool] = False
     offsets_may_expire: ClassVar[bool] = True
     """Of topics that the application does not read: that is always known."""
     empty_since_ms: ClassVar[None] = None

@@ -40,8 +40,8 @@ __all__ = [
     "subtopology_by_source",
 ]
 
-TASKS_MAX = 100_000
-"""Of one topology: each is kept, assigned and written for every group that has it."""
+TASKS_MAX = 20_000
+"""Of one topology: to assign them takes half a second, in which nobody else is served."""
 NAMES_SHOWN = 3
 BROKER_DEFAULT = -1
 _NOTHING_DECIDED: Mapping[str, int] = {}

@@ -705,6 +705,12 @@ def _check_settings(path: str, view: "ClusterView") -> Iterator[Finding]:
         except KafkaError as error:
             what = f"a setting of topic {topic.name} is refused: {error.message}"
             yield Finding(DAMAGE, path, None, what, "its partitions cannot be opened")
+    for group_id, configs in view.group_configs.items():
+        try:
+            options.parse_group_configs(configs)
+        except KafkaError as error:
+            what = f"a setting of group {group_id} is refused: {error.message}"
+            yield Finding(DAMAGE, path, None, what, "the group cannot be served: delete the setting")
 
 
 def _log_bytes(disk: Disk, path: str) -> int:

@@ -51,6 +51,7 @@ __all__ = [
     "nearest",
     "own_group_value",
     "parse_broker_configs",
+    "parse_group_configs",
     "parse_topic_configs",
     "topic_defaults",
     "topic_values",
@@ -148,12 +149,21 @@ def check_topic_configs(configs: Mapping[str, str | None], defaults: Mapping[str
         raise _invalid(f"min.compaction.lag.ms ({low}) must not exceed max.compaction.lag.ms ({high}).")
 
 
-def check_group_configs(configs: Mapping[str, str | None], broker: Mapping[str, Any]) -> None:
-    """Refuse with KafkaError(INVALID_CONFIG) a group's own settings: an unknown name, a text that is no
-    value, a value that is not built yet or beyond what `broker` (`broker_values`) allows, a session that
-    would end before the next heartbeat.
+def parse_group_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
+    """The Python values of a group's own settings.
+
+    Refuses with KafkaError(INVALID_CONFIG): an unknown name, a text that is no value, a value that is not
+    built yet.
     """
-    own = {name: _parse(name, text, GROUP_OPTIONS, "group") for name, text in configs.items()}
+    return {name: _parse(name, text, GROUP_OPTIONS, "group") for name, text in configs.items()}
+
+
+def check_group_configs(configs: Mapping[str, str | None], broker: Mapping[str, Any]) -> None:
+    """Refuse with KafkaError(INVALID_CONFIG) a group's own settings that are beyond what `broker`
+    (`broker_values`) allows, a session that would end before the next heartbeat, and what
+    `parse_group_configs` refuses.
+    """
+    own = parse_group_configs(configs)
     for name, value in own.items():
         at_least, at_most = GROUP_OPTIONS[name].bounds
         if at_least is not None and value < broker[at_least]:

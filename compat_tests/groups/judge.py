@@ -20,6 +20,8 @@ class Witness(Protocol):
     """A member, as far as it is judged."""
 
     name: str
+    identity: str
+    """As whom the broker knows it: a static member that comes again is the same."""
     killed_ms: int | None
 
     def read(self) -> list[Event]: ...
@@ -149,7 +151,7 @@ def _shared_generations(members: Sequence[Witness]) -> list[str]:
             if event["name"] != "records_consumed" or generation is None:
                 continue
             for partition in partitions_of(event):
-                owner = first.setdefault((generation, partition), member.name)
-                if owner != member.name:
+                owner = first.setdefault((generation, partition), member.identity)
+                if owner != member.identity:
                     found.append(f"partition {partition} in generation {generation}: {owner}, {member.name}")
     return found

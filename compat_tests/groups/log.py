@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,20 +19,41 @@ Assignment = dict[str, frozenset[int]]
 """Member -> partitions of the topic."""
 
 
+def _messages(bootstrap: str) -> list[Any]:
+    """All of the topic as it is at the moment: groups at work write on and on."""
+    where = [(OFFSETS_TOPIC, number) for number in range(OFFSETS_PARTITIONS)]
+    ends = {one[1]: end.last_stable_offset for one, end in readers.ends(bootstrap, where).items()}
+    unread = {number for number, end in ends.items() if end}
+    consumer = readers.new_consumer(bootstrap)
+    found = []
+    deadline = time.monotonic() + readers.DEADLINE_SECONDS
+    try:
+        consumer.assign(readers.from_start((OFFSETS_TOPIC, number) for number in unread))
+        while unread:
+            assert time.monotonic() < deadline, f"not read to the end: {sorted(unread)} of {ends}"
+            for message in consumer.consume(500, 0.2):
+                if message.error() is None:
+                    found.append(message)
+            # The last record may be a marker, which is not given out.
+            places = consumer.position(readers.from_start((OFFSETS_TOPIC, number) for number in unread))
+            unread -= {one.partition for one in places if one.offset >= ends[one.partition]}
+    finally:
+        consumer.close()
+    return found
+
+
 class GroupLog:
     """The records of one group, in their order. Nothing of it is compacted yet: segments are active ones."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self._topic = topic
-        where = [(OFFSETS_TOPIC, number) for number in range(OFFSETS_PARTITIONS)]
         self.records: list[tuple[Any, Any]] = []
-        for messages in readers.messages(bootstrap, where).values():
-            for message in messages:
-                key = records.decode_key(message.key())
-                if key is None or getattr(key, "group", getattr(key, "group_id", None)) != group:
-                    continue
-                value = None if message.value() is None else records.decode_value(key, message.value())
-                self.records.append((key, value))
+        for message in _messages(bootstrap):
+            key = records.decode_key(message.key())
+            if key is None or getattr(key, "group", getattr(key, "group_id", None)) != group:
+                continue
+            value = None if message.value() is None else records.decode_value(key, message.value())
+            self.records.append((key, value))
 
     def _values(self, kind: type) -> Iterator[tuple[Any, Any]]:
         return ((key, value) for key, value in self.records if isinstance(key, kind))

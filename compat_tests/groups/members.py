@@ -65,6 +65,7 @@ class Member:
     """A process, and what it has said so far."""
 
     name: str
+    identity: str
     kind: Kind
     process: subprocess.Popen[bytes]
     output: pathlib.Path
@@ -125,10 +126,17 @@ class Member:
 
 
 def command_of(
-    kind: Kind, directory: pathlib.Path, bootstrap: str, group: str, topic: str, instance: str | None
+    kind: Kind,
+    directory: pathlib.Path,
+    bootstrap: str,
+    group: str,
+    topic: str,
+    *,
+    session_ms: int,
+    instance: str | None,
 ) -> list[str]:
     if kind.library not in JAVA:
-        pairs = {"assignor": kind.assignor, "protocol": kind.protocol, "session_ms": str(SESSION_MS)}
+        pairs = {"assignor": kind.assignor, "protocol": kind.protocol, "session_ms": str(session_ms)}
         pairs |= {"instance": instance} if instance else {}
         command = [sys.executable, "-m", "compat_tests.groups.member", kind.library, bootstrap, group, topic]
         return [*command, *(f"{name}={value}" for name, value in pairs.items())]
@@ -141,7 +149,7 @@ def command_of(
         assignor = f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[kind.assignor]}"
         config = directory / "consumer.properties"
         config.write_text("heartbeat.interval.ms=300\n")
-        arguments += ["--assignment-strategy", assignor, "--session-timeout", str(SESSION_MS)]
+        arguments += ["--assignment-strategy", assignor, "--session-timeout", str(session_ms)]
         arguments += ["--consumer.config", str(config)]
     return tool_command(VERIFIABLE, *arguments, version=JAVA[kind.library])
 
@@ -181,8 +189,11 @@ class Feeder:
 class Group:
     """Members of one group on one topic, which is fed all the time; `finish` judges what they did."""
 
-    def __init__(self, broker: TransactionBroker, directory: pathlib.Path, kind: Kind) -> None:
+    def __init__(
+        self, broker: TransactionBroker, directory: pathlib.Path, kind: Kind, session_ms: int
+    ) -> None:
         self.broker, self.kind, self._directory = broker, kind, directory
+        self._session_ms = session_ms
         self.name, self.topic = topic_name("group"), topic_name("shared")
         self.partitions = create_topics(broker.bootstrap, {self.topic: PARTITIONS})
         self.members: list[Member] = []
@@ -195,10 +206,11 @@ class Group:
         name = f"{len(self.everyone)}-{kind}"
         output, errors = self._directory / f"{name}.out", self._directory / f"{name}.err"
         where = (self.broker.bootstrap, self.name, self.topic)
-        command = command_of(kind, self._directory, *where, instance)
+        more = {"session_ms": self._session_ms, "instance": instance}
+        command = command_of(kind, self._directory, *where, **more)
         with output.open("wb") as said, errors.open("wb") as complained:
             process = subprocess.Popen(command, stdout=said, stderr=complained, cwd=environment.CHECKOUT)
-        member = Member(name, kind, process, output, errors)
+        member = Member(name, instance or name, kind, process, output, errors)
         self.members.append(member)
         self.everyone.append(member)
         return member
@@ -222,7 +234,7 @@ class Group:
         try:
             wait_until(claim, what, seconds=PATIENCE_SECONDS)
         except AssertionError as error:
-            error.add_note(f"{self}; states {self._observer.states[-9:]}")
+            error.add_note(f"{self}; states {self._observer.states[-9:]}; {self._observer.last}")
             for member in self.members:
                 error.add_note(f"{member.name} said {member.complaints()[-700:]}")
             raise
@@ -277,8 +289,11 @@ class Group:
 
 
 @contextlib.contextmanager
-def group_of(broker: TransactionBroker, directory: pathlib.Path, kind: Kind) -> Iterator[Group]:
-    group = Group(broker, directory, kind)
+def group_of(
+    broker: TransactionBroker, directory: pathlib.Path, kind: Kind, *, session_ms: int = SESSION_MS
+) -> Iterator[Group]:
+    """`session_ms` is that of classic members; those of the new protocol have the broker's."""
+    group = Group(broker, directory, kind, session_ms)
     try:
         yield group
     finally:

@@ -48,6 +48,8 @@ class Observer:
         """Committed offsets that did."""
         self.states: list[str] = []
         """Every state that was seen, without repetition."""
+        self.last = ""
+        """The members as last seen."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -127,6 +129,8 @@ class Observer:
             if one.member_assignment
         ]  # fmt: skip
         self._check_members(told.group_state, [one.member_id for one in told.members])
+        names = [one.group_instance_id or one.member_id for one in told.members]
+        self.last = f"{told.group_state}: {names}, {[sorted(part) for part in parts]}"
         given = [number for part in parts for number in part]
         # A cooperative assignor leaves out for a generation what has to change hands.
         if told.group_state == "Stable" and len(given) != len(set(given)):
@@ -142,6 +146,8 @@ class Observer:
             for one in told.members
         ]
         self._check_members(told.group_state, [one.member_id for one in told.members])
+        names = [one.instance_id or one.member_id for one in told.members]
+        self.last = f"{told.group_state}: {names}, {[sorted(part) for part in parts]}"
         if told.group_state == "Stable":
             if sorted(number for part in parts for number in part) != self._partitions:
                 self.faults.append(f"Stable, with {parts} given out")

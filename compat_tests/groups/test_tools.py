@@ -21,6 +21,7 @@ from compat_tests.groups.wire import (
     form,
     state_of,
     subscription,
+    wait_for_coordinator,
     wait_for_state,
 )
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -357,6 +358,7 @@ def consumer_group(both: Both, topic: str) -> str:
     group = new_name("new-protocol")
 
     def make(node: Node) -> None:
+        wait_for_coordinator(node.side, group)
         member = f"member-{group}"
         beat = ConsumerGroupHeartbeatRequest(
             group_id=group,

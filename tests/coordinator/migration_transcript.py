@@ -8,8 +8,8 @@
     reply n NONE n1@1 t:0,1,2,3
 
 `topics` says what there is. `beat` is a heartbeat of the consumer protocol; `join` takes `owned=t:0,1` (what
-the member works on, as cooperative ones say), and `assign=c-1=t:0,1;c-2=t:2,3` are assignments as real leaders
-bring them. Partitions are shown by the names of their topics. A record without anything behind its name is a
+the member works on, as cooperative ones say); `assign=c-1=t:0,1;c-2=t:2,3` are assignments as leaders bring
+them. Partitions are shown by the names of their topics. A record without anything behind its name is a
 tombstone.
 """
 

@@ -30,7 +30,13 @@ from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import ConsumerGroupMemberMetadataKey
-from tests.coordinator.transcript import replay_all, subscription
+from tests.coordinator import (
+    migration_transcript,
+    streams_transcript,
+    test_group_migration,
+    test_streams_transcripts,
+)
+from tests.coordinator.transcript import replay_all, rewrite, subscription
 
 TOPICS = {"t": 4, "u": 3}
 STEPS = 100
@@ -254,3 +260,40 @@ def test_a_members_assignment_outlives_a_change_of_its_subscription_in_a_compact
     replay_all(machine, compacted(world.log, len(world.log), keeps_tombstones=True))
     assert machine.groups["g"].members["m"].current == member.current
     assert state_of(machine) == state_of(world.machine)
+
+
+def replayed(stage, end, keeps_tombstones):
+    machine = stage.new_machine()
+    replay_all(machine, compacted(stage.log, end, keeps_tombstones=keeps_tombstones))
+    return machine
+
+
+def without_empty(offsets):
+    return {group_id: topics for group_id, topics in offsets.items() if topics}
+
+
+@pytest.mark.parametrize("path", test_streams_transcripts.TRANSCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("keeps_tombstones", [True, False])
+def test_a_compacted_log_says_of_streams_groups_what_the_whole_one_said(path, keeps_tombstones):
+    stage = streams_transcript.StreamsStage()
+    rewrite(path, stage)
+    groups, offsets = streams_transcript.durable_state(stage.machine)
+    for end in range(len(stage.log) + 1):
+        found = streams_transcript.durable_state(replayed(stage, end, keeps_tombstones))
+        assert (found[0], without_empty(found[1])) == (groups, without_empty(offsets)), end
+
+
+@pytest.mark.parametrize("path", test_group_migration.TRANSCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("keeps_tombstones", [True, False])
+def test_a_compacted_log_says_of_groups_that_migrate_what_the_whole_one_said(path, keeps_tombstones):
+    stage = migration_transcript.Stage()
+    rewrite(path, stage)
+    expected = of_consumer_groups(stage.machine)
+    for end in range(len(stage.log) + 1):
+        assert of_consumer_groups(replayed(stage, end, keeps_tombstones)) == expected, end
+
+
+def of_consumer_groups(machine):
+    """Without classic groups, which may be in a rebalance that no log tells of."""
+    groups, offsets = state_of(machine)
+    return {group_id: state for group_id, state in groups.items() if isinstance(state, tuple)}, offsets

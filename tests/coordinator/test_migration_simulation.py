@@ -1,10 +1,11 @@
 """Members of both protocols in one group that goes back and forth between them, by one seed.
 
-Every member does what a real consumer does: one of the classic protocol joins, leads if it is told to, syncs,
-and gives up everything before it joins again (`eager`) or only what it is told to (`cooperative`); one of the
+Every member does what a real consumer does: one of the classic protocol joins, leads if told to, syncs, and
+gives up everything before it joins again (`eager`) or only what it is told to (`cooperative`); one of the
 consumer protocol has its heartbeats. They come, leave, and come back with the other protocol; the broker starts
-anew at any moment. What counts is what they work on: never may two work on the same partition, for nobody is
-ever silent for as long as a session. Left alone, they share all partitions out in a bounded time.
+anew at any moment. What counts is what they work on: never may two work on the same partition, for nobody
+who is there is ever silent for as long as a session. Left alone, they share all partitions out in a bounded
+time.
 """
 
 import heapq
@@ -30,10 +31,11 @@ from odradek.wire.messages.consumer_protocol import (
 from tests.coordinator.migration_transcript import durable_state, topic_id_of, view_of
 
 PARTITIONS = 12
-BUSY_MS, QUIET_MS = 60_000, 40_000
+BUSY_MS, QUIET_MS = 60_000, 60_000
 HEARTBEAT_MS = 500
-SESSION_MS = REBALANCE_MS = 1_000_000
-"""Nobody is ever given up for dead: so nobody may be taken anything."""
+SESSION_MS = 8_000
+"""Ends only for members that have left before they knew their id."""
+REBALANCE_MS = 20_000
 NONE = ErrorCode.NONE
 
 
@@ -47,6 +49,7 @@ class World:
             group_consumer_max_session_timeout_ms=SESSION_MS,
             group_consumer_assignment_interval_ms=self.random.choice((0, 1_000)),
         )
+        self.longest_calm_ms = self.random.choice((300, 1_500, 4_000))
         self.view = view_of({"t": PARTITIONS}, 1)
         self.numbers = itertools.count(1)
         self.now_ms = 0
@@ -130,7 +133,7 @@ class World:
         elif dice < 0.9:
             self.restart()
         if self.now_ms < BUSY_MS:
-            self.at(self.random.randrange(100, 4_000), self.disturb)
+            self.at(self.random.randrange(10, self.longest_calm_ms), self.disturb)
 
 
 class Member:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.coordinator.regular_expression import RegularExpression
+from odradek.coordinator.regular_expression import RegularExpression, matches_of
 from odradek.wire.errors import ErrorCode, KafkaError
 
 
@@ -47,3 +47,8 @@ def test_what_keeps_a_backtracking_matcher_busy_for_ever_is_decided_at_once():
     assert not RegularExpression("(a+)+b").matches("a" * 10_000)
     assert not RegularExpression("(a|aa)*(a|aa)*(a|aa)*$b").matches("a" * 10_000)
     assert RegularExpression("(.*)(.*)(.*)(.*)(.*)x").matches("y" * 10_000 + "x")
+
+
+def test_what_is_no_expression_matches_nothing_beside_others_that_do():
+    found = matches_of(["t.", "(", "T"], ["t1", "t2", "t", "at1"])
+    assert found == {"t.": {"t1", "t2"}, "(": set(), "T": set()}

@@ -1,0 +1,101 @@
+"""Consumer groups of KIP-848 on a whole broker: topics by pattern, topics that come, and a restart."""
+
+import socket
+import struct
+import time
+
+import odradek
+from odradek.wire.errors import ErrorCode
+from odradek.wire.frames import read_response, request_frame
+from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+
+PATIENCE_S = 30
+LOADING = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+OPTIONS = {"offsets.topic.num.partitions": 1, "group.consumer.assignment.interval.ms": 0}
+
+
+class Client:
+    def __init__(self, broker: odradek.Broker) -> None:
+        host, port = broker.bootstrap_servers.split(":")
+        self.connection = socket.create_connection((host, int(port)), PATIENCE_S)
+
+    def ask(self, request, version):
+        self.connection.sendall(request_frame(request, version, 1, "tests"))
+        (size,) = struct.unpack(">i", self.receive(4))
+        return read_response(self.receive(size), type(request), version)[1]
+
+    def receive(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            data += self.connection.recv(size - len(data)) or _closed()
+        return data
+
+    def beat_until(self, condition, **fields):
+        """The first answer to such heartbeats that meets a condition."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            answer = self.ask(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", **fields), 1)
+            if answer.error_code not in LOADING and condition(answer):
+                return answer
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.02)
+
+    def create(self, *names: str) -> None:
+        topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+        answer = self.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)
+        assert {topic.error_code for topic in answer.topics} == {0}
+
+
+def _closed() -> bytes:
+    raise ConnectionError
+
+
+def describe(client: Client):
+    return client.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1).groups[0]
+
+
+def test_topics_are_found_by_pattern_and_a_restart_keeps_the_group(tmp_path):
+    with odradek.Broker(data_dir=tmp_path, options=OPTIONS) as broker:
+        client = Client(broker)
+        client.create("events.a", "events.b", "others")
+        client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        joined = client.beat_until(
+            lambda answer: not answer.error_code,
+            member_epoch=0,
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_regex="events[.].*",
+            topic_partitions=[],
+        )
+        assert joined.member_epoch == 1
+        found = client.beat_until(lambda answer: answer.assignment is not None, member_epoch=1)
+        assert len(found.assignment.topic_partitions) == 2
+        assert found.member_epoch == 2
+    with odradek.Broker(data_dir=tmp_path, options=OPTIONS) as broker:
+        client = Client(broker)
+        assert client.beat_until(lambda answer: True, member_epoch=2).error_code == 0
+        group = describe(client)
+        assert (group.error_code, group.group_state, group.group_epoch) == (0, "Stable", 2)
+        (member,) = group.members
+        names = {topic.topic_name for topic in member.assignment.topic_partitions}
+        assert names == {"events.a", "events.b"}
+        assert (member.subscribed_topic_regex, member.member_type) == ("events[.].*", 1)
+
+
+def test_a_topic_that_comes_later_is_assigned_with_the_next_heartbeat(tmp_path):
+    with odradek.Broker(data_dir=tmp_path, options=OPTIONS) as broker:
+        client = Client(broker)
+        client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        client.beat_until(
+            lambda answer: not answer.error_code,
+            member_epoch=0,
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        client.create("t")
+        given = client.beat_until(lambda answer: True, member_epoch=2)
+        assert [topic.partitions for topic in given.assignment.topic_partitions] == [[0]]
+        assert given.member_epoch == 3

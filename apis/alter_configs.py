@@ -1,9 +1,9 @@
 """AlterConfigs (key 33, versions 0 to 2) and IncrementalAlterConfigs (44, 0 and 1): settings changed live.
 
 AlterConfigs says all settings that a resource shall have, IncrementalAlterConfigs what is to be different.
-Resources are topics, groups, this broker, and under the empty name all brokers. What can be done is stored in one
-transaction; when the answer leaves, logs and connections work by it. Of a resource one bad setting refuses
-all; other resources of the request are changed all the same.
+Resources are topics, groups, this broker, and under the empty name all brokers. What can be done is stored in
+one transaction; when the answer leaves, logs, connections and groups work by it. Of a resource one bad
+setting refuses all; other resources of the request are changed all the same.
 
 A group need not exist to have settings, and keeps them when it is deleted. Refused with INVALID_REQUEST, as
 Kafka refuses resources that it does not know: loggers (Python's logging is the owner's) and client metrics

@@ -1,8 +1,8 @@
 """ListConfigResources (key 74, versions 0 and 1): the names of what can have settings.
 
-Topics, brokers, the loggers of brokers (named as they are), and those groups that have settings of their own,
-whether they exist or not. Client metrics, of which version 0 lists nothing else, have no settings here
-(KIP-714): of these there are none.
+Topics, brokers, and those groups that have settings of their own, whether they exist or not. Client metrics,
+of which version 0 lists nothing else, are not built (KIP-714): of these there are none. The loggers of
+brokers, named as they are, are listed as Kafka lists them; their levels are told and changed by nobody here.
 
 Source: KafkaApis.handleListConfigResources of Kafka 4.3; KIP-1142.
 """

@@ -1,10 +1,10 @@
 """Which tasks of a streams group its members get: the assignor `sticky` of KIP-1071.
 
-A function of values, as those of consumer groups are (`assignors.py`). A task is a partition of a subtopology.
+A function of values, like those of consumer groups (`assignors.py`). A task is a partition of a subtopology.
 
 - Every task is active at exactly one member. The numbers of members differ by one at most, and no more tasks
   change their member than that needs; one that must goes to a member that has its state, if it can.
-- A task with state has standbys besides: as many as asked for, as far as there are processes without the task.
+- A task with state has standbys besides: as many as asked for, as far as there are processes without it.
   Members have tasks of both kinds about equally; where processes leave a choice, standbys stay where they are
   or go where the state is.
 - What is one more than equal is spread over processes. There are no warm-up tasks; racks and tags of clients
@@ -77,7 +77,7 @@ class TaskSpec:
 
 
 def assign_tasks(spec: TaskSpec) -> dict[str, TaskAssignment]:
-    """The tasks of every member. The same input gives the same answer, whatever order its dictionaries have."""
+    """The tasks of every member. The same input gives the same answer, in whatever order its members are."""
     if not spec.members:
         return {}
     work = _Work(spec)
@@ -214,7 +214,7 @@ def _assign_active(work: _Work) -> None:
 
 
 def _with_more_than(share: int, work: _Work) -> list[str]:
-    """Members that had more active tasks than the share of all: one of each process, then the next of each."""
+    """Members that had more active tasks than the share: one of each process, then the next of each."""
     had = Counter(work.former_active.values())
     of_process: Counter[str] = Counter()
     ranked: list[tuple[int, str]] = []
@@ -315,8 +315,8 @@ def _former_holders(work: _Work, task: Task) -> list[str]:
 
 
 def _level(work: _Work) -> bool:
-    """Moves standbys from members with most tasks to those with at least two fewer, if the processes allow it; first
-    those that have just come. Whether any was moved."""
+    """Moves standbys from members with most tasks to those with at least two fewer, if the processes allow
+    it; first those that have just come. Whether any was moved."""
     counts = work.counts
     if max(counts.values()) - min(counts.values()) <= 1:
         return False

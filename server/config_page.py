@@ -66,8 +66,8 @@ _CHANGES = """\
 AlterConfigs and IncrementalAlterConfigs change every option of a topic or group below, and of the broker
 those that have something in the last column: `per-broker` ones for one broker, `cluster-wide` ones for one
 or, under the empty name (`kafka-configs --entity-default`), for all. They are kept with the cluster's
-metadata and rule over those of the start. `listeners` and `listener.security.protocol.map` are refused all the same: a broker
-keeps its listeners until it is started anew.
+metadata and rule over those of the start. `listeners` and `listener.security.protocol.map` are refused all
+the same: a broker keeps its listeners until it is started anew.
 """
 
 _GROUP = """\

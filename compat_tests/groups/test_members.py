@@ -93,22 +93,3 @@ def test_members_of_all_libraries_share_one_group(broker: TransactionBroker, tmp
             group.leave(group.members[0])
             group.wait_until_shared()
         group.finish()
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.usefixtures("new_protocol")
-@pytest.mark.parametrize("assignor", ["range", *(["cooperative-sticky"] * NIGHTLY)])
-def test_a_running_group_is_upgraded_and_downgraded_member_by_member(
-    broker: TransactionBroker, tmp_path: pathlib.Path, assignor: str
-) -> None:
-    old, new = Kind("java-4.3", assignor), Kind("java-4.3", "uniform", CONSUMER)
-    with group_of(broker, tmp_path, old) as group:
-        for _ in range(3):
-            group.join()
-        group.wait_until_shared()
-        for kind in (new, old):
-            for member in list(group.members):
-                group.leave(member)
-                group.join(kind)
-                group.wait_until_shared()
-        group.finish()

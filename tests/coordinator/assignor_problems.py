@@ -30,7 +30,7 @@ def topic_id(number: int) -> bytes:
 
 
 def consumer_group(rng: random.Random) -> AssignmentSpec:
-    """A group after some changes, all but the last of which were answered by an assignor (or by none, at first)."""
+    """A group after some changes, all but the last of which were answered by an assignor."""
     largest_topic, largest_group = rng.choice([(4, 6), (12, 12), (40, 30)])
     counts = {topic_id(number): rng.randint(1, largest_topic) for number in range(rng.randint(1, 6))}
     all_alike = rng.random() < 0.5

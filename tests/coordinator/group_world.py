@@ -47,8 +47,8 @@ from tests.coordinator.transaction_world import Connection, Handle, Log, OpenLog
 NONE = ErrorCode.NONE
 SESSION_MS = 6_000
 REBALANCE_MS = 8_000
-"""Longer than a session: every round of joins gives a static member that is gone another session, so that rounds
-in quick succession would keep it for ever."""
+"""Longer than a session: every round of joins gives a static member that is gone another session, so that
+rounds in quick succession would keep it for ever."""
 HEARTBEAT_MS = 1_000
 ASSIGNMENT_INTERVAL_MS = 300
 ANSWER_WITHIN_MS = 2_000
@@ -80,8 +80,10 @@ class World:
         groups: dict[str, list[type["Client"]]],
         machine_class: type[GroupMachine] = GroupMachine,
         log_trouble: float = 0.002,
+        loss: float = 0.02,
     ) -> None:
-        """`log_trouble` is how likely an append fails, and how likely the coordinator crashes with it."""
+        """`log_trouble` is how likely an append fails, and how likely the coordinator crashes with it; `loss`
+        how likely a request is lost, and how likely its answer."""
         self.random = random.Random(seed)
         self.numbers = itertools.count()
         self.events: list = []
@@ -90,6 +92,7 @@ class World:
         self.crashes = 0
         self.machine_class = machine_class
         self.log_trouble = log_trouble
+        self.loss = loss
         self.complaints: list[str] = []
         self.settings = GroupSettings(
             group_initial_rebalance_delay_ms=300,
@@ -266,9 +269,9 @@ class World:
     # Clients
 
     def ask(self, client: "Client", make_command, then) -> None:
-        """Bring a command to the coordinator and its answer back: late, or not at all. What is carried out twice
-        is so because no answer came: there is none to either."""
-        if self.happens(0.02):
+        """Bring a command to the coordinator and its answer back: late, or not at all. What is carried out
+        twice is so because no answer came: there is none to either."""
+        if self.happens(self.loss):
             return
         is_repeated = self.happens(0.04)
         for _ in range(1 + is_repeated):
@@ -277,11 +280,15 @@ class World:
 
     def receive(self, client: "Client", make_command, then) -> None:
         def answer(reply) -> None:
-            if not self.happens(0.02):
-                self.at(client.answers.delay_ms(), then, reply)
+            if not self.happens(self.loss):
+                self.at(client.answers.delay_ms(), self.deliver, client, then, reply, self.view)
 
         command = make_command(self.if_alive(answer))
         self.coordinator.submit(command.group_id, command)
+
+    def deliver(self, client: "Client", then, reply, view: ClusterView) -> None:
+        client.view = view
+        then(reply)
 
     # Judgement
 
@@ -312,7 +319,7 @@ class World:
         self.complaints.append(f"{round(self.now_ms) - 1_000_000} ms: {text}")
 
     def is_in_order(self, client: "Client") -> bool:
-        """Whether the coordinator still counts on a client: a zombie works on what it had, in an old epoch."""
+        """Whether the coordinator still counts on it: a zombie works on what it had, in an old epoch."""
         machine = self.machine
         group = None if machine is None else machine.groups.get(client.group_id)
         member = None if group is None else group.members.get(client.member_id)
@@ -356,13 +363,14 @@ class World:
         return self
 
     def judge(self, heartbeats: int = 6) -> list[str]:
-        """What is wrong: what was seen on the way, and what is not as it should be so many heartbeats after the
-        last change, and again after a reload."""
+        """What is wrong: what was seen on the way, and what is not as it should be in peace, again so many
+        heartbeats after one more change of topics, and again after a reload."""
+        self.check_converged("in peace")
         self.topics["t0"] = self.new_topic_id(), 17
         self.topics["u0"] = (self.topics.get("u0") or (self.new_topic_id(), 0))[0], 50
         self.publish()
         self.run(heartbeats * HEARTBEAT_MS)
-        self.check_converged("in peace")
+        self.check_converged("with new topics")
         self.reload()
         self.run(heartbeats * HEARTBEAT_MS)
         self.check_converged("after a reload")
@@ -455,6 +463,8 @@ class Client:
         self.member_id = ""
         self.epoch = 0
         self.owned: set[Place] = set()
+        self.view = world.view
+        """Of when the last answer was made: what the topics that it names were then."""
         self.requests = Connection(world, in_order=True)
         self.answers = Connection(world, in_order=True)
 
@@ -806,9 +816,9 @@ class ClassicConsumer(Client):
     def synced(self, answer) -> None:
         if answer.error_code is not NONE:
             return self.refused(answer.error_code)
-        topics = self.world.topics
+        topics = self.view.topics
         target = {
-            (topics[part.topic][0], index)
+            (topics[part.topic].topic_id, index)
             for part in (
                 decode_assignment(answer.assignment).assigned_partitions if answer.assignment else ()
             )

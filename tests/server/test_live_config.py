@@ -13,9 +13,11 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
     alter_replica_log_dirs,
+    consumer_group_heartbeat,
     create_topics,
     describe_configs,
     describe_log_dirs,
+    find_coordinator,
     incremental_alter_configs,
     produce,
 )
@@ -130,6 +132,37 @@ def test_settings_of_groups_count_at_once_and_after_a_restart(tmp_path):
 
     asyncio.run(first())
     asyncio.run(second())
+
+
+def test_members_of_a_group_are_told_its_heartbeat_interval_and_no_groups_are_served_that_are_switched_off(
+    tmp_path,
+):
+    async def beat(server, epoch):
+        request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=epoch,
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        return await ask(server, request, 1)
+
+    async def act():
+        async with running(tmp_path, offsets_topic_num_partitions=1) as server:
+            finding = find_coordinator.FindCoordinatorRequest(coordinator_keys=["g"])
+            while (await ask(server, finding, 4)).coordinators[0].error_code:
+                await asyncio.sleep(0.01)
+            joined = await beat(server, 0)
+            assert (joined.error_code, joined.heartbeat_interval_ms) == (0, 5000)
+            assert await alter(server, GROUP, "g", consumer_heartbeat_interval_ms="7000") == "NONE"
+            again = await beat(server, joined.member_epoch)
+            assert (again.error_code, again.heartbeat_interval_ms) == (0, 7000)
+        protocols = {"group_coordinator_rebalance_protocols": "classic,streams"}
+        async with running(tmp_path, offsets_topic_num_partitions=1, **protocols) as server:
+            assert (await beat(server, 0)).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+    asyncio.run(act())
 
 
 def test_settings_of_topics_and_brokers_count_at_once_and_after_a_restart(tmp_path):

@@ -271,6 +271,8 @@ def test_an_open_transaction_is_timed_out_after_a_kill_without_being_asked(tmp_p
 
 
 def test_levels_of_features_are_there_after_a_restart(tmp_path):
+    others = [("group.version", 1), ("streams.version", 1)]
+
     async def told(client):
         request = api_versions.ApiVersionsRequest(client_software_name="c", client_software_version="1")
         answer = await client.ask(request, 4)
@@ -279,15 +281,15 @@ def test_levels_of_features_are_there_after_a_restart(tmp_path):
     async def act():
         async with running(tmp_path) as server:
             client = await connect(server)
-            assert await told(client) == [("group.version", 1), ("transaction.version", 2)]
+            assert await told(client) == [*others, ("transaction.version", 2)]
             update = update_features.FeatureUpdateKey(
                 feature="transaction.version", max_version_level=0, upgrade_type=3
             )
             answer = await client.ask(update_features.UpdateFeaturesRequest(feature_updates=[update]), 2)
             assert answer.error_code == 0
-            assert await told(client) == [("group.version", 1)]
+            assert await told(client) == others
         async with running(tmp_path) as server:
-            assert await told(await connect(server)) == [("group.version", 1)]
+            assert await told(await connect(server)) == others
 
     asyncio.run(act())
 

@@ -2,9 +2,8 @@
 
 Types 0 and 1 are committed offsets (0 is an old form of the key that is only read), 2 is a classic group,
 3 to 8 and 16 are groups of the consumer protocol, 17 and 19 to 23 groups of the streams protocol (18 was
-never released). Share groups are not declared: their keys read as None. Kafka writes version 3 of
-`OffsetCommitValue` (1 where a commit has a retention time) and of `GroupMetadataValue`, which every tool can
-read.
+never released). Share groups are not declared: their keys read as None. Kafka 4.3 writes version 4 of
+`OffsetCommitValue` (1 where a commit has a retention time; below 4.1 it was 3) and 3 of `GroupMetadataValue`.
 """
 
 from dataclasses import dataclass

@@ -532,7 +532,7 @@ class GroupMachine:
 
     def _list_groups(self, command: ListGroups, now_ms: int, out: list[Effect]) -> None:
         states = {state.strip().lower() for state in command.states}
-        types = {group_type.strip().lower() for group_type in command.types}
+        types = {group_type.lower() for group_type in command.types}
         listed = [
             ListedGroup(group_id, group.protocol_type or "", group.state_name, group.group_type)
             for group_id, group in self.groups.items()

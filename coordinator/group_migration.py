@@ -335,7 +335,7 @@ class Migration:
         """What a classic group with members is as a consumer group, and the records that make it one; when
         they are stored, `upgraded` has to follow. GROUP_ID_NOT_FOUND when it cannot become one."""
         size, limit = len(group.members), self._settings.group_consumer_max_size
-        if self._settings.group_consumer_migration_policy.lower() not in UPGRADE:
+        if self._settings.group_consumer_migration_policy not in UPGRADE:
             raise _no_upgrade(group, "online upgrade is disabled")
         if not group.uses_consumer_protocol:
             raise _no_upgrade(group, "the group does not use the consumer embedded protocol")
@@ -388,7 +388,7 @@ class Migration:
         return (
             classic_count == staying_count
             and 0 < size <= self._settings.group_max_size
-            and self._settings.group_consumer_migration_policy.lower() in DOWNGRADE
+            and self._settings.group_consumer_migration_policy in DOWNGRADE
         )
 
     def _become_classic(

@@ -107,7 +107,8 @@ class Membership:
         if isinstance(known, ClassicGroup):
             group = known
         elif known is not None and not known.is_empty:
-            return _refuse(command, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, out)
+            out.append(Reply(command.ticket, JoinReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
+            return
         elif command.member_id:
             return _refuse(command, ErrorCode.UNKNOWN_MEMBER_ID, out)
         else:

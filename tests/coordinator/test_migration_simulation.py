@@ -2,10 +2,10 @@
 
 Every member does what a real consumer does: one of the classic protocol joins, leads if told to, syncs, and
 gives up everything before it joins again (`eager`) or only what it is told to (`cooperative`); one of the
-consumer protocol has its heartbeats. They come, leave, and come back with the other protocol; the broker starts
-anew at any moment. What counts is what they work on: never may two work on the same partition, for nobody
-who is there is ever silent for as long as a session. Left alone, they share all partitions out in a bounded
-time.
+consumer protocol has its heartbeats. They come, leave, and come back with the other protocol; the broker
+starts anew at any moment. What counts is what they work on: never may two work on the same partition, for
+nobody who is there is ever silent for as long as a session. Left alone, they share all partitions out in a
+bounded time.
 """
 
 import heapq

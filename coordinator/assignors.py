@@ -340,7 +340,7 @@ def _choose(
     held: Mapping[str, Mapping[bytes, frozenset[int]]],
     assignments: Mapping[str, dict[bytes, frozenset[int]]],
 ) -> None:
-    """Which partitions of a topic its members get, when it is known how many: what they have, then the rest."""
+    """Which partitions of a topic its members get, given how many: what they have, then the rest."""
     kept: dict[str, frozenset[int]] = {}
     for member_id, number in numbers.items():
         have = held[member_id].get(topic_id, frozenset())

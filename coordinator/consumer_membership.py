@@ -207,6 +207,8 @@ class ConsumerMembership:
         group, records = self._group_for(command)
         change = self._change_for(group, command)
         is_reason = change.subscribe(_updated(change.metadata, command))
+        # A classic group in its first rebalance is upgraded at 0, the epoch of joining and of nobody.
+        is_reason = is_reason or group.group_epoch == JOIN_EPOCH
         if is_reason or group.is_to_look:
             change.look_at_topics(view, is_reason)
         if change.group_epoch > change.assignment_epoch and may_assign(group, config, now_ms):

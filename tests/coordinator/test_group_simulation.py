@@ -25,7 +25,7 @@ def groups_of(size: int) -> dict[str, list[type]]:
         "eager": [ClassicConsumer] * (size // 3),
         "cooperative": [CooperativeConsumer] * (size // 3),
         "upgraded": [AlikeConsumer, ClassicConsumer] * (size // 6),
-        "migrating": [AlikeConsumer, CooperativeConsumer, CooperativeConsumer],
+        "migrating": [Consumer, CooperativeConsumer, CooperativeConsumer],
     }
 
 

@@ -34,7 +34,7 @@ check-transactions: links ## histories of clients under crashes, judged; bugs th
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
 	@ODRADEK_NIGHTLY=1 $(SUITES) check log pure dist compat compat-on-kafka reference kafka-python \
 		kafka-python-on-kafka transactions transactions-on-kafka groups groups-on-kafka polyglot streams \
-		benchmarks long-soak spark
+		benchmarks long-soak spark spark-on-kafka
 
 bench: tools-present links ## measures, both brokers where Kafka has the same to do; writes benchmarks/RESULTS.md (BENCH=--help)
 	@python=$(TEST_PYTHON) && \

@@ -9,8 +9,8 @@ they know, batch by batch while others are served.
 
 Who reads only what is committed (isolation level 1) gets what is before the last stable offset, waits for
 that to move, and is told which transactions in it were aborted; the records are the same slices as for
-everybody. As in Kafka only who stands at it waits: whoever asks for what is behind it is told at once that
-there is nothing yet (DelayedFetch, its case F).
+everybody. As in Kafka only who stands at its batch waits: whoever asks for one behind that is told at once
+that there is nothing yet (DelayedFetch, its case F).
 
 Sizes are KIP-74's: the first partition that has anything gets at least one whole batch, whatever the
 limits, from version 3 on; what comes is cut off where the limit is, its last batch too. Sessions are
@@ -241,10 +241,10 @@ class FetchPlan:
                 if left_bytes < 0:
                     # As in Kafka, a limit below zero is an error for the first partition and then 0.
                     left_bytes = 0
-                if answer.diverging_epoch is not None or self._is_not_stable(partition, answer):
+                if answer.diverging_epoch is not None:
                     may_wait = False
             answers.append((partition, answer))
-        if may_wait and watchable and read_bytes < self._min_bytes:
+        if may_wait and self._may_wait and watchable and read_bytes < self._min_bytes:
             return None
         # Kafka names what does not exist after all the rest.
         return self._answer(answers + unknown)
@@ -271,6 +271,12 @@ class FetchPlan:
             minimum_one_batch=one_batch,
             cut_first_batch=self._is_limit_hard,
         )
+        if (
+            self._isolation == READ_COMMITTED
+            and partition.fetch_offset > result.last_stable_offset
+            and log.is_behind_stable(partition.fetch_offset)
+        ):
+            self._may_wait = False
         # Null, not empty, for those who read everything: librdkafka complains about a list that it did not
         # ask for.
         aborted = None
@@ -286,10 +292,6 @@ class FetchPlan:
             records=result.records,
         )
         return answer, log
-
-    def _is_not_stable(self, partition: FetchedPartition, answer: PartitionData) -> bool:
-        """Whether it is behind the last stable offset that somebody wants to read, who may not."""
-        return self._isolation == READ_COMMITTED and partition.fetch_offset > answer.last_stable_offset
 
     def finishing(self, response: FetchResponse) -> Work[FetchResponse]:
         """Loads what the disk has to give first, converts what old versions would not understand."""

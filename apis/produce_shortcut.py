@@ -96,9 +96,7 @@ def _text(content: bytes) -> str | None:
         return None
 
 
-def _known(
-    version: int, name: str, topic_id: bytes, index: int, log: Any, view: Any, has_id: bool
-) -> Known:
+def _known(version: int, name: str, topic_id: bytes, index: int, log: Any, view: Any, has_id: bool) -> Known:
     def answer(correlation_id: int, error_code: int, offsets: tuple[int, int, int]) -> bytes:
         base_offset, append_time_ms, log_start_offset = offsets
         partition = PartitionProduceResponse(

@@ -1,7 +1,7 @@
 """The part `transactions`: what they cost, beside Apache Kafka, and what an idle transactional id costs.
 
-One producer and fifty, with few and many records and partitions: rate, the server's processor time, the time of
-a commit; fetches at isolation level read_committed beside the same bytes at read_uncommitted, of large
+One producer and fifty, with few and many records and partitions: rate, the server's processor time, the time
+of a commit; fetches at isolation level read_committed beside the same bytes at read_uncommitted, of large
 transactions and of many small ones; then a hundred thousand transactional ids that do nothing: memory, and
 the time until they are loaded at a start.
 """
@@ -84,8 +84,8 @@ def measure(run: Run, warming: Warming) -> Section:
         "its partitions by itself, then EndTxn; a producer whose last transaction is not complete asks again "
         "after a millisecond, as often as it takes. Records have 100 bytes.",
         "read_committed is measured on logs in which every fifth transaction was aborted, the same logs and "
-        f"the same requests at both isolation levels: {LARGE.count} transactions of {LARGE.batches} batches of "
-        f"a megabyte, each fetched by itself, and {SMALL.count:,} of one record, "
+        f"the same requests at both isolation levels: {LARGE.count} transactions of {LARGE.batches} batches "
+        f"of a megabyte, each fetched by itself, and {SMALL.count:,} of one record, "
         f"{SMALL.answer_bytes // 1000} KB of them in an answer.",
     ]
     pinning = run.load_pinning
@@ -404,11 +404,11 @@ def idle_ids(run: Run, count: int) -> tuple[Outcome, list[Figure]]:
     what = f"start until {count:,} idle transactional ids are loaded"
     without = statistics.median(empty_s)
     return Outcome(what, "s", True, LEVEL, theirs_s, ours_s), [
-        Figure.median(
-            f"of our {what}: for the ids", [max(0.0, loaded - without) for loaded in ours_s], "s"
+        Figure.median(f"of our {what}: for the ids", [max(0.0, loaded - without) for loaded in ours_s], "s"),
+        Figure("an idle transactional id that was made", max(0, made_bytes - empty_bytes) / count, "bytes"),
+        Figure(
+            "an idle transactional id that was loaded", max(0, loaded_bytes - empty_bytes) / count, "bytes"
         ),
-        Figure("an idle transactional id that was made", (made_bytes - empty_bytes) / count, "bytes"),
-        Figure("an idle transactional id that was loaded", (loaded_bytes - empty_bytes) / count, "bytes"),
         Figure(f"RSS with {count:,} idle transactional ids after a start", loaded_bytes / 1e6, "MB"),
     ]
 
@@ -418,7 +418,7 @@ def id_of(number: int) -> str:
 
 
 def one_for_each_coordinator(count: int) -> list[str]:
-    """Of the ids up to this number one in each partition of `__transaction_state`: each is loaded as a whole."""
+    """Of so many ids one in each partition of `__transaction_state`, which are loaded as a whole."""
     found: dict[int, str] = {}
     for number in range(count):
         found.setdefault(partition_for(id_of(number), STATE_PARTITIONS), id_of(number))

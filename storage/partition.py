@@ -786,6 +786,19 @@ class Partition(PartitionStaging):
         with self._reading():
             return self.log.aborted_in(offset, records)
 
+    def is_behind_stable(self, offset: int) -> bool:
+        """Whether it is in a batch behind that of the last stable offset, or the end of the log behind that.
+        Refuses with KAFKA_STORAGE_ERROR when the disk does not answer.
+        """
+        stable = self.last_stable_offset
+        if offset <= stable:
+            return False
+        if offset >= self.log_end_offset:
+            return True
+        with self._reading():
+            begins, found = self.log.locate(stable), self.log.locate(offset)
+        return begins is None or found is None or begins[:2] != found[:2]
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch not after `epoch`; (-1, -1) when it is unknown
         (KIP-101, KIP-279).

@@ -104,6 +104,11 @@ SUITES = {
     "soak": Suite([pytest("compat_tests/soak")]),
     "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=600")]),
     "spark": Suite([pytest("compat_tests/spark")], jars=["spark-4.0.0"], python="spark"),
+    "spark-on-kafka": Suite(
+        [pytest("compat_tests/spark/test_read_committed.py", "--broker=kafka")],
+        jars=["spark-4.0.0", "kafka-4.3.1"],
+        python="spark",
+    ),
 }
 
 

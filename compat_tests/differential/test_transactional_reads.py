@@ -307,11 +307,11 @@ def test_the_list_of_the_aborted_is_that_of_what_was_read(
             )
 
 
-@pytest.mark.parametrize(("level", "place"), [(1, 15), (1, 16), (1, 17), (1, 20), (1, 21), (0, 20), (0, 21)])
+@pytest.mark.parametrize(("level", "place"), [(1, 15), (1, 16), (1, 17), (1, 18), (1, 20), (1, 21), (0, 21)])
 def test_fetches_wait_alike_at_the_end_of_what_may_be_read_and_behind_it(
     pair: Pair, story: tuple[str, list[int]], level: int, place: int
 ) -> None:
-    """What may be read at level 1 ends at 16, the log at 21."""
+    """What may be read at level 1 ends before the batch of 16 and 17, the log at 21."""
     topic, _ = story
     version = max(pair.versions(FetchRequest), default=0)
     if version < FIRST_FETCH_OF_V2:

@@ -12,7 +12,7 @@ from compat_tests.transactions.brokers import Start, TransactionBroker, starting
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 SHORT_HISTORY_SECONDS = 25
 HISTORY_SECONDS = 300 if NIGHTLY else SHORT_HISTORY_SECONDS
-SET_UP_AND_CHECK_SECONDS = 240
+SET_UP_AND_CHECK_SECONDS = 600
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

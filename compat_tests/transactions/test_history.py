@@ -3,6 +3,11 @@
 `make check-transactions` runs these. ODRADEK_HISTORY_SEED, which is printed, repeats a run as far as threads
 can be repeated. The second test starts brokers with a bug planted in them (`planted/sitecustomize.py`) and
 wants it found.
+
+The three libraries speak the protocol before version 2, in which a transaction has no number of its own: what
+a lost connection leaves behind in a broker, an EndTxn or a Produce, counts for the producer's next
+transaction when it is served late (KAFKA-17754). Apache Kafka, which serves connections in threads, shows
+that at times when the machine is busy; there it is told, and not held against it.
 """
 
 from __future__ import annotations
@@ -25,6 +30,17 @@ from compat_tests.transactions.workload import Nemesis, Workload
 PLANTED = pathlib.Path(__file__).with_name("planted")
 PLANTED_SECONDS = 4.0
 SHOWN = 20
+GOES_ON_SECONDS = 300
+"""Until a worker has another transaction behind it: a library may need its patience several times."""
+KNOWN_OF_KAFKA = {
+    Kind.ABORTED_READ,
+    Kind.LOST_WRITE,
+    Kind.TORN,
+    Kind.OFFSETS_LOST,
+    Kind.OFFSETS_ESCAPED,
+    Kind.STUCK,
+}
+"""What late requests can do in the protocol before version 2; the first two and the last were seen."""
 
 BUGS = {
     "commit-what-was-aborted": {Kind.ABORTED_READ},
@@ -65,7 +81,7 @@ def verdict(history: History) -> str:
 
 
 def test_no_promise_is_broken_when_the_broker_is_killed_and_connections_are_lost(
-    start_broker: Start, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    is_odradek: bool, start_broker: Start, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seconds = request.config.getoption("--history-seconds", HISTORY_SECONDS)
     seed = a_seed(capsys)
@@ -79,12 +95,17 @@ def test_no_promise_is_broken_when_the_broker_is_killed_and_connections_are_lost
     before = [len(worker.transactions) for worker in workload.workers]
     for worker, count in zip(workload.workers, before, strict=True):
         wait_until(
-            lambda w=worker, c=count: len(w.transactions) > c + 1, f"{worker.name} goes on", seconds=120
+            lambda w=worker, c=count: len(w.transactions) > c + 1,
+            f"{worker.name} goes on",
+            seconds=GOES_ON_SECONDS,
         )
     history = workload.finish()
     with capsys.disabled():
         print(f"{summary(history)}; {nemesis}", flush=True)
-    assert check(history) == [], verdict(history)
+    kinds = {anomaly.kind for anomaly in check(history)}
+    if kinds and kinds <= KNOWN_OF_KAFKA and not is_odradek:
+        pytest.xfail(verdict(history))
+    assert not kinds, verdict(history)
     assert sum(one.outcome is Outcome.COMMITTED for one in history.transactions) >= 30
 
 

@@ -126,6 +126,15 @@ def test_who_asks_behind_the_last_stable_offset_is_told_at_once_and_nobody_besid
     assert node.loop.pending_timers == 0
 
 
+def test_within_the_batch_at_the_last_stable_offset_one_waits(node, story):
+    """As in Kafka, which looks at where that batch begins."""
+    end(node, C, commit=True)
+    write(node, C, b"open 11", b"open 12", sequence=1)
+    node.fill("t", [b"plain 13"])
+    sent = [node.start(fetch(node, 12, offset, max_wait_ms=500), 12).was_sent for offset in range(11, 15)]
+    assert sent == [False, False, True, True]
+
+
 def test_a_wait_ends_with_the_marker_and_not_with_records_that_cannot_be_read(node, story):
     answer = node.start(fetch(node, 12, 6, max_wait_ms=500), 12)
     node.fill("t", [b"plain 10"])

@@ -49,7 +49,7 @@ CLIENT_JARS = [
 ]
 
 GROUPS_OF_CLIENTS = [
-    f"compat_tests/groups/test_{name}.py" for name in ("members", "phases", "static_members")
+    f"compat_tests/groups/test_{name}.py" for name in ("members", "migration", "phases", "static_members")
 ]
 """The tests of groups that know one broker; the others have both anyway."""
 

@@ -122,7 +122,10 @@ class Member:
             self.killed_ms = time.time_ns() // 1_000_000
 
     def complaints(self) -> str:
-        return self.errors.read_text(errors="replace")[-3000:]
+        """What is on its standard error; a Java program's log stands between its events."""
+        lines = self.output.read_text(errors="replace").splitlines()
+        logged = "\n".join(line for line in lines if not line.startswith("{"))
+        return (logged + self.errors.read_text(errors="replace"))[-3000:]
 
 
 def command_of(

@@ -5,11 +5,11 @@ thousand partitions as with ten. After any other stop than a clean one every par
 recovered in `open`.
 The number of open segment files is bounded.
 
-Each data directory holds `.lock`, five checkpoint files and `.kafka_cleanshutdown`; but for one of the
-checkpoints they are Kafka's. One that
-fails takes only its own partitions offline, at the start and later; they come back when its disk answers
-again (`attending`, `rescan.py`), those of a directory that could not be opened with the next start. One
-thread owns a store; only `Partition.flush` and what a `Work` hands out may run elsewhere.
+Each data directory holds `.lock`, five checkpoint files and `.kafka_cleanshutdown`, all but one of the
+checkpoints as Kafka's do. One that fails takes only its own partitions offline, at the start and later; they
+come back when its disk answers again (`attending`, `rescan.py`), those of a directory that could not be
+opened with the next start. One thread owns a store; only `Partition.flush` and what a `Work` hands out may
+run elsewhere.
 
 `LogStore` is what others see. The parts share a table, `places.py`; each has one story: `opening.py`,
 `upkeep.py` (retention, removing files), `checkpointing.py`, `failing_disks.py`, `relocation.py` (moves

@@ -207,8 +207,10 @@ class ConsumerMembership:
         group, records = self._group_for(command)
         change = self._change_for(group, command)
         is_reason = change.subscribe(_updated(change.metadata, command))
-        # A classic group in its first rebalance is upgraded at 0, the epoch of joining and of nobody.
-        is_reason = is_reason or group.group_epoch == JOIN_EPOCH
+        # One member more that upgrades the group is one: what the last leader gave may be without the newest
+        # topics, and in the first rebalance of a classic group its epoch is 0, which is nobody's.
+        if isinstance(known, ClassicGroup) and not known.is_empty and change.replaces is None:
+            is_reason = True
         if is_reason or group.is_to_look:
             change.look_at_topics(view, is_reason)
         if change.group_epoch > change.assignment_epoch and may_assign(group, config, now_ms):

@@ -42,8 +42,6 @@ UNORDERED = {
     "DescribeConfigs": {"configs": "name"},
     "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},
     "ListConfigResources": {"config_resources": "resource_name"},
-    # Kafka tells first what it has refused without asking the group.
-    "OffsetCommit": {"topics": "name", "partitions": "partition_index"},
 }
 """Lists that Kafka keeps in hash tables: API -> field -> what to sort its items by."""
 

@@ -36,7 +36,8 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.errors import CommitFailedError, KafkaTimeoutError, RebalanceInProgressError
+from kafka.errors import CommitFailedError, RebalanceInProgressError
+from kafka.errors import KafkaError as KafkaPythonError
 from kafka.structs import OffsetAndMetadata
 
 from compat_tests.clients.aio import _start as start_aiokafka
@@ -246,7 +247,13 @@ class KafkaPythonProgram(BlockingProgram, kafka.ConsumerRebalanceListener):
         return generation if generation > 0 else None
 
     def poll(self) -> None:
-        batches = self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=RECORDS_A_POLL)
+        try:
+            batches = self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=RECORDS_A_POLL)
+        except KafkaPythonError as error:
+            # While the broker is away it leaves it to its user to go on.
+            if not error.retriable:
+                raise
+            return
         for where, records in batches.items():
             for record in records:
                 self.take(where.partition, record.offset)
@@ -258,7 +265,11 @@ class KafkaPythonProgram(BlockingProgram, kafka.ConsumerRebalanceListener):
         }
         try:
             self._consumer.commit(wanted, timeout_ms=COMMIT_PATIENCE_MS)
-        except (CommitFailedError, RebalanceInProgressError, KafkaTimeoutError):
+        except (CommitFailedError, RebalanceInProgressError):
+            return
+        except KafkaPythonError as error:
+            if not error.retriable:
+                raise
             return
         self.committed(offsets)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 import odradek
 
@@ -23,30 +23,29 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def send(broker: odradek.Broker, first: int, count: int) -> None:
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, max_request_size=1_000_000)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(first, first + count):
-        producer.send("t", (b"%d." % number).ljust(VALUE_BYTES, b"-"))
-    producer.flush()
-    producer.close()
+        producer.produce("t", (b"%d." % number).ljust(VALUE_BYTES, b"-"), partition=0)
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def numbers_in(broker: odradek.Broker, count: int) -> list[int]:
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, fetch_max_bytes=4_000_000)
-    consumer.assign([TopicPartition("t", 0)])
-    consumer.seek_to_beginning()
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
+    consumer.assign([TopicPartition("t", 0, OFFSET_BEGINNING)])
     numbers: list[int] = []
     deadline = time.monotonic() + PATIENCE_S
     while len(numbers) < count:
         assert time.monotonic() < deadline, f"{len(numbers)} records of {count}"
-        for batch in consumer.poll(1000).values():
-            numbers += [int(record.value.partition(b".")[0]) for record in batch]
+        for message in consumer.consume(count, timeout=1):
+            assert message.error() is None
+            numbers.append(int(message.value().partition(b".")[0]))
     consumer.close()
     return numbers
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="asks /proc what a process has read")
 def test_a_broker_that_was_killed_reads_what_came_since_its_last_checkpoint():
-    options = {"log.flush.offset.checkpoint.interval.ms": 500}
+    options = {"log.flush.offset.checkpoint.interval.ms": 500, "log.initial.task.delay.ms": 10}
     with odradek.Broker(process=True, options=options) as broker:
         send(broker, 0, COUNT)
         log_bytes = (broker.data_dir / "t-0" / f"{0:020d}.log").stat().st_size

@@ -1,6 +1,5 @@
 """Offsets of open transactions against a plain list of what happened, by hypothesis."""
 
-import sys
 from functools import partial
 
 import pytest
@@ -18,6 +17,7 @@ from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.pending_offsets import PendingOffsets
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.messages.group_records import GroupMetadataKey
+from tests.coordinator.effort import lines_run
 from tests.coordinator.transcript import replay_all
 
 places = st.tuples(st.sampled_from("gh"), st.sampled_from("tu"), st.integers(0, 1))
@@ -108,24 +108,6 @@ def test_nothing_is_kept_of_what_is_decided(happened):
         pending.end(producer_id, True)
     assert pending.by_group == {}
     assert pending._of_producers == {}
-
-
-def lines_run(action):
-    """How many lines of Python an action runs through."""
-    count = 0
-
-    def trace(frame, event, argument):
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        action()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def pending_of(producer_count):

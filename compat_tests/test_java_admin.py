@@ -43,12 +43,14 @@ SERVED = {
     "describeLogDirs": "1 true true",
     "describeReplicaLogDirs": "0",
     "deleteTopics": "false",
+    "listClientMetricsResources": "0",
     "metrics": "false",
     "close": "closed",
 }
 """Operation -> what `AdminSweep.java` prints of its answer; the same from both brokers."""
 
 SERVED_NEWER = {
+    "listConfigResources": "true",
     "forceTerminateTransaction": "null",
     "listGroups": "[Optional[Empty]]",
     "describeClassicGroups": "Empty",
@@ -59,13 +61,12 @@ SERVED_NEWER = {
 }
 
 NOT_BUILT = {
-    "listClientMetricsResources", "listConfigResources",
     "describeMetadataQuorum", "unregisterBroker", "addRaftVoter", "removeRaftVoter",
     "describeAcls", "createAcls", "deleteAcls", "describeClientQuotas", "alterClientQuotas",
     "describeUserScramCredentials", "alterUserScramCredentials", "createDelegationToken",
     "renewDelegationToken", "expireDelegationToken", "describeDelegationToken", "electLeaders",
     "alterPartitionReassignments", "listPartitionReassignments",
-    "describeStreamsGroups", "alterShareGroupOffsets", "listShareGroupOffsets", "describeShareGroups",
+    "alterShareGroupOffsets", "listShareGroupOffsets", "describeShareGroups",
     "deleteShareGroupOffsets",
 }  # fmt: skip
 """Refused by the client with UnsupportedVersionException, since ApiVersions does not have its API."""
@@ -75,6 +76,8 @@ REFUSED_OTHERWISE = {
     "describeTransactions": {"TransactionalIdNotFoundException"},
     # It asks for a `metadata.version`, which is about Kafka's own controllers.
     "updateFeatures": {"InvalidUpdateVersionException"},
+    # The group that it asks for has offsets and no members: it is a classic one.
+    "describeStreamsGroups": {"GroupIdNotFoundException"},
     # It asks for a directory that there is not.
     "alterReplicaLogDirs": {"LogDirNotFoundException"},
     # There is no such group, since none could be made.

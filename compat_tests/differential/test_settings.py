@@ -80,10 +80,10 @@ def compare_settings(
     def settled(answer: Any) -> bool:
         configs = answer.results[0].configs
         if kind == BROKER:
-            # For a moment Kafka knows a setting's new source, and not yet its value.
+            # For a moment Kafka knows a setting's new source, and not yet its value or that it is gone.
             for one in configs:
                 first = one.synonyms[0].value.replace(" ", "") if one.synonyms else None
-                if one.value != first and name:
+                if one.value != first if name else one.config_source != source:
                     return False
         return {one.name: one.value for one in configs if one.config_source == source} == own
 

@@ -63,8 +63,9 @@ class _GroupPartition(RunningPartition[GroupMachine]):
 class GroupCoordinator(Runtime[GroupMachine]):
     """Every method is called on the event loop; see `Runtime` for the arguments that are not said here.
 
-    `new_member_suffix` makes the random part of a member id (a UUID in its text form). `match_topics` looks
-    for the topics of the newest view that match, and says later what it found, never from within its call.
+    `new_member_suffix` makes the random part of the id of a member of a classic group (a UUID in its text
+    form), `new_member_id` a whole id for a member of a consumer group that has none. `match_topics` looks for
+    the topics of the newest view that match, and says later what it found, never from within its call.
     """
 
     partition_class = _GroupPartition
@@ -78,6 +79,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         clock_ms: Callable[[], int],
         call_later: CallLater,
         new_member_suffix: Callable[[], str],
+        new_member_id: Callable[[], str] | None = None,
         match_topics: Callable[[MatchTopics, Callable[[MatchedTopics], None]], None] = _cannot_match,
         after_loading: Callable[[], object] | None = None,
     ) -> None:
@@ -92,6 +94,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         )
         self._settings = settings
         self._new_member_suffix = new_member_suffix
+        self._new_member_id = new_member_id
         self._find_matches = match_topics
         self._view = ClusterView()
 
@@ -151,7 +154,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
     # For the runtime
 
     def _new_machine(self, partition: RunningPartition[GroupMachine]) -> GroupMachine:
-        return GroupMachine(self._settings, self._new_member_suffix, lambda: self._view)
+        return GroupMachine(self._settings, self._new_member_suffix, lambda: self._view, self._new_member_id)
 
     def _machine_loaded(self, partition: RunningPartition[GroupMachine]) -> None:
         assert isinstance(partition, _GroupPartition)

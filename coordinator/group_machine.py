@@ -111,7 +111,9 @@ _TYPE_OF_KEY: dict[type, TypeOfGroup] = {
 class GroupMachine:
     """See `coordinator/effects.py` for how to run it. Load: `replay` each record, then `start` once.
 
-    `topics` gives the newest view of the cluster.
+    `topics` gives the newest view of the cluster. `new_member_suffix` makes the random part of the id of a
+    member of a classic group, `new_member_id` a whole id for a member of any other that has none (the same
+    again where it is not given).
     """
 
     def __init__(
@@ -119,7 +121,9 @@ class GroupMachine:
         settings: GroupSettings,
         new_member_suffix: Callable[[], str],
         topics: Callable[[], ClusterView] = ClusterView,
+        new_member_id: Callable[[], str] | None = None,
     ) -> None:
+        new_id = new_member_suffix if new_member_id is None else new_member_id
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable()
         self.pending = PendingOffsets()
@@ -127,10 +131,8 @@ class GroupMachine:
         """While loading: where offsets go by what their keys begin with, which saves reading it again."""
         self._settings = settings
         membership = Membership(self.groups, settings, new_member_suffix, self.store)
-        consumers = ConsumerMembership(self.groups, settings, new_member_suffix, topics, self.store)
-        migration = Migration(
-            self.groups, settings, new_member_suffix, topics, self.store, membership, consumers
-        )
+        consumers = ConsumerMembership(self.groups, settings, new_id, topics, self.store)
+        migration = Migration(self.groups, settings, new_id, topics, self.store, membership, consumers)
         consumers.migration = migration
         streams = StreamsMembership(self.groups, settings, topics, self.store)
         self._classic = membership

@@ -17,6 +17,8 @@ from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.server.timers import steady_clock_ms
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from odradek.apis.leadership import Leadership
     from odradek.coordinator.cluster import ClusterChange, ClusterView
     from odradek.coordinator.commands import Command, CommitTransactionalOffsets, ListGroupsReply
@@ -179,6 +181,7 @@ class Coordinators:
             clock_ms=steady_clock_ms(self._now_ms),
             call_later=self._loop.call_later,
             new_member_suffix=_new_member_suffix,
+            new_member_id=_new_member_id,
             match_topics=self._match_topics,
             after_loading=self._after_loading,
         )
@@ -294,6 +297,19 @@ def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
 
 
 def _new_member_suffix() -> str:
+    return str(_random_uuid())
+
+
+def _new_member_id() -> str:
+    """As Kafka's Uuid.randomUuid: no command line takes it for an option."""
+    from odradek.wire.schema import uuid_to_text
+
+    while (text := uuid_to_text(_random_uuid().bytes)).startswith("-"):
+        pass
+    return text
+
+
+def _random_uuid() -> UUID:
     from uuid import UUID
 
-    return str(UUID(bytes=os.urandom(16), version=4))
+    return UUID(bytes=os.urandom(16), version=4)

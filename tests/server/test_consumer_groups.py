@@ -11,6 +11,7 @@ from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeR
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.schema import uuid_from_text
 
 PATIENCE_S = 30
 LOADING = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
@@ -33,11 +34,12 @@ class Client:
             data += self.connection.recv(size - len(data)) or _closed()
         return data
 
-    def beat_until(self, condition, **fields):
+    def beat_until(self, condition, version=1, **fields):
         """The first answer to such heartbeats that meets a condition."""
+        request = ConsumerGroupHeartbeatRequest(**{"group_id": "g", "member_id": "m", **fields})
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            answer = self.ask(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", **fields), 1)
+            answer = self.ask(request, version)
             if answer.error_code not in LOADING and condition(answer):
                 return answer
             assert time.monotonic() < deadline, answer
@@ -82,6 +84,23 @@ def test_topics_are_found_by_pattern_and_a_restart_keeps_the_group(tmp_path):
         names = {topic.topic_name for topic in member.assignment.topic_partitions}
         assert names == {"events.a", "events.b"}
         assert (member.subscribed_topic_regex, member.member_type) == ("events[.].*", 1)
+
+
+def test_a_member_that_has_no_id_gets_one_as_kafka_writes_its_ids(tmp_path):
+    with odradek.Broker(data_dir=tmp_path, options=OPTIONS) as broker:
+        client = Client(broker)
+        client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        joined = client.beat_until(
+            lambda answer: not answer.error_code,
+            version=0,
+            member_id="",
+            member_epoch=0,
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+    assert len(uuid_from_text(joined.member_id)) == 16
+    assert not joined.member_id.startswith("-")
 
 
 def test_a_topic_that_comes_later_is_assigned_with_the_next_heartbeat(tmp_path):

@@ -168,6 +168,8 @@ class ClassicGroup:
     """How much the initial delay may still grow; None when there is none."""
     _protocol_counts: dict[str, int] = field(default_factory=dict)
     """By protocol, how many members know it."""
+    _are_subscriptions_read: bool = field(default=False, compare=False)
+    """`subscribed_topics` is of these members and of what they offer now."""
 
     # Questions
 
@@ -315,6 +317,7 @@ class ClassicGroup:
         if member.join_ticket is not None:
             self.awaiting_join_count += 1
         self._count_protocols(member.protocols, 1)
+        self._are_subscriptions_read = False
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
@@ -330,6 +333,7 @@ class ClassicGroup:
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
         self._count_protocols(member.protocols, -1)
+        self._are_subscriptions_read = False
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
         return member
@@ -359,6 +363,7 @@ class ClassicGroup:
         self._count_protocols(member.protocols, -1)
         member.protocols = protocols
         self._count_protocols(protocols, 1)
+        self._are_subscriptions_read = False
 
     def park_join(self, member: Member, ticket: Any) -> Any:
         """Have a join wait; returns the ticket of an earlier one that waited, for it needs an answer."""
@@ -392,7 +397,7 @@ class ClassicGroup:
         self.transition(_COMPLETING)
         self.generation += 1
         self.protocol = self.select_protocol()
-        self.subscribed_topics = self._subscriptions()
+        self._read_subscriptions()
         self.initial_remaining_ms = None
         self.is_unled = False
         self.pending_sync = set(self.members)
@@ -435,7 +440,7 @@ class ClassicGroup:
     # Inside
 
     def _become(self, record: GroupMetadataValue) -> None:
-        known = self.members
+        known, are_read = self.members, self._has_read_subscriptions_of(record)
         self.previous_state = self.state
         self.state = _STABLE if record.members else _EMPTY
         self.generation = record.generation
@@ -454,23 +459,44 @@ class ClassicGroup:
         if self.leader not in self.members:
             self.leader = next(iter(self.members), None)
         self.pending_sync &= self.members.keys()
-        self.subscribed_topics = self._subscriptions()
+        if are_read:
+            self._are_subscriptions_read = True
+        else:
+            self._read_subscriptions()
 
     def _count_protocols(self, protocols: Iterable[OfferedProtocol], change: int) -> None:
         counts = self._protocol_counts
         for name in {name for name, _ in protocols}:
             counts[name] = counts.get(name, 0) + change
 
-    def _subscriptions(self) -> frozenset[str] | None:
+    def _has_read_subscriptions_of(self, record: GroupMetadataValue) -> bool:
+        """Whether `subscribed_topics` is what the members in a record subscribe to: so it is in the record
+        that ends the rebalance for which it was worked out."""
+        members, protocol = self.members, record.protocol
+        return (
+            self._are_subscriptions_read
+            and (self.protocol_type or "", self.protocol) == (record.protocol_type, protocol)
+            and len(members) == len(record.members)
+            and all(
+                one.member_id in members and members[one.member_id].metadata(protocol) == one.subscription
+                for one in record.members
+            )
+        )
+
+    def _read_subscriptions(self) -> None:
+        self._are_subscriptions_read = True
+        self.subscribed_topics = None
         if not self.uses_consumer_protocol:
-            return None
+            return
         topics: set[str] = set()
-        for member in self.members.values():
-            subscribed = subscribed_topics(member.metadata(self.protocol))
+        # Most members of a group offer the very same bytes: what has been read is not kept for the others,
+        # for a thousand subscriptions to ten thousand topics would be a thousand times as much.
+        for metadata in {member.metadata(self.protocol) for member in self.members.values()}:
+            subscribed = subscribed_topics(metadata)
             if subscribed is None:
-                return None
+                return
             topics |= subscribed
-        return frozenset(topics)
+        self.subscribed_topics = frozenset(topics)
 
 
 def _member_of(record: MemberMetadata, protocol: str, known: Member | None) -> Member:

@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.coordinator import classic_group
 from odradek.coordinator.classic_group import GroupState
-from odradek.coordinator.commands import DeleteOffsets, Heartbeat, Join, OfferedProtocol, Sync
+from odradek.coordinator.commands import (
+    DeleteOffsets,
+    Heartbeat,
+    Join,
+    Leave,
+    LeavingMember,
+    OfferedProtocol,
+    Sync,
+)
 from odradek.coordinator.effects import Append, Reply
 from odradek.coordinator.group_log import subscribed_topics
 from odradek.coordinator.group_machine import GroupMachine
@@ -169,6 +178,37 @@ def test_a_subscription_of_ten_thousand_topics_is_known_topic_by_topic():
     group = coordinator.machine.groups["g"]
     assert group.is_subscribed_to("topic-9999")
     assert not group.is_subscribed_to("topic-10000")
+
+
+def test_subscriptions_are_read_once_in_a_generation_and_the_same_one_once_for_all(monkeypatch):
+    read = []
+
+    def count(metadata, parse=classic_group.subscribed_topics):
+        read.append(metadata)
+        return parse(metadata)
+
+    monkeypatch.setattr(classic_group, "subscribed_topics", count)
+    coordinator = Coordinator()
+    for number in range(100):
+        coordinator.join(number, metadata=subscription([f"topic-{number % 3}", "t"]))
+    coordinator.expire(("join", "g"), 0)
+    coordinator.expire(("join", "g"), 0)
+    member_ids = [coordinator.replies[number].member_id for number in range(100)]
+    coordinator.sync(member_ids[0], dict.fromkeys(member_ids, b"all"))
+    group = coordinator.machine.groups["g"]
+    assert group.state is GroupState.STABLE
+    assert group.subscribed_topics == {"t", "topic-0", "topic-1", "topic-2"}
+    assert len(read) == 3
+    # One that leaves is reason to read again, what the others offer only.
+    for member_id in member_ids[2::3]:
+        coordinator.ask(Leave(f"leave {member_id}", "g", [LeavingMember(member_id)]))
+    staying = [member_id for place, member_id in enumerate(member_ids) if place % 3 != 2]
+    for place, member_id in enumerate(staying):
+        metadata = subscription([f"topic-{place % 2}", "t"])
+        coordinator.join(f"again {member_id}", metadata=metadata, member_id=member_id)
+    assert coordinator.sync(staying[0], {}, generation=2).error_code is ErrorCode.NONE
+    assert group.subscribed_topics == {"t", "topic-0", "topic-1"}
+    assert len(read) == 5
 
 
 LYING = [

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heapreplace
 from itertools import repeat
+from typing import NamedTuple
 
 __all__ = ["ASSIGNORS", "AssignedMember", "Assignment", "AssignmentSpec", "assign_range", "assign_uniform"]
 
@@ -35,8 +36,7 @@ ROUNDS_MAX = 16
 or strangers to one another, need one round; where they overlap each round about halves what is uneven."""
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedMember:
+class AssignedMember(NamedTuple):
     """A member as an assignor sees it."""
 
     topics: frozenset[bytes]
@@ -103,11 +103,9 @@ def _range_order(spec: AssignmentSpec) -> Callable[[str], tuple[bool, bytes]]:
 
 def _subscribers(spec: AssignmentSpec, member_ids: Sequence[str]) -> dict[bytes, Sequence[str]]:
     """The members of every topic that exists and has any, in the order given."""
-    by_topics: dict[frozenset[bytes], list[str]] = {}
-    for member_id in member_ids:
-        by_topics.setdefault(spec.members[member_id].topics, []).append(member_id)
-    if len(by_topics) == 1:
-        (topics,) = by_topics
+    topic_sets = {member.topics for member in spec.members.values()}
+    if len(topic_sets) == 1:
+        (topics,) = topic_sets
         return {topic_id: member_ids for topic_id in sorted(topics) if topic_id in spec.partition_counts}
     subscribers: dict[bytes, list[str]] = {}
     for member_id in member_ids:
@@ -122,13 +120,19 @@ def _subscribers(spec: AssignmentSpec, member_ids: Sequence[str]) -> dict[bytes,
 
 def _held(
     spec: AssignmentSpec, member_ids: Sequence[str], subscribers: Mapping[bytes, Sequence[str]]
-) -> dict[str, dict[bytes, frozenset[int]]]:
-    """What members have and may keep: partitions that exist, of topics that they subscribe to, once each."""
-    held: dict[str, dict[bytes, frozenset[int]]] = {}
+) -> dict[str, Assignment]:
+    """What members have and may keep: partitions that exist, of topics that they subscribe to, once each.
+
+    The objects that they have where everybody may keep all, as it nearly always is.
+    """
+    if _may_keep_all(spec, member_ids, subscribers):
+        return {member_id: spec.members[member_id].assignment for member_id in member_ids}
+    held: dict[str, Assignment] = {}
     owned: dict[bytes, set[int]] = {topic_id: set() for topic_id in subscribers}
     for member_id in member_ids:
         member = spec.members[member_id]
-        kept = held[member_id] = {}
+        kept: dict[bytes, frozenset[int]] = {}
+        held[member_id] = kept
         for topic_id, partitions in member.assignment.items():
             if not partitions or topic_id not in owned or topic_id not in member.topics:
                 continue
@@ -148,15 +152,33 @@ def _held(
     return held
 
 
+def _may_keep_all(
+    spec: AssignmentSpec, member_ids: Sequence[str], subscribers: Mapping[bytes, Sequence[str]]
+) -> bool:
+    kept_of: dict[bytes, list[frozenset[int]]] = {topic_id: [] for topic_id in subscribers}
+    for member_id in member_ids:
+        topics, assignment, _ = spec.members[member_id]
+        for topic_id, partitions in assignment.items():
+            if not partitions or topic_id not in topics or topic_id not in kept_of:
+                return False
+            kept_of[topic_id].append(partitions)
+    for topic_id, kept in kept_of.items():
+        partitions = frozenset().union(*kept)
+        is_twice = len(partitions) < sum(map(len, kept))
+        if is_twice or max(partitions, default=-1) >= spec.partition_counts[topic_id]:
+            return False
+    return True
+
+
 def _free(spec: AssignmentSpec, topic_id: bytes, held: Iterable[frozenset[int]]) -> list[int]:
     """The partitions of a topic that nobody keeps, in order."""
     return sorted(set(range(spec.partition_counts[topic_id])).difference(*held))
 
 
-def _unless_same(spec: AssignmentSpec, member_id: str, assigned: dict[bytes, frozenset[int]]) -> Assignment:
+def _unless_same(spec: AssignmentSpec, member_id: str, assigned: Assignment) -> Assignment:
     """What a member has, the object itself, when the new assignment is no other."""
     before = spec.members[member_id].assignment
-    return before if before == assigned else assigned
+    return before if before is assigned or before == assigned else assigned
 
 
 # --- uniform, where all subscribe to the same topics ---
@@ -165,7 +187,7 @@ def _unless_same(spec: AssignmentSpec, member_id: str, assigned: dict[bytes, fro
 def _assign_evenly(
     spec: AssignmentSpec,
     member_ids: Sequence[str],
-    held: dict[str, dict[bytes, frozenset[int]]],
+    held: dict[str, Assignment],
     topic_ids: Sequence[bytes],
 ) -> dict[str, Assignment]:
     """Sizes differ by one at most. The larger shares go to those who have the most, so that most stays."""
@@ -176,9 +198,8 @@ def _assign_evenly(
         sum(spec.partition_counts[topic_id] for topic_id in topic_ids), len(member_ids)
     )
     room: list[tuple[str, int]] = []
-    for turn, member_id in enumerate(
-        sorted(member_ids, key=lambda member_id: (-sizes[member_id], member_id))
-    ):
+    # Those with equally many stay in the order of their ids.
+    for turn, member_id in enumerate(sorted(member_ids, key=sizes.__getitem__, reverse=True)):
         over = sizes[member_id] - share - (turn < larger_shares)
         if over > 0:
             held[member_id] = _without(held[member_id], over)
@@ -200,7 +221,7 @@ def _assign_evenly(
     return {member_id: _unless_same(spec, member_id, held[member_id]) for member_id in member_ids}
 
 
-def _without(kept: dict[bytes, frozenset[int]], surplus: int) -> dict[bytes, frozenset[int]]:
+def _without(kept: Assignment, surplus: int) -> Assignment:
     """Less `surplus` partitions, of the topics of which there are most: so that busy topics stay spread."""
     ranked = sorted(
         (rank, topic_id, partition)
@@ -216,7 +237,7 @@ def _without(kept: dict[bytes, frozenset[int]], surplus: int) -> dict[bytes, fro
 def _deal(
     partitions: Iterable[tuple[bytes, int]],
     room: list[tuple[str, int]],
-    held: dict[str, dict[bytes, frozenset[int]]],
+    held: dict[str, Assignment],
 ) -> None:
     """Deals one by one to those with room (members and numbers), so that topics are spread."""
     dealt: dict[str, dict[bytes, list[int]]] = {member_id: {} for member_id, _ in room}
@@ -228,7 +249,8 @@ def _deal(
         room = [(member_id, left - 1) for member_id, left in room if left > 1]
     assert next(rest, None) is None
     for member_id, of_member in dealt.items():
-        kept = held[member_id]
+        kept = dict(held[member_id])
+        held[member_id] = kept
         for topic_id, new in of_member.items():
             kept[topic_id] = kept.get(topic_id, frozenset()).union(new)
 
@@ -239,7 +261,7 @@ def _deal(
 def _assign_by_topic(
     spec: AssignmentSpec,
     member_ids: Sequence[str],
-    held: dict[str, dict[bytes, frozenset[int]]],
+    held: dict[str, Assignment],
     subscribers: Mapping[bytes, Sequence[str]],
 ) -> dict[str, Assignment]:
     """First how many partitions of each topic each member gets, then which: what it has, if it can."""

@@ -132,7 +132,8 @@ class MemberChange:
         assignments = ASSIGNORS[name](spec)
         for member_id in spec.members:
             target = assignments.get(member_id, {})
-            if group.target.get(member_id) != target:
+            known = group.target.get(member_id)
+            if known is not target and known != target:
                 key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
                 self.records.append((key, target_value(target)))
         self.target = assignments.get(self.member_id, {})
@@ -199,20 +200,20 @@ class MemberChange:
 
     def _spec(self, view: ClusterView) -> AssignmentSpec:
         group = self.group
-        ids_of: dict[tuple[tuple[str, ...], str], frozenset[bytes]] = {}
+        ids_of: dict[tuple[int, str | None], frozenset[bytes]] = {}
+        """By the list of names (those who subscribe to the same have the same one) and the pattern."""
+        metadata_of = {member_id: member.metadata for member_id, member in group.members.items()}
+        if self.replaces is not None:
+            del metadata_of[self.replaces]
+        metadata_of[self.member_id] = self.metadata
         members: dict[str, AssignedMember] = {}
-
-        def add(member_id: str, metadata: ConsumerGroupMemberMetadataValue, target: Assignment) -> None:
-            key = tuple(metadata.subscribed_topic_names), metadata.subscribed_topic_regex or ""
+        for member_id, metadata in metadata_of.items():
+            key = id(metadata.subscribed_topic_names), metadata.subscribed_topic_regex
             ids = ids_of.get(key)
             if ids is None:
                 ids = ids_of[key] = topic_ids(group, metadata, view)
-            members[member_id] = AssignedMember(ids, target, metadata.instance_id)
-
-        for member_id, member in group.members.items():
-            if member_id not in (self.member_id, self.replaces):
-                add(member_id, member.metadata, group.target_of(member_id))
-        add(self.member_id, self.metadata, self.target)
+            members[member_id] = AssignedMember(ids, group.target_of(member_id), metadata.instance_id)
+        members[self.member_id] = members[self.member_id]._replace(assignment=self.target)
         counts = {
             topic_id: len(view.topics[view.topic_names[topic_id]].partitions)
             for topic_id in frozenset().union(*ids_of.values())

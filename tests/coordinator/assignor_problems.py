@@ -47,7 +47,7 @@ def consumer_group(rng: random.Random) -> AssignmentSpec:
 def answered(spec: AssignmentSpec, assignments: dict[str, Assignment]) -> AssignmentSpec:
     """The group with what an assignor has said as its assignment."""
     members = {
-        member_id: dataclasses.replace(member, assignment=assignments[member_id])
+        member_id: member._replace(assignment=assignments[member_id])
         for member_id, member in spec.members.items()
     }
     return AssignmentSpec(members, spec.partition_counts)
@@ -91,7 +91,7 @@ def _changed(rng: random.Random, spec: AssignmentSpec, all_alike: bool) -> Assig
 
 
 def _with_topics(member: AssignedMember, topics: frozenset[bytes]) -> AssignedMember:
-    return dataclasses.replace(member, topics=topics)
+    return member._replace(topics=topics)
 
 
 def owners(assignments: dict[str, Assignment]) -> dict[tuple[bytes, int], str]:

@@ -19,6 +19,7 @@ from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.commands import CommitOffsets, CommitTransactionalOffsets, OfferedProtocol
 from odradek.coordinator.group import CONSUMER, TypeOfGroup
 from odradek.coordinator.reconciliation import Assignment, AssignmentEpochs, MemberAssignment, MemberState
+from odradek.coordinator.sessions import Session
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -43,8 +44,8 @@ __all__ = [
     "NOBODY",
     "ConsumerGroup",
     "ConsumerMember",
+    "ConsumerSession",
     "ResolvedPattern",
-    "Session",
     "current_assignment_value",
     "metadata_hash",
     "target_value",
@@ -82,14 +83,7 @@ class ResolvedPattern(NamedTuple):
 
 
 @dataclass(slots=True)
-class Session:
-    """When a member is given up unless it is heard of. Does not survive a restart."""
-
-    deadline_ms: int = 0
-    timer_at_ms: int | None = None
-    """When the session's timer will ring; heartbeats move only the deadline."""
-    revoking_epoch: int | None = None
-    """The epoch that the member has to leave in time, by giving up partitions: it has a timer for that."""
+class ConsumerSession(Session):
     has_join_timer: bool = False
     """A classic member that was told to join again has so long for it."""
     has_sync_timer: bool = False
@@ -101,7 +95,7 @@ class ConsumerMember:
     member_id: str
     metadata: ConsumerGroupMemberMetadataValue
     current: MemberAssignment = field(default_factory=MemberAssignment)
-    session: Session = field(default_factory=Session, compare=False)
+    session: ConsumerSession = field(default_factory=ConsumerSession, compare=False)
 
     @property
     def instance_id(self) -> str | None:
@@ -150,6 +144,8 @@ class ConsumerGroup:
         """By protocol, how many classic members know it."""
         self._owners: dict[bytes, dict[int, str]] = {}
         """Member id by topic id and partition."""
+        self._shared_names: list[str] = []
+        """What the last member subscribed to of which that was said."""
         self._subscriber_counts: dict[str, int] = {}
         """By topic, how many members subscribe by name."""
         self._pattern_counts: dict[str, int] = {}
@@ -187,7 +183,7 @@ class ConsumerGroup:
         epoch, in_transaction = command.generation, isinstance(command, CommitTransactionalOffsets)
         if epoch < 0 and not self.members:
             return NONE
-        if in_transaction and epoch < 0 and not command.member_id and command.group_instance_id is None:
+        if in_transaction and epoch == -1 and not command.member_id and command.group_instance_id is None:
             # Its producer knows no member.
             return NONE
         member = self.members.get(command.member_id)
@@ -329,6 +325,18 @@ class ConsumerGroup:
         """How many members would like each assignor to be used."""
         return dict(self._assignor_counts)
 
+    def is_incomplete(self, view: ClusterView) -> bool:
+        """Whether the target leaves out partitions of topics that members subscribe to by name, or there is
+        none yet: as a classic group's last leader may have left it."""
+        given: dict[bytes, int] = {}
+        for target in self.target.values():
+            for topic_id, partitions in target.items():
+                given[topic_id] = given.get(topic_id, 0) + len(partitions)
+        topics = [view.topics[name] for name in self._subscriber_counts if name in view.topics]
+        return not self.assignment_epoch or any(
+            given.get(topic.topic_id, 0) < len(topic.partitions) for topic in topics
+        )
+
     # Durable state
 
     def apply(self, key: Any, value: Any) -> bool:
@@ -360,6 +368,11 @@ class ConsumerGroup:
                 if self.static_members.get(member.instance_id or "") == key.member_id:
                     del self.static_members[member.instance_id or ""]
             return True
+        # Most members subscribe to the same, which may be ten thousand names: one list is enough for them.
+        if value.subscribed_topic_names == self._shared_names:
+            value.subscribed_topic_names = self._shared_names
+        else:
+            self._shared_names = value.subscribed_topic_names
         if member is None:
             member = self.members[key.member_id] = ConsumerMember(key.member_id, value)
         else:

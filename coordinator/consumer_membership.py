@@ -6,9 +6,6 @@ subscribes to what; the next heartbeat after one has the target of all members w
 `consumer.assignment.interval.ms`; and each member is led towards its target with its own heartbeats
 (`reconciliation.py`).
 
-Session deadlines move with every heartbeat, timers do not: a timer that rings too early is set again to the
-deadline, so that a heartbeat that changes nothing costs an assignment and an answer.
-
 Regular expressions are matched elsewhere (`MatchTopics`): a member that brings a new one gets its topics with
 a later heartbeat.
 
@@ -49,10 +46,11 @@ from odradek.coordinator.consumer_group import (
     ResolvedPattern,
     metadata_hash,
 )
-from odradek.coordinator.effects import CancelTimer, Effect, MatchTopics, Reply, SetTimer
+from odradek.coordinator.effects import CancelTimer, Effect, MatchTopics, Reply
 from odradek.coordinator.group import Group, GroupRecord, Store
 from odradek.coordinator.group_log import fits_record
 from odradek.coordinator.reconciliation import AssignmentEpochs, MemberAssignment, MemberState
+from odradek.coordinator.sessions import MemberTimers
 from odradek.coordinator.settings import GroupConfig, GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import (
@@ -67,23 +65,14 @@ __all__ = [
     "classic_join_key",
     "classic_sync_key",
     "may_assign",
-    "rebalance_key",
-    "session_key",
 ]
 
 NONE = ErrorCode.NONE
 MEMBER_ID_REQUIRED_SINCE = 1
 """ConsumerGroupHeartbeat version from which members choose their id."""
+SESSION, REBALANCE = "consumer-session", "consumer-rebalance"
 MATCH_AGAIN_AFTER_MS = 10_000
 """How long a group waits at least before its patterns are matched again (Kafka's constant)."""
-
-
-def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("consumer-session", group_id, member_id)
-
-
-def rebalance_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("consumer-rebalance", group_id, member_id)
 
 
 def classic_join_key(group_id: str, member_id: str) -> tuple[str, str, str]:
@@ -131,6 +120,7 @@ class ConsumerMembership:
         self._new_member_id = new_member_id
         self._topics = topics
         self._store = store
+        self.timers = MemberTimers(SESSION, REBALANCE)
         self.migration: TypeChanges
         """To be set before the first command."""
 
@@ -149,7 +139,8 @@ class ConsumerMembership:
                 and not (group.has_patterns and self._is_match_due(group, False, now_ms))
             ):
                 config = self._settings.of_group(command.group_id)
-                self._extend_session(group, member, config.consumer_session_timeout_ms, now_ms, out)
+                deadline_ms = now_ms + config.consumer_session_timeout_ms
+                self.timers.extend(command.group_id, member, deadline_ms, out)
                 reply = ConsumerHeartbeatReply(
                     NONE,
                     None,
@@ -207,16 +198,20 @@ class ConsumerMembership:
         group, records = self._group_for(command)
         change = self._change_for(group, command)
         is_reason = change.subscribe(_updated(change.metadata, command))
-        # One member more that upgrades the group is one: what the last leader gave may be without the newest
-        # topics, and in the first rebalance of a classic group its epoch is 0, which is nobody's.
-        if isinstance(known, ClassicGroup) and not known.is_empty and change.replaces is None:
-            is_reason = True
+        # One member more that upgrades the group is one. A static one that does it in its own place is none
+        # by itself, but what the last leader gave may be without the newest topics, and in the first
+        # rebalance of a classic group its epoch is 0, which is nobody's.
+        if isinstance(known, ClassicGroup) and not known.is_empty:
+            is_reason = is_reason or change.replaces is None or group.is_incomplete(view)
         if is_reason or group.is_to_look:
             change.look_at_topics(view, is_reason)
         if change.group_epoch > change.assignment_epoch and may_assign(group, config, now_ms):
             change.assign(view, self._settings.group_consumer_assignors, now_ms)
         change.reconcile(view, command.owned)
+        replaced = None if change.replaces is None else group.members[change.replaces]
         self._store_all(group_id, [*records, *change.records], now_ms, out)
+        if replaced is not None:
+            self.cancel_timers(group, replaced, out)
         self._after(change, config, now_ms, out)
         if isinstance(known, ClassicGroup):
             self.migration.upgraded(known, now_ms, out)
@@ -297,17 +292,11 @@ class ConsumerMembership:
         group_id, member_id = change.group.group_id, change.member_id
         group = self._consumer_group(group_id)
         member = group.members[member_id]
-        if change.replaces is not None and change.replaces != member_id:
-            out.append(CancelTimer(session_key(group_id, change.replaces)))
-            out.append(CancelTimer(rebalance_key(group_id, change.replaces)))
-            if change.before.classic_member_metadata is not None:
-                out.append(CancelTimer(classic_join_key(group_id, change.replaces)))
-                out.append(CancelTimer(classic_sync_key(group_id, change.replaces)))
         if change.has_looked:
             group.is_to_look = False
         if change.current is not change.current_before:
             self._time_revocation(group, member, now_ms, out)
-        self._extend_session(group, member, config.consumer_session_timeout_ms, now_ms, out)
+        self.timers.extend(group_id, member, now_ms + config.consumer_session_timeout_ms, out)
         if group.has_patterns and self._is_match_due(group, change.wants_match, now_ms):
             group.matching_since_ms = now_ms
             group.has_new_topics = False
@@ -409,9 +398,7 @@ class ConsumerMembership:
     def cancel_timers(self, group: ConsumerGroup, member: ConsumerMember, out: list[Effect]) -> None:
         """The member is in the group no more, or the group is of another type."""
         group_id, member_id, session = group.group_id, member.member_id, member.session
-        out.append(CancelTimer(session_key(group_id, member_id)))
-        if session.revoking_epoch is not None:
-            out.append(CancelTimer(rebalance_key(group_id, member_id)))
+        self.timers.cancel(group_id, member, out)
         if session.has_join_timer:
             out.append(CancelTimer(classic_join_key(group_id, member_id)))
         if session.has_sync_timer:
@@ -430,17 +417,12 @@ class ConsumerMembership:
         member = group.members.get(member_id)
         if member is None:
             return
-        session = member.session
-        if kind == "consumer-rebalance":
-            epoch, session.revoking_epoch = session.revoking_epoch, None
-            if epoch == member.current.member_epoch:
-                self.remove(group, [member], now_ms, out)
-            return
-        assert kind == "consumer-session", timer_key
-        session.timer_at_ms = None
-        if now_ms < session.deadline_ms:
-            self._set_session_timer(group, member, out)
+        if kind == SESSION:
+            is_gone = self.timers.has_ended(group.group_id, member, now_ms, out)
         else:
+            assert kind == REBALANCE, timer_key
+            is_gone = self.timers.has_not_revoked(member, member.current.member_epoch)
+        if is_gone:
             self.remove(group, [member], now_ms, out)
 
     def keep_session(
@@ -452,38 +434,18 @@ class ConsumerMembership:
             timeout_ms = self._settings.of_group(group.group_id).consumer_session_timeout_ms
         else:
             timeout_ms = classic.session_timeout_ms
-        self._extend_session(group, member, timeout_ms, now_ms, out)
-
-    def stop_revocation(self, group: ConsumerGroup, member: ConsumerMember, out: list[Effect]) -> None:
-        """No time runs for a member to give up partitions: it is of the classic protocol, and has to join in
-        time instead."""
-        if member.session.revoking_epoch is not None:
-            member.session.revoking_epoch = None
-            out.append(CancelTimer(rebalance_key(group.group_id, member.member_id)))
-
-    def _extend_session(
-        self, group: ConsumerGroup, member: ConsumerMember, timeout_ms: int, now_ms: int, out: list[Effect]
-    ) -> None:
-        session = member.session
-        session.deadline_ms = deadline_ms = now_ms + timeout_ms
-        if session.timer_at_ms is None or deadline_ms < session.timer_at_ms:
-            self._set_session_timer(group, member, out)
-
-    def _set_session_timer(self, group: ConsumerGroup, member: ConsumerMember, out: list[Effect]) -> None:
-        member.session.timer_at_ms = at_ms = member.session.deadline_ms
-        out.append(SetTimer(session_key(group.group_id, member.member_id), at_ms))
+        self.timers.extend(group.group_id, member, now_ms + timeout_ms, out)
 
     def _time_revocation(
         self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: list[Effect]
     ) -> None:
         """Give a member that has to give up partitions the time that it asked for."""
-        session, key = member.session, rebalance_key(group.group_id, member.member_id)
-        if member.current.state is MemberState.UNREVOKED_PARTITIONS:
-            session.revoking_epoch = member.current.member_epoch
-            out.append(SetTimer(key, now_ms + max(member.metadata.rebalance_timeout_ms, 0)))
-        elif session.revoking_epoch is not None:
-            session.revoking_epoch = None
-            out.append(CancelTimer(key))
+        current = member.current
+        if current.state is MemberState.UNREVOKED_PARTITIONS:
+            until_ms = now_ms + max(member.metadata.rebalance_timeout_ms, 0)
+            self.timers.time_revocation(group.group_id, member, current.member_epoch, until_ms, out)
+        else:
+            self.timers.stop_revocation(group.group_id, member, out)
 
     # Questions
 

@@ -170,7 +170,8 @@ class Migration:
             group.is_to_look = False
         if replaced is not None:
             self._consumers.cancel_timers(group, replaced, out)
-        self._consumers.stop_revocation(group, member, out)
+        # It has to join in time instead.
+        self._consumers.timers.stop_revocation(group.group_id, member, out)
         self._cancel_join_timer(group, member, out)
         self._consumers.keep_session(group, member, now_ms, out)
         member.session.has_sync_timer = True

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from odradek.coordinator.commands import CommitOffsets, CommitTransactionalOffsets
 from odradek.coordinator.group import STREAMS, TypeOfGroup
+from odradek.coordinator.sessions import Session
 from odradek.coordinator.streams_assignor import TaskAssignment, Tasks
 from odradek.coordinator.streams_reconciliation import (
     EpochsOfTasks,
@@ -88,12 +89,7 @@ class StreamsMember:
     tasks: MemberTasks = field(default_factory=MemberTasks)
     target: TaskAssignment | None = None
     """None before the first assignment that counts this member."""
-    deadline_ms: int = field(default=0, compare=False)
-    """When its session ends, unless it is heard of."""
-    timer_at_ms: int | None = field(default=None, compare=False)
-    """When the session's timer will ring; heartbeats move only the deadline."""
-    revocation_epoch: int | None = field(default=None, compare=False)
-    """The epoch in which it was told to give up tasks, while the timer for that runs."""
+    session: Session = field(default_factory=Session, compare=False)
 
 
 class StreamsGroup:
@@ -160,7 +156,7 @@ class StreamsGroup:
         epoch, in_transaction = command.generation, isinstance(command, CommitTransactionalOffsets)
         if epoch < 0 and not self.members:
             return NONE
-        if in_transaction and epoch < 0 and not command.member_id and command.group_instance_id is None:
+        if in_transaction and epoch == -1 and not command.member_id and command.group_instance_id is None:
             # Its producer knows no member.
             return NONE
         member = self.members.get(command.member_id)

@@ -12,15 +12,16 @@ patterns of source topics, no warm-up tasks, and a topology does not change whil
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.consumer_group import metadata_hash
-from odradek.coordinator.effects import CancelTimer, Effect, Reply, SetTimer
+from odradek.coordinator.effects import Effect, Reply, SetTimer
 from odradek.coordinator.group import CLASSIC, Group, GroupRecord, Store
 from odradek.coordinator.group_log import fits_record
+from odradek.coordinator.sessions import MemberTimers
 from odradek.coordinator.settings import GroupSettings
 from odradek.coordinator.streams_assignor import (
     AssignableSubtopology,
@@ -87,14 +88,6 @@ STANDBY_REPLICAS = "num.standby.replicas"
 """As the record of the group names the setting by which tasks were assigned."""
 
 
-def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return (SESSION, group_id, member_id)
-
-
-def rebalance_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return (REBALANCE, group_id, member_id)
-
-
 def delay_key(group_id: str) -> tuple[str, str]:
     return (DELAY, group_id)
 
@@ -129,6 +122,7 @@ class StreamsMembership:
         self._settings = settings
         self._topics = topics
         self._store = store
+        self._timers = MemberTimers(SESSION, REBALANCE)
 
     # Heartbeat
 
@@ -352,12 +346,15 @@ class StreamsMembership:
     def _reply(self, group: StreamsGroup, step: _Step, before: MemberTasks) -> StreamsHeartbeatReply:
         command, configured = step.command, step.configured
         member = group.members[command.member_id]
-        assignment = None
-        if command.member_epoch == JOIN_EPOCH or member.tasks.assigned != before.assigned:
+        assignment, has_changed = None, member.tasks.assigned != before.assigned
+        if command.member_epoch == JOIN_EPOCH or has_changed:
             assignment = member.tasks.assigned.without_epochs()
             # A group that has just been made begins with what it is told here.
             if member.metadata.user_endpoint is not None and group is step.group:
                 group.endpoint_epoch += 1
+        elif command.owned is not None and not _has_all(command.owned, member.tasks.assigned):
+            # The answer that told it was lost. (In Kafka 4.3 nobody runs them until something changes.)
+            assignment = member.tasks.assigned.without_epochs()
         statuses = step.statuses
         if configured.problem is not None:
             statuses.append(configured.problem)
@@ -404,10 +401,7 @@ class StreamsMembership:
         ]
         fits = self._store(group_id, records, now_ms, out)
         assert fits, "tombstones are small"
-        if member.timer_at_ms is not None:
-            out.append(CancelTimer(session_key(group_id, member_id)))
-        if member.revocation_epoch is not None:
-            out.append(CancelTimer(rebalance_key(group_id, member_id)))
+        self._timers.cancel(group_id, member, out)
 
     # Timers
 
@@ -426,16 +420,12 @@ class StreamsMembership:
         if member is None:
             return
         if timer_key[0] == SESSION:
-            member.timer_at_ms = None
-            if now_ms < member.deadline_ms:
-                self._set_session_timer(group, member, out)
-            else:
-                self._remove(group, member, now_ms, out)
+            is_gone = self._timers.has_ended(group.group_id, member, now_ms, out)
         else:
             assert timer_key[0] == REBALANCE, timer_key
-            epoch, member.revocation_epoch = member.revocation_epoch, None
-            if member.tasks.member_epoch == epoch:
-                self._remove(group, member, now_ms, out)
+            is_gone = self._timers.has_not_revoked(member, member.tasks.member_epoch)
+        if is_gone:
+            self._remove(group, member, now_ms, out)
 
     def _expire_delay(self, group: StreamsGroup, now_ms: int, out: list[Effect]) -> None:
         """A new group has waited for more members: assign tasks to those who have come."""
@@ -463,25 +453,17 @@ class StreamsMembership:
         self, group: StreamsGroup, member: StreamsMember, now_ms: int, out: list[Effect]
     ) -> None:
         timeout_ms = self._settings.of_group(group.group_id).streams_session_timeout_ms
-        member.deadline_ms = now_ms + timeout_ms
-        if member.timer_at_ms is None or member.deadline_ms < member.timer_at_ms:
-            self._set_session_timer(group, member, out)
-
-    def _set_session_timer(self, group: StreamsGroup, member: StreamsMember, out: list[Effect]) -> None:
-        member.timer_at_ms = member.deadline_ms
-        out.append(SetTimer(session_key(group.group_id, member.member_id), member.deadline_ms))
+        self._timers.extend(group.group_id, member, now_ms + timeout_ms, out)
 
     def _follow_revocation(
         self, group: StreamsGroup, member: StreamsMember, now_ms: int, out: list[Effect]
     ) -> None:
         """A member that has to give up tasks has its rebalance time-out to do so."""
-        key = rebalance_key(group.group_id, member.member_id)
         if member.tasks.state is MemberState.UNREVOKED_TASKS:
-            member.revocation_epoch = member.tasks.member_epoch
-            out.append(SetTimer(key, now_ms + max(member.metadata.rebalance_timeout_ms, 0)))
-        elif member.revocation_epoch is not None:
-            member.revocation_epoch = None
-            out.append(CancelTimer(key))
+            until_ms = now_ms + max(member.metadata.rebalance_timeout_ms, 0)
+            self._timers.time_revocation(group.group_id, member, member.tasks.member_epoch, until_ms, out)
+        else:
+            self._timers.stop_revocation(group.group_id, member, out)
 
     # Administration
 
@@ -534,17 +516,27 @@ def _check_epoch(group: StreamsGroup, member: StreamsMember, command: StreamsHea
 def _are_among(owned: TaskAssignment | None, assigned: HeldTasks) -> bool:
     if owned is None:
         return False
-    pairs = (
-        (owned.active, assigned.active),
-        (owned.standby, assigned.standby),
-        (owned.warmup, assigned.warmup),
-    )
     return all(
         partition in has.get(subtopology_id, ())
-        for tasks, has in pairs
+        for tasks, has in _by_role(owned, assigned)
         for subtopology_id, partitions in tasks.items()
         for partition in partitions
     )
+
+
+def _has_all(owned: TaskAssignment, assigned: HeldTasks) -> bool:
+    return all(
+        partition in tasks.get(subtopology_id, ())
+        for tasks, has in _by_role(owned, assigned)
+        for subtopology_id, partitions in has.items()
+        for partition in partitions
+    )
+
+
+def _by_role(owned: TaskAssignment, assigned: HeldTasks) -> Iterator[tuple[Tasks, Mapping[str, Any]]]:
+    yield owned.active, assigned.active
+    yield owned.standby, assigned.standby
+    yield owned.warmup, assigned.warmup
 
 
 def _check_tasks(configured: ConfiguredTopology, owned: TaskAssignment | None) -> None:

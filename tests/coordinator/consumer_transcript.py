@@ -47,7 +47,14 @@ NAMES = {
     ConsumerGroupRegularExpressionKey: "pattern",
 }
 STATES = {0: "stable", 1: "unrevoked", 2: "unreleased", 127: "unknown"}
-OF_THIS_PROCESS = ("_topics", "is_to_look", "has_new_topics", "matching_since_ms", "match_failed_at_ms")
+OF_THIS_PROCESS = (
+    "_topics",
+    "_shared_names",
+    "is_to_look",
+    "has_new_topics",
+    "matching_since_ms",
+    "match_failed_at_ms",
+)
 
 
 # The cluster

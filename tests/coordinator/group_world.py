@@ -32,6 +32,7 @@ from odradek.coordinator.consumer_group import ConsumerGroup
 from odradek.coordinator.driver import OFFSETS_TOPIC, GroupCoordinator
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.streams_group import StreamsGroup
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.consumer_protocol import (
     AssignedTopicPartitions,
@@ -158,8 +159,12 @@ class World:
         self.view = ClusterView(version=self.view.version + 1, topics=views, topic_names=names)
         self.coordinator.view_changed(self.view)
 
+    def changeable(self) -> list[str]:
+        """The topics with which anything may happen."""
+        return sorted(self.topics)
+
     def change_topics(self) -> None:
-        what, name = self.random.random(), self.random.choice(sorted(self.topics))
+        what, name = self.random.random(), self.random.choice(self.changeable())
         topic_id, count = self.topics[name]
         if what < 0.4:
             self.topics[name] = topic_id, count + self.random.randint(1, 5)
@@ -299,7 +304,7 @@ class World:
             holders = self.holders.setdefault((client.group_id, place), set())
             for other in holders:
                 if is_in_order and other is not client and self.is_in_order(other):
-                    self.complain(f"{client} takes {_named(place)} that {other} still has")
+                    self.complain(f"{client} takes {self.named(place)} that {other} still has")
             holders.add(client)
         self.work(client, places, epoch)
 
@@ -309,7 +314,7 @@ class World:
             who = client.instance_id or client.member_id
             owner = self.owners.setdefault((client.group_id, place, epoch), who)
             if owner != who:
-                self.complain(f"{_named(place)} is worked on by {owner} and {client} in epoch {epoch}")
+                self.complain(f"{self.named(place)} is worked on by {owner} and {client} in epoch {epoch}")
 
     def drop(self, client: "Client", places: set[Place]) -> None:
         for place in places:
@@ -317,6 +322,9 @@ class World:
 
     def complain(self, text: str) -> None:
         self.complaints.append(f"{round(self.now_ms) - 1_000_000} ms: {text}")
+
+    def named(self, place: Place) -> str:
+        return f"{int.from_bytes(place[0], 'big')}-{place[1]}"
 
     def is_in_order(self, client: "Client") -> bool:
         """Whether the coordinator still counts on it: a zombie works on what it had, in an old epoch."""
@@ -327,6 +335,8 @@ class World:
             return False
         if isinstance(group, ConsumerGroup):
             return client.epoch in (member.current.member_epoch, member.current.previous_member_epoch)
+        if isinstance(group, StreamsGroup):
+            return client.epoch in (member.tasks.member_epoch, member.tasks.previous_member_epoch)
         return client.epoch == group.generation
 
     # Play
@@ -366,8 +376,7 @@ class World:
         """What is wrong: what was seen on the way, and what is not as it should be in peace, again so many
         heartbeats after one more change of topics, and again after a reload."""
         self.check_converged("in peace")
-        self.topics["t0"] = self.new_topic_id(), 17
-        self.topics["u0"] = (self.topics.get("u0") or (self.new_topic_id(), 0))[0], 50
+        self.change_topics_once_more()
         self.publish()
         self.run(heartbeats * HEARTBEAT_MS)
         self.check_converged("with new topics")
@@ -375,6 +384,11 @@ class World:
         self.run(heartbeats * HEARTBEAT_MS)
         self.check_converged("after a reload")
         return self.complaints
+
+    def change_topics_once_more(self) -> None:
+        """One is made anew, one grows."""
+        self.topics["t0"] = self.new_topic_id(), 17
+        self.topics["u0"] = (self.topics.get("u0") or (self.new_topic_id(), 0))[0], 50
 
     def check_converged(self, when: str) -> None:
         by_group: dict[str, list[Client]] = {}
@@ -416,12 +430,8 @@ def _unheard(reply) -> None:
     pass
 
 
-def _named(place: Place) -> str:
-    return f"{int.from_bytes(place[0], 'big')}-{place[1]}"
-
-
-def epoch_of(group: ClassicGroup | ConsumerGroup) -> int:
-    return group.assignment_epoch if isinstance(group, ConsumerGroup) else group.generation
+def epoch_of(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> int:
+    return group.generation if isinstance(group, ClassicGroup) else group.assignment_epoch
 
 
 def durable_state(machine: GroupMachine) -> dict[str, object]:
@@ -437,6 +447,18 @@ def durable_state(machine: GroupMachine) -> dict[str, object]:
                 {each: target for each, target in group.target.items() if target},
                 dict(group.patterns),
                 dict(group.static_members),
+            )
+        elif isinstance(group, StreamsGroup):
+            states[group_id] = (
+                group.group_epoch,
+                group.assignment_epoch,
+                group.metadata_hash,
+                group.validated_topology_epoch,
+                group.topology,
+                {
+                    each: (member.metadata, member.tasks, member.target)
+                    for each, member in group.members.items()
+                },
             )
         elif isinstance(group, ClassicGroup):
             is_settled = group.state in (GroupState.EMPTY, GroupState.STABLE)
@@ -534,6 +556,8 @@ class Consumer(Client):
 
     assignor: str | None = None
     subscribes_alike = False
+    fatal = frozenset({ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID})
+    """What ends its process."""
 
     def started(self) -> None:
         self.member_id = f"{self.name}/{self.life}"
@@ -584,33 +608,37 @@ class Consumer(Client):
         self.heartbeat()
 
     def heartbeat(self) -> None:
-        in_full, news = self.in_full, self.news
         owned = set(self.owned)
-        member_id, epoch = self.member_id, self.epoch
-        names, pattern = list(self.names), self.pattern
-        is_listed = in_full or owned != self.said
-
-        def make(ticket):
-            return ConsumerHeartbeat(
-                ticket,
-                self.group_id,
-                member_id,
-                epoch,
-                self.instance_id,
-                rebalance_timeout_ms=REBALANCE_MS if in_full else -1,
-                subscribed_topic_names=names if in_full or news else None,
-                subscribed_topic_regex=pattern if in_full or news else None,
-                server_assignor=self.assignor if in_full else None,
-                owned=_listed(owned) if is_listed else None,
-            )
-
+        is_listed = self.in_full or owned != self.said
+        make_command = self.to_say(owned if is_listed else None)
         self.news = False
         self.attempt(
-            make,
+            make_command,
             lambda reply: self.answered(reply, owned if is_listed else self.said),
             ANSWER_WITHIN_MS,
             self.unanswered,
         )
+
+    def to_say(self, owned: set[Place] | None):
+        """The heartbeat of this moment, for a ticket."""
+        in_full, news = self.in_full, self.news
+        member_id, epoch = self.member_id, self.epoch
+        names, pattern = list(self.names), self.pattern
+        return lambda ticket: ConsumerHeartbeat(
+            ticket,
+            self.group_id,
+            member_id,
+            epoch,
+            self.instance_id,
+            rebalance_timeout_ms=REBALANCE_MS if in_full else -1,
+            subscribed_topic_names=names if in_full or news else None,
+            subscribed_topic_regex=pattern if in_full or news else None,
+            server_assignor=self.assignor if in_full else None,
+            owned=None if owned is None else _listed(owned),
+        )
+
+    def places(self, assignment) -> set[Place]:
+        return {(topic_id, index) for topic_id, indexes in assignment for index in indexes}
 
     def unanswered(self) -> None:
         self.in_full = True
@@ -624,9 +652,7 @@ class Consumer(Client):
                 self.epoch = reply.member_epoch
                 self.world.work(self, self.owned, self.epoch)
             if reply.assignment is not None:
-                self.target = {
-                    (topic_id, index) for topic_id, indexes in reply.assignment for index in indexes
-                }
+                self.target = self.places(reply.assignment)
             self.reconcile(reply.heartbeat_interval_ms)
         elif code in LOST:
             self.give_up_everything()
@@ -636,7 +662,7 @@ class Consumer(Client):
             self.in_full = True
             self.later(self.world.random.randrange(50, 400), self.heartbeat)
         else:
-            assert code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID), reply
+            assert code in self.fatal, reply
             self.die()
             self.world.at(500, self.begin)
 

@@ -23,7 +23,7 @@ from odradek.coordinator.consumer_commands import (
     TopicsChanged,
 )
 from odradek.coordinator.consumer_group import ConsumerGroup
-from odradek.coordinator.effects import Append, AppendMarker, CancelTimer, SetTimer
+from odradek.coordinator.effects import Append, AppendMarker, CancelTimer, MatchTopics, SetTimer
 from odradek.coordinator.group_log import Kind
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.settings import GroupSettings
@@ -136,6 +136,10 @@ def sync(ticket, group_id, options, rest):
     )
 
 
+def names_of(text: str) -> list[str]:
+    return [name for name in text.split("+") if name]
+
+
 def beat(ticket, group_id, options, rest):
     epoch = int(options["epoch"])
     owned = options.get("owned", "" if epoch == 0 else None)
@@ -147,7 +151,7 @@ def beat(ticket, group_id, options, rest):
         options.get("instance"),
         None,
         60_000 if epoch == 0 else -1,
-        options["topics"].split("+") if "topics" in options else (["t"] if epoch == 0 else None),
+        names_of(options["topics"]) if "topics" in options else (["t"] if epoch == 0 else None),
         options.get("regex"),
         options.get("assignor"),
         None if owned is None else [(topic_id_of(topic), indexes) for topic, indexes in partitions_of(owned)],
@@ -224,7 +228,7 @@ class Stage(transcript.Stage):
                 self.log += transcript.logged(effect)
                 if isinstance(effect, Append):
                     lines += [self.record_text(key, value) for key, value, _ in effect.records]
-            elif isinstance(effect, SetTimer | CancelTimer):
+            elif isinstance(effect, SetTimer | CancelTimer | MatchTopics):
                 lines += super().carry_out([effect])
             else:
                 lines.append(f"reply {effect.ticket} {self.answer(effect.value)}")
@@ -267,7 +271,8 @@ class Stage(transcript.Stage):
         classic = value.classic_member_metadata
         protocol = "consumer" if classic is None else f"classic session={classic.session_timeout_ms / 1000:g}"
         instance = f" instance={value.instance_id}" if value.instance_id else ""
-        return f"{protocol} topics={'+'.join(value.subscribed_topic_names)}{instance}"
+        regex = f" regex={value.subscribed_topic_regex}" if value.subscribed_topic_regex else ""
+        return f"{protocol} topics={'+'.join(value.subscribed_topic_names)}{regex}{instance}"
 
     def current_text(self, value) -> str:
         has = self.partitions((one.topic_id, one.partitions) for one in value.assigned_partitions)

@@ -216,6 +216,23 @@ def replay_all(machine: GroupMachine, log: list[LoggedRecord]) -> None:
                 machine.replay(key, value)
 
 
+def left_over(machine: GroupMachine, log: list[LoggedRecord]) -> list[bytes]:
+    """The keys of what a log still says of groups that no deletion of a group would take back."""
+    last: dict[bytes, bytes | None] = {}
+    for record in log:
+        match record:
+            case MarkerRecord() | TransactionalRecord():
+                pass
+            case key, value, _ if group_log.decode_key(key)[0] is Kind.GROUP:
+                last[key] = value
+    known = {
+        group_log.encode_group_record(key, None)[0]
+        for group in machine.groups.values()
+        for key in list(group.keys())
+    }
+    return [key for key, value in last.items() if value is not None and key not in known]
+
+
 def durable_state(machine: GroupMachine):
     """What a log must bring back: settled groups (None for those in a rebalance), all offsets, and those that
     are pending, in the order in which they were written."""
@@ -484,6 +501,8 @@ def rewrite(path: pathlib.Path, stage=None) -> str:
                 written.append("")
             written.append(line)
             written += [DASHES, *effects, ""] if not line.startswith("set ") else []
+    if isinstance(stage.machine, GroupMachine):
+        assert not left_over(stage.machine, stage.log), path.name
     while written and not written[-1]:
         written.pop()
     return "\n".join(written) + "\n"

@@ -12,6 +12,7 @@ import pytest
 
 from compat_tests.differential.harness import Pair, Side
 from compat_tests.differential.topics import id_of, new_topic
+from compat_tests.groups.wire import WireMember, form, subscription
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import group_records
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -22,6 +23,7 @@ from odradek.wire.messages.delete_topics import DeleteTopicsRequest
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.group_records import GroupMetadataKey
 from odradek.wire.messages.list_groups import ListGroupsRequest
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -39,10 +41,13 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from odradek.wire.records import iter_records, iter_whole_batches
+from odradek.wire.schema import uuid_from_text
 
 SECONDS = 30
 _numbers = itertools.count()
 NEWEST = 1
+TOLD_OTHERWISE = ("metadata_hash", "assignment_timestamp", "timestamp", "version", "current_state_timestamp")
+"""Hashes of metadata are each broker's own, times are its clock's."""
 
 
 def new_group() -> str:
@@ -95,32 +100,39 @@ def records_of(side: Side, group: str) -> list[Any]:
     for start, header in iter_whole_batches(data):
         for record in iter_records(memoryview(data)[start : start + header.size_bytes]):
             key = group_records.decode_key(record.key)
-            if getattr(key, "group_id", None) != group:
+            if getattr(key, "group_id", None) != group and key != GroupMetadataKey(group=group):
                 continue
             value = None if record.value is None else group_records.decode_value(key, record.value)
             plain = side.plain(value, 0)
             if isinstance(plain, dict):
-                # Hashes of metadata are each broker's own, times are its clock's.
-                for name in ("metadata_hash", "assignment_timestamp", "timestamp", "version"):
+                for name in TOLD_OTHERWISE:
                     if plain.get(name):
                         plain[name] = "not 0"
+                # A group that was a consumer group: ours has nobody lead one that is to rebalance, and says
+                # what its members have, where Kafka's says what they were to have.
+                plain.pop("leader", None)
+                for member in plain.get("members", ()):
+                    member.pop("assignment", None)
             found.append([type(key).__name__, side.plain(key, 0), plain])
     return found
 
 
 def compare_records(pair: Pair, group: str) -> None:
-    """In their order, but for that of the members within one assignment: Kafka keeps them in a hash table."""
-    theirs, ours = (_with_sorted_targets(records_of(side, group)) for side in pair.sides)
+    """In their order, but for that of the members within one assignment or deletion: Kafka keeps them in a
+    hash table."""
+    theirs, ours = (_with_sorted_members(records_of(side, group)) for side in pair.sides)
     names = [[(record[0], record[1].get("member_id")) for record in records] for records in (theirs, ours)]
     pair.compare(f"kinds of records of {group}", [str(names[0])], [str(names[1])])
     pair.compare(f"records of {group}", theirs, ours)
 
 
-def _with_sorted_targets(records: list[Any]) -> list[Any]:
+def _with_sorted_members(records: list[Any]) -> list[Any]:
     found: list[Any] = []
-    for kind, grouped in itertools.groupby(records, key=lambda record: record[0]):
-        run, is_target = list(grouped), kind == "ConsumerGroupTargetAssignmentMemberKey"
-        found += sorted(run, key=lambda record: str(record[1]["member_id"])) if is_target else run
+    for (kind, is_tombstone), grouped in itertools.groupby(records, key=lambda one: (one[0], one[2] is None)):
+        run = list(grouped)
+        if is_tombstone or kind == "ConsumerGroupTargetAssignmentMemberKey":
+            run.sort(key=lambda record: str(record[1]))
+        found += run
     return found
 
 
@@ -150,6 +162,18 @@ def test_requests_that_are_wrong_in_themselves(pair: Pair) -> None:
                 continue
             theirs, ours = pair.ask(lambda _: request, version, note)
             assert theirs.error_message == ours.error_message
+
+
+def test_a_member_without_an_id_is_given_one_of_the_same_form(pair: Pair) -> None:
+    group, topic = new_group(), new_topic(pair, "nameless", 1)
+
+    def see(side: Side, answer: Any) -> None:
+        side.remember("member", answer.member_id)
+
+    theirs, ours = pair.ask(lambda _: join(group, "", topic), 0, "joins", see=see)
+    assert {len(uuid_from_text(one.member_id)) for one in (theirs, ours)} == {16}
+    pair.ask(lambda side: heartbeat(group, side["member"], 2), 0, "is there")
+    pair.ask(lambda side: heartbeat(group, side["member"], -1), 0, "leaves")
 
 
 def test_a_group_from_the_first_member_to_the_last(pair: Pair) -> None:
@@ -333,4 +357,27 @@ def test_a_classic_group_that_is_empty_becomes_a_consumer_group(pair: Pair) -> N
     pair.ask(lambda _: heartbeat(group, "m1", 3), NEWEST, "not one yet")
     pair.ask(lambda _: join(group, "m1", topic), NEWEST)
     pair.ask(lambda _: ConsumerGroupDescribeRequest(group_ids=[group, "", "none"]), NEWEST)
+    compare_records(pair, group)
+
+
+def test_a_group_with_members_changes_its_protocol_and_back(pair: Pair) -> None:
+    group, topic = new_group(), new_topic(pair, "converted", 2)
+    classics = {}
+    for side in pair.sides:
+        member = classics[side.name] = WireMember(side, group, "classic", subscription(topic))
+        form([member], [{topic: [0, 1]}])
+        side.remember("classic", member.member_id)
+    by_pattern = {"subscribed_topic_regex": "conv[e]rted-.*"}
+    told, _ = pair.ask(lambda _: join(group, "m1", topic, **by_pattern), NEWEST, "m1 upgrades the group")
+    deadline = time.monotonic() + SECONDS
+    for side in pair.sides:
+        while side.ask(heartbeat(group, "m1", told.member_epoch), NEWEST).member_epoch == told.member_epoch:
+            assert time.monotonic() < deadline, side.name
+            time.sleep(0.05)
+    pair.ask(lambda _: ConsumerGroupDescribeRequest(group_ids=[group]), NEWEST, "of both protocols")
+    compare_records(pair, group)
+    pair.ask(lambda _: heartbeat(group, "m1", -1), NEWEST, "m1 leaves, and the group is a classic one")
+    compare_records(pair, group)
+    for member in classics.values():
+        member.leave()
     compare_records(pair, group)

@@ -27,6 +27,7 @@ from compat_tests.groups.wire import (
     wait_for_coordinator,
 )
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -384,3 +385,24 @@ def test_ten_thousand_topics_of_the_new_protocol_are_taken(both: Both, pair: Pai
     with bounded_memory(both, 60 * MEGABYTE):
         pair.ask(lambda _: beat("one", group="many-topics", subscribed_topic_names=names), 1)
         pair.ask(lambda _: beat("one", -1, group="many-topics"), 1)
+
+
+@pytest.mark.usefixtures("_new_protocol", "topic")
+def test_a_thousand_members_that_never_come_again_are_forgotten(
+    both: Both, bystander: Callable[[], None]
+) -> None:
+    side = Side("odradek", both.odradek.bootstrap)
+    described = ConsumerGroupDescribeRequest(group_ids=["forgotten"])
+    try:
+        with bounded_memory(both, 40 * MEGABYTE):
+            for number in range(JOINS):
+                assert side.ask(beat(f"member-{number}", group="forgotten"), 1).error_code == 0
+                if number % 250 == 0:
+                    bystander()
+        # Their sessions are of six seconds.
+        deadline = time.monotonic() + 60
+        while side.ask(described, 1).groups[0].group_state != "Empty":
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    finally:
+        side.close()

@@ -15,10 +15,14 @@ from compat_tests.clients import Message, wait_until
 from compat_tests.groups.comparison import CONSUMER_GROUPS, GROUPS, STREAMS_GROUPS, Both, Node
 from compat_tests.groups.conftest import serves
 from compat_tests.groups.wire import (
+    BeatingMember,
+    BeatingThread,
     WireMember,
     commit,
     committed,
     form,
+    kept_alive,
+    settle,
     state_of,
     subscription,
     wait_for_coordinator,
@@ -351,63 +355,122 @@ def test_expressions_are_validated(both: Both) -> None:
 
 
 @pytest.fixture
-def consumer_group(both: Both, topic: str) -> str:
-    """A stable group of the new protocol: one member, which has every partition."""
+def _consumer_groups(both: Both) -> None:
     if not serves(both.odradek.bootstrap, ConsumerGroupHeartbeatRequest.api_key):
         pytest.skip("the broker does not serve the consumer protocol")
+
+
+@pytest.mark.usefixtures("_consumer_groups")
+def test_a_group_of_the_new_protocol_is_described_as_kafka_describes_it(both: Both, topic: str) -> None:
     group = new_name("new-protocol")
+    joining = {"subscribed_topic_names": [topic], "server_assignor": "range"}
 
-    def make(node: Node) -> None:
+    def make(node: Node) -> list[BeatingMember]:
         wait_for_coordinator(node.side, group)
-        member = f"member-{group}"
-        beat = ConsumerGroupHeartbeatRequest(
-            group_id=group,
-            member_id=member,
-            member_epoch=0,
-            rebalance_timeout_ms=300_000,
-            subscribed_topic_names=[topic],
-            topic_partitions=[],
+        members = [
+            BeatingMember(node.side, group, f"{group}-0", **joining),
+            BeatingMember(node.side, group, f"{group}-1", instance="always-there", **joining),
+        ]
+        settle(members, PARTITIONS, epoch=3)
+        for number, member in enumerate(members):
+            who = {"member": member.member_id, "generation": member.epoch, "instance": member.instance}
+            commit(node.side, group, {(topic, number): 11}, **who)
+        return members
+
+    members = [member for node in both.nodes for member in make(node)]
+    commands = [("--describe", "--group", group, *more) for more in DESCRIPTIONS]
+    with kept_alive(members):
+        check(both, CONSUMER_GROUPS, *commands)
+        check(
+            both,
+            CONSUMER_GROUPS,
+            ("--list", "--type", "consumer", "--state"),
+            ("--list", "--state", "stable", "--type"),
+            ("--delete", "--group", group),
+            ("--delete-offsets", "--group", group, "--topic", topic),
+            ("--reset-offsets", "--group", group, "--all-topics", "--to-earliest", "--execute"),
         )
-        answer = node.side.ask(beat, 1)
-        assert answer.error_code == 0, answer
-
-        def is_settled() -> bool:
-            nonlocal answer
-            parts = None if answer.assignment is None else answer.assignment.topic_partitions
-            more = ConsumerGroupHeartbeatRequest(
-                group_id=group, member_id=member, member_epoch=answer.member_epoch, topic_partitions=parts
-            )
-            answer = node.side.ask(more, 1)
-            return parts is not None and sum(len(part.partitions) for part in parts) == PARTITIONS
-
-        wait_until(is_settled, f"the member of {group} has all partitions")
-        who = {"member": member, "generation": answer.member_epoch}
-        commit(node.side, group, {(topic, 0): 11}, **who)
-
-    both.each(make)
-    return group
+        check(both, GROUPS, ("--list", "--group-type", "consumer"), ("--list", "--consumer"))
+    for member in members:
+        member.leave()
+    check(both, CONSUMER_GROUPS, *commands, ("--delete", "--group", group), commands[0])
 
 
-def test_a_group_of_the_new_protocol_is_described_as_kafka_describes_it(
-    both: Both, consumer_group: str
+@pytest.mark.usefixtures("_consumer_groups")
+def test_a_group_that_waits_for_partitions_is_described_as_kafka_describes_it(both: Both, topic: str) -> None:
+    """What members have and what they shall have are two things then, and so are their epochs."""
+    group = new_name("reconciling")
+    joining = {"subscribed_topic_names": [topic], "server_assignor": "range"}
+
+    def make(node: Node) -> list[BeatingMember]:
+        wait_for_coordinator(node.side, group)
+        first = BeatingMember(node.side, group, f"{group}-0", **joining)
+        settle([first], PARTITIONS, epoch=2)
+        first.gives_up = False
+        second = BeatingMember(node.side, group, f"{group}-1", **joining)
+        wait_until(
+            lambda: (first.beat(), second.beat())[1].member_epoch == first.epoch + 1,
+            f"the second member of {group} has an epoch",
+        )
+        return [first, second]
+
+    members = [member for node in both.nodes for member in make(node)]
+    with kept_alive(members):
+        check(both, CONSUMER_GROUPS, *(("--describe", "--group", group, *more) for more in DESCRIPTIONS))
+        check(both, CONSUMER_GROUPS, ("--list", "--state", "reconciling", "--type"))
+    for member in members:
+        member.leave()
+
+
+@pytest.mark.usefixtures("_streams_groups")
+def test_a_streams_group_with_members_is_described_as_kafka_describes_it(
+    both: Both, other_topic: str
 ) -> None:
-    commands = [("--describe", "--group", consumer_group, *more) for more in DESCRIPTIONS]
-    # Its session ends soon: a description of the empty group is compared, too, and then its deletion.
-    check(both, CONSUMER_GROUPS, commands[0], commands[3], commands[5])
-    check(both, CONSUMER_GROUPS, ("--list", "--type", "consumer", "--state"))
-    check(both, GROUPS, ("--list", "--group-type", "consumer"))
+    group = new_name("application")
 
-    def is_empty(node: Node) -> bool:
-        said = node.run(CONSUMER_GROUPS, "--describe", "--group", consumer_group, "--state")
-        return any("Empty" in line for line in said.lines)
+    def make(node: Node) -> list[BeatingThread]:
+        wait_for_coordinator(node.side, group)
+        # The one that is there first has the only task, and keeps it.
+        threads = [BeatingThread(node.side, group, f"{group}-{number}", [other_topic]) for number in range(2)]
+        settle(threads[:1], 1, epoch=2)
+        settle(threads, 1, epoch=3)
+        who = {"member": threads[0].member_id, "generation": threads[0].epoch}
+        commit(node.side, group, {(other_topic, 0): 3}, **who)
+        return threads
 
-    both.each(lambda node: wait_until(lambda: is_empty(node), "its session ends", seconds=60))
-    check(both, CONSUMER_GROUPS, *commands, ("--delete", "--group", consumer_group), commands[0])
+    threads = [thread for node in both.nodes for thread in make(node)]
+    of_group = [
+        ("--describe", "--group", group, *more, *verbose)
+        for more in ((), ("--members",), ("--offsets",), ("--state",))
+        for verbose in ((), ("--verbose",))
+    ]
+    reset = ("--reset-offsets", "--group", group, "--all-input-topics", "--to-earliest")
+    with kept_alive(threads):
+        check(both, STREAMS_GROUPS, *of_group, ("--list", "--state"), ("--list", "--state", "Stable"))
+        check(both, STREAMS_GROUPS, (*reset, "--dry-run"), ("--delete", "--group", group))
+        check(both, GROUPS, ("--list", "--streams"), ("--list", "--group-type", "streams"))
+        check(both, CONSUMER_GROUPS, ("--describe", "--group", group))
+    for thread in threads:
+        thread.leave()
+    check(both, STREAMS_GROUPS, *of_group, (*reset, "--dry-run"), (*reset, "--execute"), of_group[0])
+    check(
+        both,
+        STREAMS_GROUPS,
+        ("--delete-offsets", "--group", group, "--input-topic", other_topic),
+        of_group[0],
+        ("--delete", "--group", group),
+        of_group[0],
+    )
 
 
-def test_streams_groups_are_listed_and_described_as_kafka_does(both: Both) -> None:
+@pytest.fixture
+def _streams_groups(both: Both) -> None:
     if not serves(both.odradek.bootstrap, StreamsGroupHeartbeatRequest.api_key):
         pytest.skip("the broker does not serve streams groups")
+
+
+@pytest.mark.usefixtures("_streams_groups")
+def test_streams_groups_are_listed_and_described_as_kafka_does(both: Both) -> None:
     check(
         both,
         STREAMS_GROUPS,

@@ -1,13 +1,17 @@
-"""Members of classic groups made of single requests: states that no library would stay in."""
+"""Members of groups made of single requests: states that no library would stay in."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from compat_tests.differential.harness import CLOSED, NO_ANSWER, Side
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import streams_group_heartbeat as streams
+from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from odradek.wire.messages.consumer_protocol import (
     AssignedTopicPartitions,
     ConsumerProtocolAssignment,
@@ -138,6 +142,154 @@ class WireMember:
         assert answer.error_code == 0, answer
 
 
+class BeatingMember:
+    """One of the consumer protocol, on a connection of its own: it does what it is told with each heartbeat,
+    unless it no longer `gives_up` anything."""
+
+    def __init__(
+        self, side: Side, group: str, member_id: str, *, instance: str | None = None, **joining: Any
+    ) -> None:
+        self.side = Side(side.name, f"{side.host}:{side.port}")
+        self.group, self.member_id, self.instance = group, member_id, instance
+        self.epoch = 0
+        self.gives_up = True
+        self._joining = {"rebalance_timeout_ms": LONG_MS, **joining}
+        self._owned: list[TopicPartitions] = []
+
+    @property
+    def size(self) -> int:
+        """How many partitions it has."""
+        return sum(len(topic.partitions) for topic in self._owned)
+
+    def beat(self) -> Any:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            instance_id=self.instance,
+            topic_partitions=self._owned,
+            **(self._joining if self.epoch == 0 else {}),
+        )
+        answer = self.side.ask(request, 1)
+        assert answer.error_code == 0, answer
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None and self.gives_up:
+            self._owned = answer.assignment.topic_partitions
+        return answer
+
+    def leave(self) -> None:
+        leaving = ConsumerGroupHeartbeatRequest(
+            group_id=self.group, member_id=self.member_id, member_epoch=-1, instance_id=self.instance
+        )
+        answer = self.side.ask(leaving, 1)
+        assert answer.error_code == 0, answer
+        self.side.close()
+
+
+class BeatingThread:
+    """One of the streams protocol, whose application reads topics and keeps no state."""
+
+    def __init__(self, side: Side, group: str, member_id: str, topics: Sequence[str]) -> None:
+        self.side = Side(side.name, f"{side.host}:{side.port}")
+        self.group, self.member_id = group, member_id
+        self.epoch = 0
+        self._topology = streams.Topology(
+            epoch=0,
+            subtopologies=[
+                streams.Subtopology(
+                    subtopology_id="0",
+                    source_topics=list(topics),
+                    source_topic_regex=[],
+                    state_changelog_topics=[],
+                    repartition_sink_topics=[],
+                    repartition_source_topics=[],
+                    copartition_groups=[],
+                )
+            ],
+        )
+        self._active: list[streams.TaskIds] = []
+
+    @property
+    def size(self) -> int:
+        """How many tasks it runs."""
+        return sum(len(of_subtopology.partitions) for of_subtopology in self._active)
+
+    def beat(self) -> Any:
+        joining = {
+            "rebalance_timeout_ms": LONG_MS,
+            "topology": self._topology,
+            "process_id": f"process of {self.member_id}",
+            "client_tags": [],
+        }
+        request = streams.StreamsGroupHeartbeatRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            endpoint_information_epoch=-1,
+            active_tasks=self._active,
+            standby_tasks=[],
+            warmup_tasks=[],
+            **(joining if self.epoch == 0 else {"rebalance_timeout_ms": -1}),
+        )
+        answer = self.side.ask(request, 0)
+        assert answer.error_code == 0, answer
+        self.epoch = answer.member_epoch
+        if answer.active_tasks is not None:
+            self._active = answer.active_tasks
+        return answer
+
+    def leave(self) -> None:
+        leaving = streams.StreamsGroupHeartbeatRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            member_epoch=-1,
+            endpoint_information_epoch=-1,
+            rebalance_timeout_ms=-1,
+        )
+        answer = self.side.ask(leaving, 0)
+        assert answer.error_code == 0, answer
+        self.side.close()
+
+
+Beating = BeatingMember | BeatingThread
+
+
+def settle(members: Sequence[Beating], size: int, epoch: int) -> None:
+    """Until all are in this epoch and have so much together; they join one after the other."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        for member in members:
+            member.beat()
+        if {member.epoch for member in members} == {epoch} and sum(one.size for one in members) == size:
+            return
+        assert time.monotonic() < deadline, [(member.epoch, member.size) for member in members]
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def kept_alive(members: Sequence[Beating]) -> Iterator[None]:
+    """Heartbeats go on meanwhile, for their sessions are short."""
+    is_over = threading.Event()
+    failures: list[BaseException] = []
+
+    def go_on() -> None:
+        try:
+            while not is_over.wait(0.3):
+                for member in members:
+                    member.beat()
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=go_on, name="heartbeats")
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+    assert not failures, failures
+
+
 def state_of(side: Side, group: str) -> tuple[str, int]:
     """State and number of members."""
     told = side.ask(DescribeGroupsRequest(groups=[group]), 5).groups[0]
@@ -182,6 +334,7 @@ def commit_request(
     *,
     member: str = "",
     generation: int = -1,
+    instance: str | None = None,
     metadata: str = "",
 ) -> OffsetCommitRequest:
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
@@ -197,6 +350,7 @@ def commit_request(
         group_id=group,
         generation_id_or_member_epoch=generation,
         member_id=member,
+        group_instance_id=instance,
         topics=[OffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
     )
 

@@ -126,7 +126,8 @@ def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     warming = Warming(options.warm_rounds, options.compile_seconds, options.only)
     writes = options.output is not None and not (options.only or options.quick)
-    work = pathlib.Path(tempfile.mkdtemp(prefix="odradek-bench-", dir=options.work))
+    # Whole, for what is started from there may have another working directory.
+    work = pathlib.Path(tempfile.mkdtemp(prefix="odradek-bench-", dir=options.work)).resolve()
     missed: list[str] = []
     not_measured: list[str] = []
     try:
@@ -136,6 +137,7 @@ def main(arguments: list[str]) -> int:
         print("\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True)
         for name in (one for one in PARTS if one in options.parts):
             print(f"\n{name}: {PARTS[name].says}", flush=True)
+            evenness = machine.Evenness()
             try:
                 section = PARTS[name].measure(run, warming)
             except Refused as reason:
@@ -146,6 +148,7 @@ def main(arguments: list[str]) -> int:
                 traceback.print_exc()
                 not_measured.append(name)
                 continue
+            section.notes.append(evenness.told())
             section.measured = f"{time.strftime('%Y-%m-%d')} at {code}"
             missed += [f"{name}: {one}" for one in section.missed()]
             if name not in TABLES:

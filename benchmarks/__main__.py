@@ -136,6 +136,7 @@ def main(arguments: list[str]) -> int:
         print("\n".join(f"{name}: {value}" for name, value in facts.items()), flush=True)
         for name in (one for one in PARTS if one in options.parts):
             print(f"\n{name}: {PARTS[name].says}", flush=True)
+            evenness = machine.Evenness()
             try:
                 section = PARTS[name].measure(run, warming)
             except Refused as reason:
@@ -146,6 +147,7 @@ def main(arguments: list[str]) -> int:
                 traceback.print_exc()
                 not_measured.append(name)
                 continue
+            section.notes.append(evenness.told())
             section.measured = f"{time.strftime('%Y-%m-%d')} at {code}"
             missed += [f"{name}: {one}" for one in section.missed()]
             if name not in TABLES:

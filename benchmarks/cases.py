@@ -37,6 +37,10 @@ class Case:
     def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
         raise NotImplementedError(self.name)
 
+    def measured_before(self, rounds: int) -> dict[str, list[float]] | None:
+        """Figures of the last rounds by broker, where another row's runs have told them already."""
+        return None
+
     def clean_up(self, broker: Running) -> None:
         """Drops what `prepare` made."""
 
@@ -196,15 +200,34 @@ class ConfluentCase(Case):
 
 @dataclass
 class EndToEndCase(Case):
-    """Kafka's own EndToEndLatency tool: 100 bytes, acks=all, ms between produce and consume."""
+    """Kafka's own EndToEndLatency tool: 100 bytes, acks=all, ms between produce and consume.
 
-    quantile: str = "50th"
+    A run takes seconds and tells several figures: a row that `follows` another one shows those of its runs.
+    """
+
+    figure: str = "50th"
     """Which of the percentiles that the tool prints in whole milliseconds; "mean": the mean, in fractions."""
+    follows: EndToEndCase | None = None
     messages: int = 6_000
     unit: str = "ms"
     lower: bool = True
+    runs: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    """What each run has told so far, by broker."""
 
     def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
+        figures = self._run(broker, pinning)
+        self.runs.setdefault(broker.name, []).append(figures)
+        return figures[self.figure]
+
+    def measured_before(self, rounds: int) -> dict[str, list[float]] | None:
+        if self.follows is None or not self.follows.runs:
+            return None
+        return {
+            broker: [figures[self.figure] for figures in runs[-rounds:]]
+            for broker, runs in self.follows.runs.items()
+        }
+
+    def _run(self, broker: Running, pinning: Pinning) -> dict[str, float]:
         topic = f"bench-e2e-{time.monotonic_ns()}"
         with WireClient("127.0.0.1", broker.port) as client:
             client.create_topics([topic], 1)
@@ -213,24 +236,18 @@ class EndToEndCase(Case):
             "--bootstrap-server", broker.bootstrap, "--topic", topic,
             "--num-records", str(self.messages), "--producer-acks", "all", "--record-size", "100",
         )  # fmt: skip
-        done = subprocess.run(
-            pinning.load(command),
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = subprocess.run(pinning.load(command), capture_output=True, text=True, timeout=300, check=False)
+        figures = {}
         for line in done.stdout.splitlines():
-            if line.startswith("Avg latency:") and self.quantile == "mean":
-                return float(line.split()[2])
+            if line.startswith("Avg latency:"):
+                figures["mean"] = float(line.split()[2])
             if line.startswith("Percentiles:"):
-                values = {
-                    p.split(" = ")[0].strip(): float(p.split(" = ")[1])
-                    for p in line[len("Percentiles:") :].split(", ")
-                }
-                if self.quantile in values:
-                    return values[self.quantile]
-        raise RuntimeError(f"EndToEndLatency said: {done.stdout[-500:]} {done.stderr[-1500:]}")
+                for percentile in line.removeprefix("Percentiles:").split(", "):
+                    name, value = percentile.split(" = ")
+                    figures[name.strip()] = float(value)
+        if not {"mean", "50th", "99th"} <= figures.keys():
+            raise RuntimeError(f"EndToEndLatency said: {done.stdout[-500:]} {done.stderr[-1500:]}")
+        return figures
 
 
 def all_cases() -> list[Case]:
@@ -268,7 +285,9 @@ def all_cases() -> list[Case]:
                     record_bytes=size,
                 )
             )
-    cases.append(EndToEndCase(name="EndToEndLatency 100 B: mean", unit="ms", quantile="mean"))
-    cases.append(EndToEndCase(name="EndToEndLatency 100 B: p50", unit="ms", at_least=1.0, quantile="50th"))
-    cases.append(EndToEndCase(name="EndToEndLatency 100 B: p99", unit="ms", at_least=1.2, quantile="99th"))
+    mean = EndToEndCase(name="EndToEndLatency 100 B: mean", figure="mean")
+    cases.append(mean)
+    for figure, text, at_most in (("50th", "p50", 1.0), ("99th", "p99", 1.2)):
+        name = f"EndToEndLatency 100 B: {text}"
+        cases.append(EndToEndCase(name=name, at_least=at_most, figure=figure, follows=mean))
     return cases

@@ -103,7 +103,24 @@ def warm_compiler(kafka: brokers.Running, work: pathlib.Path, pinning: Pinning, 
 def run_case(
     case: Case, running: dict[str, brokers.Running], run: Run, pinning: Pinning, warming: Warming
 ) -> Outcome:
-    ours, theirs, work = running[case.broker], running["kafka"], run.work
+    ours, theirs = running[case.broker], running["kafka"]
+    figures = case.measured_before(run.rounds)
+    told = "from the runs of the row before"
+    if figures is None:
+        took, figures = measure_in_turn(case, theirs, ours, run, pinning, warming)
+        told = f"Kafka warm after {took}"
+    outcome = Outcome(
+        case.name, case.unit, case.lower, case.at_least, figures[theirs.name], figures[ours.name]
+    )
+    print(f"{results.line(outcome)}   ({told})", flush=True)
+    return outcome
+
+
+def measure_in_turn(
+    case: Case, theirs: brokers.Running, ours: brokers.Running, run: Run, pinning: Pinning, warming: Warming
+) -> tuple[int, dict[str, list[float]]]:
+    """How many measurements warmed Kafka, and the figures of all rounds by broker."""
+    work = run.work
     for broker in (theirs, ours):
         case.prepare(broker, work)
     took = warm(case, theirs, work, pinning, warming.rounds)
@@ -114,6 +131,4 @@ def run_case(
             figures[broker.name].append(case.measure(broker, work, pinning, run.seconds))
     for broker in (theirs, ours):
         case.clean_up(broker)
-    outcome = Outcome(case.name, case.unit, case.lower, case.at_least, figures["kafka"], figures[ours.name])
-    print(f"{results.line(outcome)}   (Kafka warm after {took})", flush=True)
-    return outcome
+    return took, figures

@@ -70,6 +70,48 @@ def fdatasync_us(directory: pathlib.Path, *, grows: bool, rounds: int = 200) -> 
     return statistics.median(times)
 
 
+class Evenness:
+    """How evenly the machine computed while something was measured: what its host took away, and how long the
+    same loop took before and after.
+    """
+
+    def __init__(self) -> None:
+        self._ticks = _processor_ticks()
+        self._loops_ms = _loops_ms()
+
+    def told(self) -> str:
+        """One sentence for the notes of a part, taken at its end."""
+        loops_ms = sorted(self._loops_ms + _loops_ms())
+        before, now = self._ticks, _processor_ticks()
+        spent = max(sum(now.values()) - sum(before.values()), 1)
+        stolen = (now["steal"] - before["steal"]) / spent
+        return (
+            f"The machine meanwhile: {stolen:.1%} of the processors' time went to others on its host; a loop "
+            f"that is always the same took {loops_ms[0]:.0f} to {loops_ms[-1]:.0f} ms "
+            f"(median {statistics.median(loops_ms):.0f}) before and after."
+        )
+
+
+def _processor_ticks() -> dict[str, int]:
+    """Of all cores together since the start, by what they did; zeros where the system does not say."""
+    names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    try:
+        first = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0]
+    except OSError:
+        return dict.fromkeys(names, 0)
+    return dict(zip(names, map(int, first.split()[1:]), strict=False))
+
+
+def _loops_ms(rounds: int = 10, turns: int = 1_000_000) -> list[float]:
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter_ns()
+        for _ in range(turns):
+            pass
+        times.append((time.perf_counter_ns() - start) / 1e6)
+    return times
+
+
 def refuse_memory(directory: pathlib.Path) -> None:
     """What is flushed to memory is no figure of a flush."""
     kind = subprocess.run(

@@ -78,92 +78,165 @@ def open_log(
     says up to where offsets may be missing because of compaction. `is_rescan`: what can be read of files may
     not be on the disk, and the log files have been written again.
     """
-    disk = pool.disk
-    names = finish_interrupted(disk, directory, disk.list(directory))
-    segments = _segments_of(pool, directory, names, now_ms)
-    known_epochs = read_leader_epochs(disk, f"{directory}/{LEADER_EPOCHS}")
-    epochs = LeaderEpochs(known_epochs)
-    cut_bytes = 0
-    # From there on transaction indexes are not believed; nor what can be read of them, after a failed sync.
-    unsure_from = LONG_MAX
+    names = finish_interrupted(pool.disk, directory, pool.disk.list(directory))
+    opening = _Opening(pool, directory, config, clean, recovery_point, log_start_offset, gaps_until, head)
+    opening.find_segments(names, now_ms)
     sync_has_failed = SYNC_FAILED in names
-    taken: TakenUp | None = None
-    told_end = _newest_snapshot(names) if clean else None
-    if clean and _drop_left_behind(segments, told_end):
-        names = disk.list(directory)
-    if not segments:
-        start = max(log_start_offset, 0)
-        segments = [Segment.create(pool, directory, start, now_ms)]
-        recovery_point = min(recovery_point, start)
     if not clean:
-        first = _segment_to_recover(segments, recovery_point)
-        unsure_from = first.base_offset
-        # The point is the log's end then, or one before it (`Log.recovery_checkpoint`).
-        if head is not None and head.offset <= recovery_point + 1 and not (sync_has_failed or is_rescan):
-            taken = take_up(first, head)
-        has_lost_head = head is not None and taken is None
-        cut_bytes, told_end = _recover(
-            segments, config, epochs, recovery_point, gaps_until, taken, takes_place=has_lost_head
-        )
+        opening.recover_from_point(believes_head=not (sync_has_failed or is_rescan))
         if sync_has_failed:
-            _write_again(segments, recovery_point)
-    end_offset = _read_end(segments[-1])
-    damage: str | None = None
-    if told_end is not None and _is_end_damaged(segments[-1], end_offset, told_end, clean=clean):
-        # Whoever reads the last batches is told. What is appended from now on is out of their reach.
-        damage = f"The last batches of {segments[-1].path(LOG)} are damaged; the log goes on at {told_end}."
-        end_offset = told_end
-        segments.append(Segment.create(pool, directory, told_end, now_ms))
-    if end_offset is None:
-        # Its index, or the stop that claimed to be clean, was not what it seemed.
-        unsure_from = min(unsure_from, segments[-1].base_offset)
-        taken = None
-        cut_bytes += _recover(
-            segments, config, epochs, segments[-1].base_offset, gaps_until, takes_place=head is not None
-        )[0]
-        end_offset = _read_end(segments[-1])
-        assert end_offset is not None
-        clean = False
-    if end_offset < log_start_offset:
-        # The checkpoint is ahead of what survived: everything before it is deleted anyway, so begin there.
-        _remove(segments)
-        segments = [Segment.create(pool, directory, log_start_offset, now_ms)]
-        end_offset = log_start_offset
-        taken = None
-        clean = False
-    log_start_offset = max(log_start_offset, segments[0].base_offset)
-    if known_epochs is None and (clean or recovery_point > segments[0].base_offset):
-        epochs = _epochs_of(segments)
-        if disk.exists(f"{directory}/{LEADER_EPOCHS}"):
-            damage = damage or f"{directory}/{LEADER_EPOCHS} is damaged and is made anew."
-    elif not clean and epochs.starts and epochs.starts[0] > log_start_offset:
-        # Deleted records are back: the checkpoint of the log's start was not written, that of the epochs was.
-        epochs = _epochs_of(segments)
-    epochs.truncate_end(end_offset)
-    epochs.truncate_start(log_start_offset)
-    unsure_from = min(unsure_from, _look_at_aborted(segments, end_offset))
-    if taken is not None and unsure_from < taken.head.base_offset:
-        taken = None
-    is_kept = head is not None and head.offset <= end_offset and (clean or taken is not None)
-    kept_head = head if is_kept else None
-    producers = _load_producers(
-        segments, end_offset, unsure_from, kept_head, taken, writes_again=sync_has_failed or is_rescan
-    )
-    if kept_head is not head:
-        # The snapshot of one that does not hold any more must not come back with a loss of power.
-        disk.sync_directory(directory)
+            _write_again(opening.segments, recovery_point)
+    opening.find_end(now_ms)
+    opening.find_start(now_ms)
+    opening.settle_epochs()
+    producers = opening.load_producers(writes_again=sync_has_failed or is_rescan)
     producers.expire(now_ms, producer_expiration_ms)
-    log = Log(
-        pool,
-        directory,
-        config,
-        segments,
-        end_offset,
-        producers,
-        epochs,
-        recovery_point=end_offset if clean else min(recovery_point, end_offset),
-    )
-    return Recovered(log, log_start_offset, cut_bytes, damage, kept_head)
+    return opening.recovered(producers)
+
+
+class _Opening:
+    """What is known so far of a log that is being opened; `open_log` has the order of the steps."""
+
+    def __init__(
+        self,
+        pool: FilePool,
+        directory: str,
+        config: LogConfig,
+        clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+        gaps_until: int,
+        head: Head | None,
+    ) -> None:
+        self.pool, self.directory, self.config = pool, directory, config
+        self.clean = clean
+        """Whether the stop was, and what it left is as it said."""
+        self.recovery_point, self.gaps_until, self.head = recovery_point, gaps_until, head
+        self.log_start_offset = log_start_offset
+        self.segments: list[Segment] = []
+        self.end_offset = 0
+        self.known_epochs = read_leader_epochs(pool.disk, f"{directory}/{LEADER_EPOCHS}")
+        self.epochs = LeaderEpochs(self.known_epochs)
+        self.taken: TakenUp | None = None
+        self.kept_head: Head | None = None
+        self.unsure_from = LONG_MAX
+        """From there on transaction indexes are not believed."""
+        self.told_end: int | None = None
+        """Where the log ends by what somebody else than its last batches says."""
+        self.cut_bytes = 0
+        self.damage: str | None = None
+
+    def find_segments(self, names: list[str], now_ms: int) -> None:
+        self.segments = _segments_of(self.pool, self.directory, names, now_ms)
+        if self.clean:
+            self.told_end = _newest_snapshot(names)
+            _drop_left_behind(self.segments, self.told_end)
+        if not self.segments:
+            start = max(self.log_start_offset, 0)
+            self.segments = [Segment.create(self.pool, self.directory, start, now_ms)]
+            self.recovery_point = min(self.recovery_point, start)
+
+    def recover_from_point(self, *, believes_head: bool) -> None:
+        """What comes after the recovery point, or after the head where one holds, is read and judged."""
+        first = _segment_to_recover(self.segments, self.recovery_point)
+        self.unsure_from = first.base_offset
+        head = self.head
+        # The point is the log's end then, or one before it (`Log.recovery_checkpoint`).
+        if head is not None and believes_head and head.offset <= self.recovery_point + 1:
+            self.taken = take_up(first, head)
+        has_lost_head = head is not None and self.taken is None
+        self._recover(self.recovery_point, self.taken, takes_place=has_lost_head)
+
+    def _recover(self, recovery_point: int, taken: TakenUp | None, *, takes_place: bool) -> None:
+        cut_bytes, self.told_end = _recover(
+            self.segments,
+            self.config,
+            self.epochs,
+            recovery_point,
+            self.gaps_until,
+            taken,
+            takes_place=takes_place,
+        )
+        self.cut_bytes += cut_bytes
+
+    def find_end(self, now_ms: int) -> None:
+        last = self.segments[-1]
+        end_offset = _read_end(last)
+        if self.told_end is not None and _is_end_damaged(last, end_offset, self.told_end, clean=self.clean):
+            # Whoever reads the last batches is told. What is appended from now on is out of their reach.
+            end_offset = self.told_end
+            path = last.path(LOG)
+            self.damage = f"The last batches of {path} are damaged; the log goes on at {end_offset}."
+            self.segments.append(Segment.create(self.pool, self.directory, end_offset, now_ms))
+        if end_offset is None:
+            # Its index, or the stop that claimed to be clean, was not what it seemed.
+            self.unsure_from = min(self.unsure_from, last.base_offset)
+            self._recover(last.base_offset, None, takes_place=self.head is not None)
+            self._give_up_claims()
+            end_offset = _read_end(self.segments[-1])
+            assert end_offset is not None
+        self.end_offset = end_offset
+
+    def find_start(self, now_ms: int) -> None:
+        start = self.log_start_offset
+        if self.end_offset < start:
+            # The checkpoint is ahead of what survived: all before it is deleted anyway, so begin there.
+            _remove(self.segments)
+            self.segments = [Segment.create(self.pool, self.directory, start, now_ms)]
+            self.end_offset = start
+            self._give_up_claims()
+        self.log_start_offset = max(start, self.segments[0].base_offset)
+
+    def _give_up_claims(self) -> None:
+        self.taken = None
+        self.clean = False
+
+    def settle_epochs(self) -> None:
+        path = f"{self.directory}/{LEADER_EPOCHS}"
+        starts = self.epochs.starts
+        if self.known_epochs is None and (self.clean or self.recovery_point > self.segments[0].base_offset):
+            self.epochs = _epochs_of(self.segments)
+            if self.pool.disk.exists(path):
+                self.damage = self.damage or f"{path} is damaged and is made anew."
+        elif not self.clean and starts and starts[0] > self.log_start_offset:
+            # Deleted records are back: of the checkpoints only that of the epochs was written.
+            self.epochs = _epochs_of(self.segments)
+        self.epochs.truncate_end(self.end_offset)
+        self.epochs.truncate_start(self.log_start_offset)
+
+    def load_producers(self, *, writes_again: bool) -> ProducerState:
+        """From snapshots and batches; decides, too, whether the head still holds."""
+        self.unsure_from = min(self.unsure_from, _look_at_aborted(self.segments, self.end_offset))
+        head = self.head
+        if self.taken is not None and self.unsure_from < self.taken.head.base_offset:
+            self.taken = None
+        if head is not None and head.offset <= self.end_offset and (self.clean or self.taken is not None):
+            self.kept_head = head
+        producers = _load_producers(
+            self.segments,
+            self.end_offset,
+            self.unsure_from,
+            self.kept_head,
+            self.taken,
+            writes_again=writes_again,
+        )
+        if self.kept_head is not head:
+            # The snapshot of one that does not hold any more must not come back with a loss of power.
+            self.pool.disk.sync_directory(self.directory)
+        return producers
+
+    def recovered(self, producers: ProducerState) -> Recovered:
+        log = Log(
+            self.pool,
+            self.directory,
+            self.config,
+            self.segments,
+            self.end_offset,
+            producers,
+            self.epochs,
+            recovery_point=self.end_offset if self.clean else min(self.recovery_point, self.end_offset),
+        )
+        return Recovered(log, self.log_start_offset, self.cut_bytes, self.damage, self.kept_head)
 
 
 def _segments_of(pool: FilePool, directory: str, names: list[str], now_ms: int) -> list[Segment]:
@@ -263,19 +336,17 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
     disk.sync_directory(directory)
 
 
-def _drop_left_behind(segments: list[Segment], told_end: int | None) -> bool:
-    """Remove empty segments that rolls which failed have left at the end; whether there were any.
+def _drop_left_behind(segments: list[Segment], told_end: int | None) -> None:
+    """Remove empty segments that rolls which failed have left at the end.
 
     One that has just been rolled begins where the log ends: there no record stands before it that has its
     offset or a later one, and the snapshot of the stop says so, too.
     """
-    count = len(segments)
     while len(segments) > 1 and segments[-1].size_bytes == 0 and told_end != segments[-1].base_offset:
         end_offset = _read_end(segments[-2])
         if end_offset is None or end_offset <= segments[-1].base_offset:
             break
         _remove([segments.pop()])
-    return len(segments) < count
 
 
 def _newest_snapshot(names: list[str]) -> int | None:

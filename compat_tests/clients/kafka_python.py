@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import CommitFailedError
 from kafka.structs import OffsetAndMetadata
 
-from compat_tests.clients import DEADLINE_SECONDS, FETCH_BYTES, POLL_SECONDS, Client, Member, Message, Record
+from compat_tests.clients import DEADLINE_SECONDS, FETCH_BYTES, Client, Member, Message, Record
 
 
 def _records(batches: Mapping[TopicPartition, Iterable[Any]]) -> list[Record]:
@@ -24,6 +24,11 @@ def _records(batches: Mapping[TopicPartition, Iterable[Any]]) -> list[Record]:
 REFRESH_MS = 1000
 """metadata.max.age of consumers. kafka-python 3.0.12 forgets, now and then, a subscription made while a
 Metadata request is on its way (`kafka_python_suite/stand_ins/subscriptions_kept.py`); so it finds it soon."""
+
+JOIN_POLL_SECONDS = 2.0
+"""Longer than it takes to join. kafka-python 3.0.12 loses a join that goes on when its `poll` ends, if new
+metadata was the reason and it was made the leader: that takes the reason away, so the next `poll` does not
+wait for the answer to SyncGroup, and heartbeats stay off until the session has expired."""
 
 
 def _offset(offset: int) -> OffsetAndMetadata:
@@ -50,7 +55,7 @@ class KafkaPythonMember(Member):
         )
 
     def poll(self) -> list[Record]:
-        return _records(self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1000)))
+        return _records(self._consumer.poll(timeout_ms=int(JOIN_POLL_SECONDS * 1000)))
 
     def assignment(self) -> frozenset[int]:
         return frozenset(partition.partition for partition in self._consumer.assignment())

@@ -42,6 +42,7 @@ from kafka.structs import OffsetAndMetadata
 
 from compat_tests.clients.aio import _start as start_aiokafka
 from compat_tests.clients.confluent import PASSING, REBALANCING
+from compat_tests.clients.kafka_python import JOIN_POLL_SECONDS
 
 POLL_SECONDS = 0.2
 HEARTBEAT_MS = 300
@@ -248,7 +249,8 @@ class KafkaPythonProgram(BlockingProgram, kafka.ConsumerRebalanceListener):
 
     def poll(self) -> None:
         try:
-            batches = self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=RECORDS_A_POLL)
+            timeout_ms = int(JOIN_POLL_SECONDS * 1000)
+            batches = self._consumer.poll(timeout_ms=timeout_ms, max_records=RECORDS_A_POLL)
         except KafkaPythonError as error:
             # While the broker is away it leaves it to its user to go on.
             if not error.retriable:

@@ -226,9 +226,7 @@ class OffsetFetch:
         replies: Iterable[commands.FetchOffsetsReply],
     ) -> OffsetFetchResponse:
         return OffsetFetchResponse(
-            groups=[
-                self._group(asked, reply, version) for asked, reply in zip(groups, replies, strict=True)
-            ]
+            groups=[self._group(asked, reply, version) for asked, reply in zip(groups, replies, strict=True)]
         )
 
     def _wanted(self, group: OffsetFetchRequestGroup, version: int) -> list[tuple[str, int]] | None:

@@ -407,9 +407,7 @@ class Membership:
             return None
         member_id, instance_id = command.member_id, command.group_instance_id
         member = group.members.get(member_id)
-        if member is None or (
-            instance_id is not None and group.static_members.get(instance_id) != member_id
-        ):
+        if member is None or (instance_id is not None and group.static_members.get(instance_id) != member_id):
             return None
         deadline_ms = now_ms + member.session_timeout_ms
         if member.timer_at_ms is None or deadline_ms < member.timer_at_ms:

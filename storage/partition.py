@@ -203,9 +203,7 @@ class Partition(PartitionStaging):
         # What is to be packed anew does not go the short way either: that takes uncompressed batches alone.
         self._packs_anew = config.codec not in (None, Compression.NONE)
         self._inspects_records = (
-            config.is_compacted
-            or config.message_timestamp_before_max_ms < LONG_MAX
-            or self._packs_anew
+            config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX or self._packs_anew
         )
         self._log_append_time = config.uses_log_append_time
         self._rules = rules_of(config)

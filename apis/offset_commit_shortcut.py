@@ -2,10 +2,10 @@
 
 What the commits of a consumer say before their partitions (group, generation, member, topic) is the same
 again and again, so that part is looked up as bytes instead of being decoded; offsets and metadata are read
-where they are. What comes of it is the command that the ordinary way in `apis/offsets.py` makes, and it goes to the
-same coordinator. The answer has the bytes of the last one if it says the same. Whatever is unusual (several
-topics, a topic or a partition that does not exist, unknown tags) takes the ordinary way, which alone knows
-how to explain it.
+where they are. What comes of it is the command that the ordinary way in `apis/offsets.py` makes, and it goes
+to the same coordinator. The answer has the bytes of the last one if it says the same. Whatever is unusual
+(several topics, a topic or a partition that does not exist, unknown tags) takes the ordinary way, which alone
+knows how to explain it.
 """
 
 from __future__ import annotations

@@ -200,9 +200,9 @@ class OffsetFetch:
 
     def _fetch_one(self, request: OffsetFetchRequest, version: int) -> Waiting:
         waiting = Waiting()
-        command = _single_command(
-            request, lambda reply: waiting.complete(_single_group(command.partitions, reply, version))
-        )
+        command = _single_command(request, None)
+        wanted = command.partitions
+        command.ticket = lambda reply: waiting.complete(_single_group(wanted, reply, version))
         self._groups.submit(request.group_id, command)
         return waiting
 

@@ -126,7 +126,8 @@ def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     warming = Warming(options.warm_rounds, options.compile_seconds, options.only)
     writes = options.output is not None and not (options.only or options.quick)
-    work = pathlib.Path(tempfile.mkdtemp(prefix="odradek-bench-", dir=options.work))
+    # Whole, for what is started from there may have another working directory.
+    work = pathlib.Path(tempfile.mkdtemp(prefix="odradek-bench-", dir=options.work)).resolve()
     missed: list[str] = []
     not_measured: list[str] = []
     try:

@@ -11,11 +11,19 @@ Source: KafkaApis.handleConsumerGroupHeartbeat and handleConsumerGroupDescribe o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.apis import operations
 from odradek.apis.api import Waiting
 from odradek.apis.groups import Gathering, client_host
+from odradek.apis.questions import (
+    MANY_KNOWN_MAX,
+    Known,
+    Questions,
+    RememberedAnswer,
+    always,
+    read_question,
+)
 from odradek.coordinator import consumer_commands as commands
 from odradek.wire.errors import ErrorCode, error_message
 from odradek.wire.messages import consumer_group_describe, consumer_group_heartbeat
@@ -31,7 +39,7 @@ from odradek.wire.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from odradek.apis.api import RequestContext
+    from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.apis.groups import Groups
     from odradek.coordinator.cluster import ClusterView
 
@@ -45,27 +53,57 @@ class ConsumerGroupHeartbeat:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
 
+    def shortcut(self) -> Questions:
+        """The short way of members that have what they shall have (see `apis/questions.py`)."""
+        request = ConsumerGroupHeartbeatRequest
+        return Questions(request.api_key, request.versions, self._learn, always, MANY_KNOWN_MAX)
+
+    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> Known | None:
+        header, request = read_question(ConsumerGroupHeartbeatRequest, version, question)
+        if header is None or request is None:
+            return None
+        command = _heartbeat(request, None, header.client_id, connection, version)
+        look = RememberedAnswer(self._groups.ask, command, _answered, version)
+        # Only of members: their number is a bound for what is worth to be remembered.
+        return None if look() is None else Known(None, look, connection.peer_host)
+
     def __call__(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Waiting:
         waiting = Waiting()
-        owned = request.topic_partitions
-        command = commands.ConsumerHeartbeat(
-            ticket=lambda reply: waiting.complete(_answered(reply)),
-            group_id=request.group_id,
-            member_id=request.member_id,
-            member_epoch=request.member_epoch,
-            instance_id=request.instance_id,
-            rack_id=request.rack_id,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            subscribed_topic_names=request.subscribed_topic_names,
-            subscribed_topic_regex=request.subscribed_topic_regex,
-            server_assignor=request.server_assignor,
-            owned=None if owned is None else [(topic.topic_id, topic.partitions) for topic in owned],
-            client_id=context.client_id or "",
-            client_host=client_host(context.connection),
-            version=context.api_version,
+        command = _heartbeat(
+            request,
+            lambda reply: waiting.complete(_answered(reply)),
+            context.client_id or "",
+            context.connection,
+            context.api_version,
         )
         self._groups.submit(request.group_id, command)
         return waiting
+
+
+def _heartbeat(
+    request: ConsumerGroupHeartbeatRequest,
+    ticket: Callable[[Any], None] | None,
+    client_id: str,
+    connection: ConnectionInfo,
+    version: int,
+) -> commands.ConsumerHeartbeat:
+    owned = request.topic_partitions
+    return commands.ConsumerHeartbeat(
+        ticket=ticket,
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        subscribed_topic_names=request.subscribed_topic_names,
+        subscribed_topic_regex=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+        owned=None if owned is None else [(topic.topic_id, topic.partitions) for topic in owned],
+        client_id=client_id,
+        client_host=client_host(connection),
+        version=version,
+    )
 
 
 def _answered(reply: commands.ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:

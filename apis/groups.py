@@ -22,6 +22,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from odradek.apis import operations
 from odradek.apis.addresses import address_of
 from odradek.apis.api import Waiting, WorkAnswer
+from odradek.apis.questions import (
+    MANY_KNOWN_MAX,
+    Known,
+    Questions,
+    RememberedAnswer,
+    always,
+    read_question,
+)
 from odradek.coordinator import commands
 from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.wire.errors import ErrorCode, error_message
@@ -81,6 +89,8 @@ class Groups(Protocol):
     def partition_of(self, group_id: str) -> int: ...
 
     def submit(self, group_id: str, command: commands.Command) -> None: ...
+
+    def ask(self, command: Any) -> Any: ...
 
     def commit_in_transaction(
         self, command: commands.CommitTransactionalOffsets, verified: Any = None
@@ -284,17 +294,38 @@ class Heartbeat:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
 
+    def shortcut(self) -> Questions:
+        """The short way of members that are where they believe to be (see `apis/questions.py`)."""
+        request = HeartbeatRequest
+        return Questions(request.api_key, request.versions, self._learn, always, MANY_KNOWN_MAX)
+
+    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> Known | None:
+        _, request = read_question(HeartbeatRequest, version, question)
+        if request is None:
+            return None
+        look = RememberedAnswer(self._groups.ask, _heartbeat(request, None), _heard, version)
+        # Only of members: their number is a bound for what is worth to be remembered.
+        return None if look() is None else Known(None, look)
+
     def __call__(self, request: HeartbeatRequest, context: RequestContext) -> Waiting:
         waiting = Waiting()
-        command = commands.Heartbeat(
-            ticket=lambda reply: waiting.complete(HeartbeatResponse(error_code=reply.error_code)),
-            group_id=request.group_id,
-            generation=request.generation_id,
-            member_id=request.member_id,
-            group_instance_id=request.group_instance_id,
-        )
+        command = _heartbeat(request, lambda reply: waiting.complete(_heard(reply)))
         self._groups.submit(request.group_id, command)
         return waiting
+
+
+def _heartbeat(request: HeartbeatRequest, ticket: Callable[[Any], None] | None) -> commands.Heartbeat:
+    return commands.Heartbeat(
+        ticket=ticket,
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+    )
+
+
+def _heard(reply: commands.HeartbeatReply) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=reply.error_code)
 
 
 class LeaveGroup:

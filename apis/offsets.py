@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
 from odradek.apis.groups import Gathering, Groups
+from odradek.apis.offset_commit_shortcut import Commits
+from odradek.apis.questions import FEW_KNOWN_MAX, Known, Questions, RememberedAnswer, read_question
 from odradek.coordinator import commands
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.offset_commit import (
@@ -45,7 +47,7 @@ from odradek.wire.messages.offset_fetch import (
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from odradek.apis.api import RequestContext
+    from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.apis.leadership import Leadership
     from odradek.coordinator.cluster import ClusterView, TopicView
 
@@ -61,6 +63,10 @@ class OffsetCommit:
         self._leadership = leadership
         self._groups = groups
 
+    def shortcut(self) -> Commits:
+        """The short way of commits in one topic (see `apis/offset_commit_shortcut.py`)."""
+        return Commits(self._leadership.current_view, self._groups.submit, _find)
+
     def __call__(
         self, request: OffsetCommitRequest, context: RequestContext
     ) -> OffsetCommitResponse | Waiting:
@@ -71,7 +77,7 @@ class OffsetCommit:
         answers: list[OffsetCommitResponsePartition] = []
         has_refused = False
         for topic in request.topics:
-            found, unknown = _find(view, topic.name, topic.topic_id, version)
+            found = _find(view, topic.name, topic.topic_id, version)
             partitions: list[OffsetCommitResponsePartition] = []
             response.topics.append(
                 OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
@@ -80,7 +86,11 @@ class OffsetCommit:
                 answer = OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=0)
                 partitions.append(answer)
                 if found is None:
-                    answer.error_code = unknown
+                    answer.error_code = (
+                        ErrorCode.UNKNOWN_TOPIC_ID
+                        if version >= FIRST_VERSION_WITH_IDS
+                        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    )
                     has_refused = True
                 elif not 0 <= asked.partition_index < len(found.partitions):
                     answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -125,11 +135,8 @@ def _to_commit(topic: TopicView, asked: OffsetCommitRequestPartition) -> command
     )
 
 
-def _find(view: ClusterView, name: str, topic_id: bytes, version: int) -> tuple[TopicView | None, ErrorCode]:
-    """A topic, or None with the code that says that there is none."""
-    if version >= FIRST_VERSION_WITH_IDS:
-        return view.topic_by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-    return view.topics.get(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _find(view: ClusterView, name: str, topic_id: bytes, version: int) -> TopicView | None:
+    return view.topic_by_id(topic_id) if version >= FIRST_VERSION_WITH_IDS else view.topics.get(name)
 
 
 def _put_refused_first(topics: list[Any]) -> None:
@@ -150,45 +157,77 @@ class OffsetFetch:
         self._leadership = leadership
         self._groups = groups
 
+    def shortcut(self) -> Questions:
+        """The short way of whoever asks for partitions of one group (see `apis/questions.py`)."""
+        request, current_view = OffsetFetchRequest, self._leadership.current_view
+        return Questions(request.api_key, request.versions, self._learn, current_view, FEW_KNOWN_MAX)
+
+    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> Known | None:
+        _, request = read_question(OffsetFetchRequest, version, question)
+        if request is None:
+            return None
+        if version < FIRST_VERSION_WITH_GROUP_BATCH:
+            command = _single_command(request, None)
+
+            def respond(reply: commands.FetchOffsetsReply) -> OffsetFetchResponse:
+                return _single_group(command.partitions, reply, version)
+
+        elif len(request.groups) == 1:
+            command = self._command(request.groups[0], request.require_stable, version, None)
+            groups = request.groups
+
+            def respond(reply: commands.FetchOffsetsReply) -> OffsetFetchResponse:
+                return self._response(groups, version, [reply])
+
+        else:
+            return None
+        if command.partitions is None:
+            return None  # of any number, and more tomorrow
+        look = RememberedAnswer(self._groups.ask, command, respond, version)
+        return Known(self._leadership.view, look)
+
     def __call__(self, request: OffsetFetchRequest, context: RequestContext) -> Waiting:
-        if context.api_version < FIRST_VERSION_WITH_GROUP_BATCH:
-            return self._fetch_one(request, context.api_version)
         version = context.api_version
+        if version < FIRST_VERSION_WITH_GROUP_BATCH:
+            return self._fetch_one(request, version)
         gathering = Gathering(
-            len(request.groups),
-            lambda replies: OffsetFetchResponse(
-                groups=[
-                    self._group(asked, reply, version)
-                    for asked, reply in zip(request.groups, replies, strict=True)
-                ]
-            ),
+            len(request.groups), lambda replies: self._response(request.groups, version, replies)
         )
         for index, group in enumerate(request.groups):
-            command = commands.FetchOffsets(
-                ticket=gathering.ticket(index),
-                group_id=group.group_id,
-                partitions=self._wanted(group, version),
-                topic_ids=self._ids(group, version),
-                member_id=group.member_id,
-                member_epoch=group.member_epoch,
-                require_stable=request.require_stable,
-            )
+            command = self._command(group, request.require_stable, version, gathering.ticket(index))
             self._groups.submit(group.group_id, command)
         return gathering.waiting
 
     def _fetch_one(self, request: OffsetFetchRequest, version: int) -> Waiting:
         waiting = Waiting()
-        wanted = None
-        if request.topics is not None:
-            wanted = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
-        command = commands.FetchOffsets(
-            ticket=lambda reply: waiting.complete(_single_group(wanted, reply, version)),
-            group_id=request.group_id,
-            partitions=wanted,
-            require_stable=request.require_stable,
-        )
+        command = _single_command(request, None)
+        wanted = command.partitions
+        command.ticket = lambda reply: waiting.complete(_single_group(wanted, reply, version))
         self._groups.submit(request.group_id, command)
         return waiting
+
+    def _command(
+        self, group: OffsetFetchRequestGroup, require_stable: bool, version: int, ticket: Any
+    ) -> commands.FetchOffsets:
+        return commands.FetchOffsets(
+            ticket=ticket,
+            group_id=group.group_id,
+            partitions=self._wanted(group, version),
+            topic_ids=self._ids(group, version),
+            member_id=group.member_id,
+            member_epoch=group.member_epoch,
+            require_stable=require_stable,
+        )
+
+    def _response(
+        self,
+        groups: list[OffsetFetchRequestGroup],
+        version: int,
+        replies: Iterable[commands.FetchOffsetsReply],
+    ) -> OffsetFetchResponse:
+        return OffsetFetchResponse(
+            groups=[self._group(asked, reply, version) for asked, reply in zip(groups, replies, strict=True)]
+        )
 
     def _wanted(self, group: OffsetFetchRequestGroup, version: int) -> list[tuple[str, int]] | None:
         """What the group's coordinator is asked for: everything, or the partitions of topics that have a
@@ -276,6 +315,16 @@ def _fetched_topic(
             )
             for one in offsets
         ],
+    )
+
+
+def _single_command(request: OffsetFetchRequest, ticket: Any) -> commands.FetchOffsets:
+    """Of versions 0 to 7."""
+    wanted = None
+    if request.topics is not None:
+        wanted = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+    return commands.FetchOffsets(
+        ticket=ticket, group_id=request.group_id, partitions=wanted, require_stable=request.require_stable
     )
 
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
+from odradek.apis.questions import FEW_KNOWN_MAX, Known, Questions, read_question
 from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
-from odradek.wire.codec import decoder
-from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
-from odradek.wire.frames import read_request_header, response_parts
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.frames import response_parts
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -38,17 +38,8 @@ from odradek.wire.messages.offset_for_leader_epoch import (
 )
 from odradek.wire.work import Work, finish
 
-try:
-    from odradek.apis._offsets_questions import Known, Questions  # type: ignore[import-not-found]
-
-    COMPILED = True
-except ImportError:
-    from odradek.apis._offsets_questions_python import Known, Questions  # type: ignore[assignment]
-
-    COMPILED = False
-
 if TYPE_CHECKING:
-    from odradek.apis.api import RequestContext
+    from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.apis.turn import WorkQueue
 
 LATEST = -1
@@ -66,10 +57,11 @@ FIRST_VERSION_OF = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 FIRST_VERSION_WITH_EPOCH = 4
+QUESTION_VERSIONS = range(FIRST_VERSION_WITH_EPOCH, 12)
+"""Those of the short way: their answer is filled in with a leader epoch, too."""
 NOT_FOUND = (-1, -1, -1)
 """Timestamp, offset and leader epoch when there is no such record: no error."""
 
-_request_head = Layout(">hhi").pack
 _found_layout = Layout(">qqi")
 _SENTINELS = (0x0102030405060708, 0x1112131415161718, 0x21222324)
 
@@ -84,18 +76,18 @@ class ListOffsets:
         self._work = work
 
     def shortcut(self) -> Questions:
-        """The short way of questions for one offset (see `apis/_offsets_questions_python.py`)."""
-        return Questions(self._learn, self._leadership.current_view)
+        """The short way of questions for one offset (see `apis/questions.py`)."""
+        current_view = self._leadership.current_view
+        return Questions(
+            ListOffsetsRequest.api_key, QUESTION_VERSIONS, self._learn, current_view, FEW_KNOWN_MAX
+        )
 
-    def _learn(self, version: int, question: bytes) -> Known | None:
+    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> Known | None:
         """What a request means whose bytes from its client id on are these; None where the ordinary way has
         to answer.
         """
-        frame = _request_head(ListOffsetsRequest.api_key, version, 0) + question
-        try:
-            _, position = read_request_header(frame, 0)
-            request, _ = decoder(ListOffsetsRequest, version)(memoryview(frame), position)
-        except MalformedMessage:
+        _, request = read_question(ListOffsetsRequest, version, question)
+        if request is None:
             return None
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
             return None
@@ -120,9 +112,8 @@ class ListOffsets:
         topic = ListOffsetsTopicResponse(name=name, partitions=[partition])
         answer = b"".join(response_parts(ListOffsetsResponse(topics=[topic]), version, 0))
         found_at = answer.index(_found_layout.pack(*_SENTINELS))
-        return Known(
-            view, answer, found_at, partial(_known_end, led, asked.timestamp, request.isolation_level)
-        )
+        look = partial(_known_end, led, asked.timestamp, request.isolation_level)
+        return Known(view, look, None, answer, found_at)
 
     def __call__(
         self, request: ListOffsetsRequest, context: RequestContext

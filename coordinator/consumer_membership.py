@@ -126,30 +126,38 @@ class ConsumerMembership:
 
     # Heartbeat
 
+    def beat(self, command: ConsumerHeartbeat, now_ms: int) -> ConsumerHeartbeatReply | None:
+        """The answer to a heartbeat that moves a deadline and nothing else, as most do; None, and nothing
+        done, where `heartbeat` has to judge it."""
+        if not self._settings.serves_consumer_groups:
+            return None
+        group = self._groups.get(command.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return None
+        member = group.members.get(command.member_id)
+        if (
+            member is None
+            or not _changes_nothing(group, member, command)
+            or (group.has_patterns and self._is_match_due(group, False, now_ms))
+        ):
+            return None
+        config, session = self._settings.of_group(command.group_id), member.session
+        deadline_ms = now_ms + config.consumer_session_timeout_ms
+        if session.timer_at_ms is None or deadline_ms < session.timer_at_ms:
+            return None
+        session.deadline_ms = deadline_ms
+        return ConsumerHeartbeatReply(
+            NONE, None, command.member_id, command.member_epoch, config.consumer_heartbeat_interval_ms
+        )
+
     def heartbeat(self, command: ConsumerHeartbeat, now_ms: int, out: list[Effect]) -> None:
         if not self._settings.serves_consumer_groups:
             out.append(Reply(command.ticket, command.refused(ErrorCode.UNSUPPORTED_VERSION)))
             return
-        group = self._groups.get(command.group_id)
-        if isinstance(group, ConsumerGroup):
-            member = group.members.get(command.member_id)
-            if (
-                member is not None
-                and _changes_nothing(group, member, command)
-                and not (group.has_patterns and self._is_match_due(group, False, now_ms))
-            ):
-                config = self._settings.of_group(command.group_id)
-                deadline_ms = now_ms + config.consumer_session_timeout_ms
-                self.timers.extend(command.group_id, member, deadline_ms, out)
-                reply = ConsumerHeartbeatReply(
-                    NONE,
-                    None,
-                    command.member_id,
-                    command.member_epoch,
-                    config.consumer_heartbeat_interval_ms,
-                )
-                out.append(Reply(command.ticket, reply))
-                return
+        reply = self.beat(command, now_ms)
+        if reply is not None:
+            out.append(Reply(command.ticket, reply))
+            return
         try:
             self._check(command)
             if command.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):

@@ -13,11 +13,13 @@ from odradek.coordinator.cluster import ClusterView, TopicView
 from odradek.coordinator.commands import (
     CommitTransactionalOffsets,
     EndOffsets,
+    FetchOffsets,
+    Heartbeat,
     ListGroups,
     ListGroupsReply,
     RemoveTopics,
 )
-from odradek.coordinator.consumer_commands import TopicsChanged, TopicsMatched
+from odradek.coordinator.consumer_commands import ConsumerHeartbeat, TopicsChanged, TopicsMatched
 from odradek.coordinator.effects import MatchTopics
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.log import CoordinatorLog
@@ -121,6 +123,18 @@ class GroupCoordinator(Runtime[GroupMachine]):
                 self._remove_topics(partition, dict.fromkeys(names))
 
     # For the handlers
+
+    def ask(self, command: Heartbeat | ConsumerHeartbeat | FetchOffsets) -> Any:
+        """The answer that `submit` would give the command's ticket before it returns, if that is all that it
+        would do. None, and nothing done, where an answer has to wait, or there may be more to it."""
+        partition = self._partitions.get(self.partition_of(command.group_id))
+        if partition is None or partition.machine is None or partition.held:
+            return None
+        try:
+            return partition.machine.ask(command, self._clock_ms())
+        except Exception:
+            # Whatever it is, `submit` meets it, too, and knows what is to be done about it.
+            return None
 
     def commit_in_transaction(self, command: CommitTransactionalOffsets, verified: Any = None) -> None:
         """Commit offsets with a transaction. `verified` is what somebody found out about that, for the log.

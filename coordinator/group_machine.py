@@ -177,11 +177,21 @@ class GroupMachine:
             TopicsChanged: self._topics_changed,
             TopicsMatched: consumers.topics_matched,
         }
+        self._prompt: dict[type, Callable[[Any, int], Any]] = {
+            Heartbeat: membership.beat,
+            ConsumerHeartbeat: consumers.beat,
+            FetchOffsets: self._fetched_offsets,
+        }
 
     def handle(self, command: Command, now_ms: int) -> list[Effect]:
         out: list[Effect] = []
         self._handlers[command.__class__](command, now_ms, out)
         return out
+
+    def ask(self, command: Command, now_ms: int) -> Any:
+        """The answer to a `Heartbeat`, `ConsumerHeartbeat` or `FetchOffsets` that has no effect but its
+        answer: the same that `handle` gives. None, and nothing done, where it may have another."""
+        return self._prompt[command.__class__](command, now_ms)
 
     def expire(self, timer_key: TimerKey, now_ms: int) -> list[Effect]:
         """A timer that was set has rung, at its time or later."""
@@ -432,11 +442,13 @@ class GroupMachine:
         return ErrorCode.GROUP_ID_NOT_FOUND if is_named else ErrorCode.ILLEGAL_GENERATION
 
     def _fetch_offsets(self, command: FetchOffsets, now_ms: int, out: list[Effect]) -> None:
+        out.append(Reply(command.ticket, self._fetched_offsets(command, now_ms)))
+
+    def _fetched_offsets(self, command: FetchOffsets, now_ms: int) -> FetchOffsetsReply:
         group = self.groups.get(command.group_id)
         code = NONE if group is None else group.check_fetch(command.member_id, command.member_epoch)
         if code is not NONE:
-            out.append(Reply(command.ticket, command.refused(code)))
-            return
+            return command.refused(code)
         topics = self.offsets.of_group(command.group_id)
         found: list[FetchedOffset] = []
         if command.partitions is None:
@@ -453,7 +465,7 @@ class GroupMachine:
         if command.require_stable and command.group_id in self.pending.by_group:
             unstable = self.pending.by_group[command.group_id]
             found = [_unstable(one) if (one.topic, one.partition) in unstable else one for one in found]
-        out.append(Reply(command.ticket, FetchOffsetsReply(NONE, found)))
+        return FetchOffsetsReply(NONE, found)
 
     def _delete_offsets(self, command: DeleteOffsets, now_ms: int, out: list[Effect]) -> None:
         group_id = command.group_id

@@ -399,7 +399,27 @@ class Membership:
 
     # Heartbeat
 
+    def beat(self, command: Heartbeat, now_ms: int) -> HeartbeatReply | None:
+        """The answer to a heartbeat that moves a deadline and nothing else, as most do; None, and nothing
+        done, where `heartbeat` has to judge it."""
+        group = self._groups.get(command.group_id)
+        if not isinstance(group, ClassicGroup) or command.generation != group.generation:
+            return None
+        member_id, instance_id = command.member_id, command.group_instance_id
+        member = group.members.get(member_id)
+        if member is None or (instance_id is not None and group.static_members.get(instance_id) != member_id):
+            return None
+        deadline_ms = now_ms + member.session_timeout_ms
+        if member.timer_at_ms is None or deadline_ms < member.timer_at_ms:
+            return None
+        member.deadline_ms = deadline_ms
+        return _HEARTBEAT_REPLIES[group.rules.heartbeat]
+
     def heartbeat(self, command: Heartbeat, now_ms: int, out: list[Effect]) -> None:
+        reply = self.beat(command, now_ms)
+        if reply is not None:
+            out.append(Reply(command.ticket, reply))
+            return
         group = self._groups.get(command.group_id)
         if not isinstance(group, ClassicGroup) or not command.group_id:
             code = ErrorCode.UNKNOWN_MEMBER_ID if command.group_id else ErrorCode.INVALID_GROUP_ID

@@ -25,7 +25,7 @@ _COMPILED_PARTS = (
     "odradek.storage._staging",
     "odradek.storage._cleaning",
     "odradek.apis._produce_burst",
-    "odradek.apis._offsets_questions",
+    "odradek.apis._questions",
     "odradek.server._hot_path",
 )
 

@@ -92,7 +92,7 @@ class PartitionLog:
     def _append(self, records: list[LogRecord], producer: tuple[int, int] | None) -> Appended:
         producer_id, producer_epoch = producer or (-1, -1)
         batch = build_batch(
-            (Record(offset, timestamp, key, value) for offset, (key, value, timestamp) in enumerate(records)),
+            [Record(offset, timestamp, key, value) for offset, (key, value, timestamp) in enumerate(records)],
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             transactional=producer is not None,

@@ -80,6 +80,9 @@ class Groups(_WhenNeeded["GroupCoordinator"]):
     def submit(self, group_id: str, command: Command) -> None:
         self.made().submit(group_id, command)
 
+    def ask(self, command: Any) -> Any:
+        return self.made().ask(command)
+
     def commit_in_transaction(self, command: CommitTransactionalOffsets, verified: Any = None) -> None:
         self.made().commit_in_transaction(command, verified)
 

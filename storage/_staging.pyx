@@ -326,6 +326,7 @@ cdef class PartitionStaging:
     cdef public int64_t _flush_messages
     cdef public bint _inspects_records
     cdef public bint _log_append_time
+    cdef public bint _packs_anew
     cdef public int64_t _size_bytes_max
     cdef public int64_t leader_epoch
     cdef public LogStaging log
@@ -394,12 +395,29 @@ cdef class PartitionStaging:
         try:
             if not 0 <= start <= end <= view.len:
                 return None
-            return self._append(buffer, <const uint8_t *> view.buf, start, end, now_ms)
+            return self._append(buffer, <const uint8_t *> view.buf, start, end, now_ms, False)
+        finally:
+            PyBuffer_Release(&view)
+
+    def append_own(self, object buffer, int64_t now_ms):
+        """See `_staging_python.PartitionStaging.append_own`."""
+        cdef Py_buffer view
+        if self._packs_anew or self._log_append_time or self._failure is not None:
+            return None
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            return self._append(buffer, <const uint8_t *> view.buf, 0, view.len, now_ms, True)
         finally:
             PyBuffer_Release(&view)
 
     cdef _append(
-        self, object buffer, const uint8_t *bytes_, Py_ssize_t start, Py_ssize_t end, int64_t now_ms
+        self,
+        object buffer,
+        const uint8_t *bytes_,
+        Py_ssize_t start,
+        Py_ssize_t end,
+        int64_t now_ms,
+        bint is_own,
     ):
         cdef Batch batch
         cdef LogStaging log = self.log
@@ -411,6 +429,8 @@ cdef class PartitionStaging:
         cdef int64_t last_offset
         cdef uint32_t crc
         if size_bytes > self._size_bytes_max or not _read(bytes_ + start, size_bytes, &batch):
+            return None
+        if is_own and batch.producer_id >= 0:
             return None
         if batch.max_timestamp < -1 or batch.max_timestamp - now_ms > self._ahead_ms_max:
             return None
@@ -439,11 +459,12 @@ cdef class PartitionStaging:
             crc = _crc32c_of_many(memoryview(buffer)[start + CHECKED_FROM : end])
         if crc != batch.crc:
             return None
-        survey = _survey_if_sound(
-            memoryview(buffer)[start + HEADER_BYTES : end], batch.record_count, batch.base_timestamp
-        )
-        if survey is None or survey[1] != batch.max_timestamp:
-            return None
+        if not is_own:
+            survey = _survey_if_sound(
+                memoryview(buffer)[start + HEADER_BYTES : end], batch.record_count, batch.base_timestamp
+            )
+            if survey is None or survey[1] != batch.max_timestamp:
+                return None
         _stage_bytes(stage, buffer, bytes_, start, end, first_offset, self.leader_epoch)
         stage._count_in(size_bytes, last_offset, batch.max_timestamp, log._index_interval_bytes)
         log.next_offset = last_offset + 1

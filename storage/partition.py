@@ -201,10 +201,9 @@ class Partition(PartitionStaging):
         """Take new topic settings, from the next append on."""
         self.config = config
         # What is to be packed anew does not go the short way either: that takes uncompressed batches alone.
+        self._packs_anew = config.codec not in (None, Compression.NONE)
         self._inspects_records = (
-            config.is_compacted
-            or config.message_timestamp_before_max_ms < LONG_MAX
-            or config.codec not in (None, Compression.NONE)
+            config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX or self._packs_anew
         )
         self._log_append_time = config.uses_log_append_time
         self._rules = rules_of(config)
@@ -241,6 +240,10 @@ class Partition(PartitionStaging):
         The first batch of a transaction is refused with INVALID_TXN_STATE unless `transactions` brings a
         verification that still holds; that of a coordinator may come without any.
         """
+        if origin is Origin.COORDINATOR:
+            own = self.append_own(records, now_ms)
+            if own is not None:
+                return own
         if origin is not Origin.CLIENT:
             return self._append_many(memoryview(records), now_ms, origin, transactions)
         appended = self.append_quickly(

@@ -14,6 +14,7 @@ Sources: KIP-98 (format v2), KIP-534 (delete horizon), `DefaultRecordBatch.java`
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
@@ -112,6 +113,8 @@ NO_PRODUCER_EPOCH = -1
 NO_PARTITION_LEADER_EPOCH = -1
 CONTROL_ABORT = 0
 CONTROL_COMMIT = 1
+VARINTS_KEPT = 4096
+"""Most are lengths and deltas, which come again."""
 
 _CRC = Struct(">I")
 _CRC_POSITION = 17
@@ -276,42 +279,45 @@ def build_batch(
 
 def _write_records(
     records: Sequence[Record], base_offset: int, base_timestamp: int, last_offset_delta: int
-) -> bytearray:
-    section = bytearray()
+) -> bytes:
+    section: list[Buffer] = []
     previous_delta = -1
-    for record in records:
-        delta = record.offset - base_offset
+    for offset, timestamp, key, value, headers in records:
+        delta = offset - base_offset
         if not previous_delta < delta <= last_offset_delta:
-            raise ValueError(f"offset {record.offset} is out of order in a batch from {base_offset}")
+            raise ValueError(f"offset {offset} is out of order in a batch from {base_offset}")
         previous_delta = delta
-        body = bytearray(1)
-        _append_varint(body, record.timestamp - base_timestamp)
-        _append_varint(body, delta)
-        _append_bytes(body, record.key)
-        _append_bytes(body, record.value)
-        _append_varint(body, len(record.headers))
-        for name, value in record.headers:
-            _append_bytes(body, name.encode("utf-8", "surrogateescape"))
-            _append_bytes(body, value)
-        _append_varint(section, len(body))
-        section += body
-    return section
+        parts: list[Buffer] = [b"\0", _varint(timestamp - base_timestamp), _varint(delta)]
+        _add_bytes(parts, key)
+        _add_bytes(parts, value)
+        parts.append(_varint(len(headers)))
+        for name, content in headers:
+            _add_bytes(parts, name.encode("utf-8", "surrogateescape"))
+            _add_bytes(parts, content)
+        body = b"".join(parts)
+        section += (_varint(len(body)), body)
+    return b"".join(section)
 
 
-def _append_bytes(out: bytearray, value: Buffer | None) -> None:
+def _add_bytes(parts: list[Buffer], value: Buffer | None) -> None:
     if value is None:
-        out.append(1)  # -1, zigzagged
+        parts.append(_NULL)
     else:
-        _append_varint(out, len(value))
-        out += value
+        parts += (_varint(len(value)), value)
 
 
-def _append_varint(out: bytearray, value: int) -> None:
+@lru_cache(VARINTS_KEPT)
+def _varint(value: int) -> bytes:
     raw = value << 1 if value >= 0 else ~(value << 1)
+    out = bytearray()
     while raw > 0x7F:
         out.append(raw & 0x7F | 0x80)
         raw >>= 7
     out.append(raw)
+    return bytes(out)
+
+
+_NULL = _varint(-1)
 
 
 def _seal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:

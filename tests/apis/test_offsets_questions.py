@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.apis import _offsets_questions_python
+from odradek.apis import _questions_python
 from odradek.apis.api import RequestContext
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -16,14 +16,11 @@ from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsets
 from tests.apis import transactional
 
 try:
-    _offsets_questions = importlib.import_module("odradek.apis._offsets_questions")
+    _questions = importlib.import_module("odradek.apis._questions")
 except ImportError:
-    _offsets_questions = None
+    _questions = None
 
-TWINS = [_offsets_questions_python] if _offsets_questions is None else [
-    _offsets_questions_python,
-    _offsets_questions,
-]  # fmt: skip
+TWINS = [_questions_python] if _questions is None else [_questions_python, _questions]
 IDS = ["python", "compiled"][: len(TWINS)]
 LIST_OFFSETS = 2
 VERSIONS = range(4, 12)
@@ -31,9 +28,9 @@ LONGEST = 1 << 20
 
 
 def test_the_compiled_twin_was_built():
-    if _offsets_questions is None and not os.environ.get("CI"):
-        pytest.skip("odradek.apis._offsets_questions is not built here; CI builds it")
-    assert _offsets_questions is not None
+    if _questions is None and not os.environ.get("CI"):
+        pytest.skip("odradek.apis._questions is not built here; CI builds it")
+    assert _questions is not None
 
 
 @pytest.fixture(params=TWINS, ids=IDS, autouse=True)
@@ -213,8 +210,10 @@ def test_questions_that_arrive_together_are_answered_together_up_to_a_bound(fill
     assert ask(filled, frames[0] + other + frames[1]) == (expected[0], len(frames[0]), 1)
 
 
-def test_what_is_remembered_is_bounded(filled, monkeypatch, twin):
-    monkeypatch.setattr(twin, "KNOWN_MAX", 5)
+def test_what_is_remembered_is_bounded(node, monkeypatch):
+    monkeypatch.setattr("odradek.apis.offsets_of_logs.FEW_KNOWN_MAX", 5)
+    filled = node
+    filled.create("t")
     for number in range(20):
         frame = request_frame(question(), 5, 1, f"client {number}")
         assert ask(filled, frame)[0] == ordinary(filled, question(), 5, 1)

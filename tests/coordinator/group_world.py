@@ -288,7 +288,9 @@ class World:
             if not self.happens(self.loss):
                 self.at(client.answers.delay_ms(), self.deliver, client, then, reply, self.view)
 
-        command = make_command(self.if_alive(answer))
+        self.submit(make_command(self.if_alive(answer)))
+
+    def submit(self, command) -> None:
         self.coordinator.submit(command.group_id, command)
 
     def deliver(self, client: "Client", then, reply, view: ClusterView) -> None:

@@ -116,6 +116,28 @@ def offset_of(answers: list) -> int:
 # Answers and the log
 
 
+def test_what_can_be_said_at_once_is_said_without_a_ticket(node, monkeypatch):
+    ask, beat = node.coordinator.ask, Heartbeat(None, "g", 1, "c-1")
+    question = FetchOffsets(None, "g", [("t", 0)])
+    assert ask(beat) is None
+    node.stable_member()
+    assert ask(beat).error_code is NONE
+    assert ask(Heartbeat(None, "g", 2, "c-1")) is None
+    assert ask(Heartbeat(None, "g", 1, "nobody")) is None
+    assert offset_of([ask(question)]) == -1
+    node.log.is_prompt = False
+    node.submit(CommitOffsets, 1, "c-1", [OffsetToCommit("t", 0, 5)])
+    assert (ask(beat), ask(question)) == (None, None)
+    node.log.complete()
+    assert ask(beat).error_code is NONE
+    assert offset_of([ask(question)]) == 5
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupMachine, "ask", lambda machine, command, now_ms: 1 / 0)
+        assert ask(beat) is None
+    node.lead(2)
+    assert (ask(beat), ask(question)) == (None, None)
+
+
 def test_a_commit_is_answered_when_the_log_has_it_and_not_before(node):
     node.log.is_prompt = False
     committed = node.commit(5)

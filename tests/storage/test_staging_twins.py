@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from odradek.storage import _staging_python
 from odradek.storage.batches import EXTENT
 from odradek.storage.config import LogConfig
+from odradek.storage.partition import Origin
 from odradek.storage.store import LogStore
 from odradek.storage.transactions import Verified
 from odradek.wire.compression import Compression
@@ -131,6 +132,39 @@ def play(steps, ordinary):
 @given(steps=STEPS)
 def test_the_short_way_and_the_long_one_leave_the_same_log(steps):
     assert play(steps, ordinary=True) == play(steps, ordinary=False)
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps=STEPS, is_compacted=st.booleans())
+def test_what_a_coordinator_appends_is_the_same_by_its_short_way(steps, is_compacted):
+    def play_own(short):
+        store = LogStore(MemoryDisk(), ["/data"])
+        store.open(NOW_MS)
+        policy = "compact" if is_compacted else "delete"
+        config = LogConfig(segment_bytes=20_000, flush_messages=3, cleanup_policy=frozenset({policy}))
+        partition = store.create("t", 0, b"1" * 16, config, now_ms=NOW_MS)
+        told = []
+        for step in steps:
+            if step is None:
+                partition.commit()
+            elif isinstance(step, str):
+                partition.set_config(replace(partition.config, compression_type=step))
+            elif isinstance(step, bytes):
+                try:
+                    before = partition.log.next_offset
+                    appended = partition.append_own(step, NOW_MS) if short else None
+                    if appended is None:
+                        assert partition.log.next_offset == before
+                        appended = partition._append_many(memoryview(step), NOW_MS, Origin.COORDINATOR, None)
+                    told.append([getattr(appended, name) for name in _staging_python.Appended.__slots__])
+                except KafkaError as error:
+                    told.append((error.code, error.message))
+        partition.commit()
+        segments = partition.log.segments
+        data = [(segment.base_offset, segment.read(0, segment.size_bytes)) for segment in segments]
+        return told, data, partition.high_watermark
+
+    assert play_own(True) == play_own(False)
 
 
 PLAY_IN_PLAIN_PYTHON = """

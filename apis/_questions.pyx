@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The compiled twin of `_offsets_questions_python`: the same names, arguments and results, and one test suite."""
+"""The compiled twin of `_questions_python`: the same names, arguments and results, and one test suite."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from odradek.wire.errors import KafkaError
@@ -13,34 +13,35 @@ cdef extern from "crc32c.h":
     void put_big_endian(uint8_t *bytes, uint64_t value, int size) nogil
 
 cdef enum:
-    LIST_OFFSETS_KEY = 2
-    FIRST_VERSION = 4
-    LAST_VERSION = 11
     MOST = 64
     FRAME_HEAD_BYTES = 12
-    QUESTION_BYTES_MAX = 256
+    MOST_BYTES = 512
+    FOUND_BYTES = 20
+    FRAME_BYTES_MIN = 8
 
-KNOWN_MAX = 1000
+QUESTION_BYTES_MAX = MOST_BYTES
 
 
 cdef class Known:
-    """See `_offsets_questions_python.Known`."""
+    """See `_questions_python.Known`."""
 
     cdef object view
+    cdef object look
+    cdef object host
     cdef bytes frame
     cdef Py_ssize_t found_at
-    cdef object look
 
-    def __init__(self, view, bytes frame not None, Py_ssize_t found_at, look):
-        assert 0 <= found_at <= len(frame) - 20
+    def __init__(self, view, look, host=None, bytes frame not None=b"", Py_ssize_t found_at=0):
+        assert not frame or 0 <= found_at <= len(frame) - FOUND_BYTES
         self.view = view
+        self.look = look
+        self.host = host
         self.frame = frame
         self.found_at = found_at
-        self.look = look
 
 
 cdef class Answers:
-    """See `_offsets_questions_python.Answers`."""
+    """See `_questions_python.Answers`."""
 
     cdef readonly int count
     cdef readonly Py_ssize_t end
@@ -50,16 +51,25 @@ cdef class Answers:
 
 
 cdef class Questions:
-    """See `_offsets_questions_python.Questions`."""
+    """See `_questions_python.Questions`."""
 
+    cdef int _api_key
+    cdef int _first_version
+    cdef int _last_version
+    cdef Py_ssize_t _known_max
     cdef object _learn
     cdef object _current_view
     cdef list _known
 
-    def __init__(self, learn, current_view):
+    def __init__(self, int api_key, versions, learn, current_view, Py_ssize_t known_max):
+        assert versions.step == 1 and 0 <= versions.start < versions.stop
+        self._api_key = api_key
+        self._first_version = versions.start
+        self._last_version = versions.stop - 1
         self._learn = learn
         self._current_view = current_view
-        self._known = [{} for _ in range(LAST_VERSION + 1)]
+        self._known_max = known_max
+        self._known = [{} for _ in range(versions.stop)]
 
     def __call__(
         self,
@@ -73,16 +83,23 @@ cdef class Questions:
         cdef Py_buffer view
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
-            return self._take(<const uint8_t *> view.buf, start, min(filled, view.len), frame_bytes_max)
+            return self._take(
+                <const uint8_t *> view.buf, start, min(filled, view.len), frame_bytes_max, connection
+            )
         finally:
             PyBuffer_Release(&view)
 
     cdef Answers _take(
-        self, const uint8_t *bytes_, Py_ssize_t start, Py_ssize_t filled, Py_ssize_t frame_bytes_max
+        self,
+        const uint8_t *bytes_,
+        Py_ssize_t start,
+        Py_ssize_t filled,
+        Py_ssize_t frame_bytes_max,
+        object connection,
     ):
         cdef const uint8_t *head
         cdef Py_ssize_t length, end
-        cdef uint32_t version
+        cdef int version
         cdef int count = 0
         cdef bytes answer = None
         cdef list answers = None
@@ -92,20 +109,23 @@ cdef class Questions:
         while filled - start >= FRAME_HEAD_BYTES and count < MOST:
             head = bytes_ + start
             length = <int> big_endian(head, 4)
-            version = <uint32_t> big_endian(head + 6, 2)
+            version = <short> big_endian(head + 6, 2)
             end = start + 4 + length
-            if big_endian(head + 4, 2) != LIST_OFFSETS_KEY or version < FIRST_VERSION or version > LAST_VERSION:
+            if <short> big_endian(head + 4, 2) != self._api_key:
+                break
+            if not self._first_version <= version <= self._last_version:
                 break
             if length > frame_bytes_max or end > filled:
                 break
-            if not 0 < end - start - FRAME_HEAD_BYTES <= QUESTION_BYTES_MAX:
+            if not 0 < end - start - FRAME_HEAD_BYTES <= MOST_BYTES:
                 break
             known = self._find(
-                <int> version,
+                version,
                 PyBytes_FromStringAndSize(
                     <const char *> head + FRAME_HEAD_BYTES, end - start - FRAME_HEAD_BYTES
                 ),
                 cluster,
+                connection,
             )
             if known is None:
                 break
@@ -113,11 +133,13 @@ cdef class Questions:
                 found = known.look()
             except KafkaError:
                 break
+            if found is None:
+                break
             if count:
                 if answers is None:
                     answers = []
                 answers.append(answer)
-            answer = _filled(known, head + 8, found)
+            answer = _answer(known, found, head + 8)
             count += 1
             start = end
         if not count:
@@ -132,29 +154,38 @@ cdef class Questions:
         taken.size_bytes = len(answer)
         return taken
 
-    cdef Known _find(self, int version, bytes question, object cluster):
+    cdef Known _find(self, int version, bytes question, object cluster, object connection):
         cdef dict questions = self._known[version]
         cdef Known known = questions.get(question)
-        if known is None or known.view is not cluster:
-            known = self._learn(version, question)
+        if (
+            known is None
+            or known.view is not cluster
+            or (known.host is not None and known.host != connection.peer_host)
+        ):
+            known = self._learn(version, question, connection)
             if known is None:
                 return None
-            if len(questions) >= KNOWN_MAX:
+            if len(questions) >= self._known_max:
                 questions.clear()
             questions[question] = known
         return known
 
 
-cdef bytes _filled(Known known, const uint8_t *correlation_id, tuple found):
-    cdef Py_ssize_t size_bytes = len(known.frame)
-    cdef bytes answer = PyBytes_FromStringAndSize(PyBytes_AsString(known.frame), size_bytes)
+cdef bytes _answer(Known known, object found, const uint8_t *correlation_id):
+    cdef bytes frame = <bytes> found if type(found) is bytes else known.frame
+    cdef bytes answer = PyBytes_FromStringAndSize(PyBytes_AsString(frame), len(frame))
     cdef uint8_t *target = <uint8_t *> PyBytes_AsString(answer)
-    cdef uint8_t *found_at = target + known.found_at
+    assert len(frame) >= FRAME_BYTES_MIN
+    memcpy(target + 4, correlation_id, 4)
+    if frame is not found:
+        _fill(target + known.found_at, found)
+    return answer
+
+
+cdef _fill(uint8_t *target, tuple found):
     cdef int64_t timestamp = found[0]
     cdef int64_t offset = found[1]
     cdef int64_t leader_epoch = found[2]
-    memcpy(target + 4, correlation_id, 4)
-    put_big_endian(found_at, <uint64_t> timestamp, 8)
-    put_big_endian(found_at + 8, <uint64_t> offset, 8)
-    put_big_endian(found_at + 16, <uint64_t> leader_epoch, 4)
-    return answer
+    put_big_endian(target, <uint64_t> timestamp, 8)
+    put_big_endian(target + 8, <uint64_t> offset, 8)
+    put_big_endian(target + 16, <uint64_t> leader_epoch, 4)

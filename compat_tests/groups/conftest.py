@@ -62,8 +62,7 @@ def start_broker(is_odradek: bool) -> Iterator[Start]:
         yield start_one
 
 
-@pytest.fixture(scope="session")
-def both() -> Iterator[Both]:
+def both_brokers() -> Iterator[Both]:
     """Apache Kafka and Odradek beside each other, each with the same groups and topics."""
     theirs = {name: str(value) for name, value in {**ONE_PARTITION, **QUICK_DEATHS}.items()}
     ours = {**ONE_PARTITION, **settings(is_odradek=True), "group.initial.rebalance.delay.ms": 0}
@@ -73,6 +72,11 @@ def both() -> Iterator[Both]:
         Both(kafka.bootstrap_servers, odradek.bootstrap_servers, odradek.pid) as both,
     ):
         yield both
+
+
+@pytest.fixture(scope="session")
+def both() -> Iterator[Both]:
+    yield from both_brokers()
 
 
 @pytest.fixture

@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 import pathlib
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from compat_tests.clients import Message, wait_until
 from compat_tests.groups.comparison import CONSUMER_GROUPS, GROUPS, STREAMS_GROUPS, Both, Node
-from compat_tests.groups.conftest import serves
+from compat_tests.groups.conftest import both_brokers, serves
 from compat_tests.groups.wire import (
     BeatingMember,
     BeatingThread,
@@ -47,6 +48,12 @@ def new_name(what: str) -> str:
 
 def timestamp_ms(number: int) -> int:
     return NOW_MS - (2 * HOUR_MS if number < RECORDS // 2 else HOUR_MS // 6) + number
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[Both]:
+    """A pair of its own: lists would show what others leave, and when that goes is each broker's affair."""
+    yield from both_brokers()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ LISTEN ?= 127.0.0.1:9092
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check check-transactions test-reference nightly bench dist clean links tools-present
+.PHONY: help serve test check check-transactions test-reference nightly bench bench-spark dist clean links tools-present
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -20,7 +20,7 @@ tools-present:
 	@$(ENVIRONMENT) check
 
 test: tools-present links ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
-	@$(SUITES) check log pure dist compat reference kafka-python transactions groups soak spark
+	@$(SUITES) check log pure dist compat reference kafka-python transactions groups soak spark spark-3.5
 
 check: links ## the fast tier: ruff, mypy, tests/ (but for what takes each operation or bit in turn)
 	@$(SUITES) check
@@ -34,11 +34,14 @@ check-transactions: links ## histories of clients under crashes, judged; bugs th
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
 	@ODRADEK_NIGHTLY=1 $(SUITES) check log pure dist compat compat-on-kafka reference kafka-python \
 		kafka-python-on-kafka transactions transactions-on-kafka groups groups-on-kafka polyglot streams \
-		benchmarks long-soak spark spark-on-kafka
+		benchmarks long-soak spark spark-3.5 spark-newest spark-on-kafka
 
 bench: tools-present links ## measures, both brokers where Kafka has the same to do; writes benchmarks/RESULTS.md (BENCH=--help)
 	@python=$(TEST_PYTHON) && \
 		$$python -m benchmarks --output benchmarks --work . $(BENCH)
+
+bench-spark: tools-present links ## of these only Spark: its own connector with Apache Kafka and with Odradek
+	@$(TEST_PYTHON) -m benchmarks --output benchmarks --work . --parts spark --rounds 3 $(BENCH)
 
 dist: ## the sdist and the two wheels, in dist/
 	@$(TEST_PYTHON) tools/build_dists.py dist
@@ -51,4 +54,6 @@ links: ## symlinks that make this checkout importable as `odradek` (PYTHONPATH=b
 	@mkdir -p build/links/odradek
 	@for f in wire storage coordinator apis server; do ln -sfn ../../../$$f build/links/odradek/$$f; done
 	@ln -sfn ../../../spark_integration build/links/odradek/spark
+	@ln -sfn ../../spark_integration/_formats/odradek build/links/pyspark_odradek
+	@ln -sfn ../../spark_integration/_formats/odradek_log build/links/pyspark_odradek_log
 	@for f in __init__.py __main__.py testing.py py.typed; do ln -sfn ../../../server/_root/$$f build/links/odradek/$$f; done

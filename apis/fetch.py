@@ -1,11 +1,11 @@
 """Fetch (key 1, versions 0 to 18): record batches out of partitions, as long polls and in sessions.
 
-One read path: an attempt reads every partition of the plan within the byte budget. Is it enough (or an
-error, or too late), it is the answer; else the request watches its partitions and runs the same attempt
-again when one of them moves or the deadline comes. Records leave as slices of the log, never copied here.
-What is not in the system's memory is loaded in a worker thread before the answer goes out: a page fault in
-the event loop would stop everybody. Versions 0 to 3 get their records converted to the formats v0 and v1 that
-they know, batch by batch while others are served.
+One read path: an attempt reads every partition of the plan within the byte budget. Is it enough (or an error,
+or too late), it is the answer; else the request watches its partitions and runs the same attempt again when
+one of them moves or the deadline comes. Records leave as slices of the log, never copied here. What is not in
+the system's memory is loaded in a worker thread before the answer goes out, and so are the headers by which
+records are found: a page fault in the event loop would stop everybody. Versions 0 to 3 get their records
+converted to the formats v0 and v1 that they know, batch by batch while others are served.
 
 Who reads only what is committed (isolation level 1) gets what is before the last stable offset, waits for
 that to move, and is told which transactions in it were aborted; the records are the same slices as for
@@ -27,7 +27,8 @@ of 3.9 for versions 0 to 3.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting, WorkAnswer
 from odradek.apis.fetch_sessions import (
@@ -48,6 +49,7 @@ from odradek.apis.leadership import (
     leader_hint,
 )
 from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.storage.slices import WouldWait
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import (
@@ -64,7 +66,7 @@ from odradek.wire.messages.fetch import (
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.turn import TimerHandle, Timers, WorkQueue
-    from odradek.storage.partition import Partition
+    from odradek.storage.partition import Partition, ReadResult
     from odradek.storage.slices import Slice
     from odradek.wire.work import Work
 
@@ -84,6 +86,11 @@ _ISOLATIONS = (READ_UNCOMMITTED, READ_COMMITTED)
 _NO_RECORDS = b""
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+LOOKS_MAX = 16
+"""For records whose headers are not in memory. What is lost again as soon as it is loaded, is waited for."""
+AHEAD_BYTES_MAX = 1024 * 1024
+AHEAD_OF_LIMIT_BYTES = 8192
+"""Behind an answer stands a header, by which the last batch is believed."""
 _TOLD_MAX = 100
 _told: set[str] = set()
 """Which damage has been logged: consumers ask for it again and again."""
@@ -264,54 +271,63 @@ class FetchPlan:
             if diverging is not None:
                 return diverging, log
         max_bytes = partition.max_bytes if partition.max_bytes < left_bytes else left_bytes
-        result = log.read(
-            partition.fetch_offset,
-            max_bytes=max_bytes,
-            isolation=self._isolation,
-            minimum_one_batch=one_batch,
-            cut_first_batch=self._is_limit_hard,
-        )
+        try:
+            result = log.read(
+                partition.fetch_offset,
+                max_bytes=max_bytes,
+                isolation=self._isolation,
+                minimum_one_batch=one_batch,
+                cut_first_batch=self._is_limit_hard,
+                prompt=True,
+            )
+        except WouldWait as miss:
+            question = {
+                "max_bytes": max_bytes,
+                "isolation": self._isolation,
+                "minimum_one_batch": one_batch,
+                "cut_first_batch": self._is_limit_hard,
+            }
+            unread = _Unread(log, partition.fetch_offset, question, miss)
+            return _answer_of(partition, log, unread), log
         if (
             self._isolation == READ_COMMITTED
             and partition.fetch_offset > result.last_stable_offset
             and log.is_behind_stable(partition.fetch_offset)
         ):
             self._may_wait = False
-        # Null, not empty, for those who read everything: librdkafka complains about a list that it did not
-        # ask for.
-        aborted = None
-        if result.aborted is not None:
-            aborted = [AbortedTransaction(producer_id=one[0], first_offset=one[1]) for one in result.aborted]
-        answer = PartitionData(
-            partition_index=partition.index,
-            error_code=0,
-            high_watermark=result.high_watermark,
-            last_stable_offset=result.last_stable_offset,
-            log_start_offset=result.log_start_offset,
-            aborted_transactions=aborted,
-            records=result.records,
-        )
-        return answer, log
+        return _answer_of(partition, result, result.records, result.aborted), log
 
     def finishing(self, response: FetchResponse) -> Work[FetchResponse]:
         """Loads what the disk has to give first, converts what old versions would not understand."""
-        is_old = self._version < FIRST_VERSION_OF_V2
         for partition, answers, place in self.unready:
-            answer = answers[place]
             try:
-                assert answer.records is not None
-                if is_old:
-                    answer.records = yield from self._converting(partition, answer.records)
-                else:
-                    yield answer.records.load
+                answers[place] = yield from self._finishing_one(partition, answers[place])
+                continue
             except OSError:
-                refusal = answers[place] = self._refusal(partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-                if self._session is not None:
-                    partition.is_news(refusal)
+                refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
             except KafkaError as error:
-                answers[place] = self._refusal(partition, error)
-                answers[place].records = None  # as Kafka's answer to what cannot be converted
+                refusal = error
+            answers[place] = self._refusal(partition, refusal)
+            if self._session is not None:
+                partition.is_news(answers[place])
         return response
+
+    def _finishing_one(self, partition: FetchedPartition, answer: PartitionData) -> Work[PartitionData]:
+        if isinstance(answer.records, _Unread):
+            result = yield from answer.records.reading()
+            answer = _answer_of(partition, result, result.records, result.aborted)
+        records = answer.records
+        if not records:
+            return answer
+        if self._version < FIRST_VERSION_OF_V2:
+            try:
+                answer.records = yield from self._converting(partition, records)
+            except KafkaError as error:
+                answer = self._refusal(partition, error)
+                answer.records = None  # as Kafka's answer to what cannot be converted
+        elif records.would_wait():
+            yield records.load
+        return answer
 
     def _converting(self, partition: FetchedPartition, records: Slice) -> Work[bytes]:
         from odradek.wire.down_conversion import down_converting  # few clients are that old
@@ -406,6 +422,62 @@ class FetchPlan:
         if hint is not None:
             answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
             add_endpoint(response.node_endpoints, NodeEndpoint, hint)
+
+
+class _Unread:
+    """Stands for the records in an answer until the disk has shown where they are. As long as they may be:
+    what is left of the limits is for the others."""
+
+    __slots__ = ("_log", "_miss", "_offset", "_question")
+
+    def __init__(self, log: Partition, offset: int, question: dict[str, Any], miss: WouldWait) -> None:
+        self._log = log
+        self._offset = offset
+        self._question = question
+        self._miss = miss
+
+    def __len__(self) -> int:
+        return max(self._question["max_bytes"], 1)
+
+    def would_wait(self) -> bool:
+        return True
+
+    def reading(self) -> Work[ReadResult]:
+        """What `Partition.read` gives, and raises, once it has been waited for; also `OSError`."""
+        miss = self._miss
+        # Most of what lies behind a header is the answer.
+        ahead_bytes = min(len(self), AHEAD_BYTES_MAX) + AHEAD_OF_LIMIT_BYTES
+        for _ in range(LOOKS_MAX):
+            yield partial(miss.load, ahead_bytes)
+            try:
+                return self._log.read(self._offset, prompt=True, **self._question)
+            except WouldWait as another:
+                miss = another
+        return self._log.read(self._offset, **self._question)
+
+
+def _answer_of(
+    partition: FetchedPartition,
+    offsets: Partition | ReadResult,
+    records: Slice | _Unread,
+    aborted: list[tuple[int, int]] | None = None,
+) -> PartitionData:
+    """`offsets`: who says where the log begins and ends."""
+    return PartitionData(
+        partition_index=partition.index,
+        error_code=0,
+        high_watermark=offsets.high_watermark,
+        last_stable_offset=offsets.last_stable_offset,
+        log_start_offset=offsets.log_start_offset,
+        # Null, not empty, for those who read everything: librdkafka complains about a list that it did not
+        # ask for.
+        aborted_transactions=(
+            None
+            if aborted is None
+            else [AbortedTransaction(producer_id=one[0], first_offset=one[1]) for one in aborted]
+        ),
+        records=records,
+    )
 
 
 class PendingFetch(Waiting):

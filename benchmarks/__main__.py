@@ -27,6 +27,7 @@ from benchmarks import (
     results,
     retention,
     scale,
+    spark,
     transactions,
 )
 from benchmarks.comparison import Warming, table
@@ -65,6 +66,7 @@ PARTS = {
         25,
         groups.measure,
     ),
+    "spark": Part("Spark's own connector beside Kafka: count, write, stream", 8, spark.measure),
     "scale": Part("start, idle connections, committed offsets", 3, alone(scale.measure)),
     "partitions": Part(
         "up to 10,000 partitions: start, stop, memory, open files, kills", 8, alone(partitions.measure)
@@ -91,8 +93,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         default="",
-        help="of the parts pinned and free the cases whose name contains this, and no other part unless "
-        "--parts says so; nothing is written",
+        help="of the parts that go by cases (pinned, free, transactions, groups) those whose name contains "
+        "this; of pinned and free unless --parts says so; nothing is written",
     )
     parser.add_argument(
         "--quick", action="store_true", help="everything small and once: whether it works; nothing is written"

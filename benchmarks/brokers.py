@@ -52,6 +52,11 @@ class Running:
     """What it says."""
 
     @property
+    def data(self) -> pathlib.Path:
+        """Its data directory."""
+        return self.log.parent / "data"
+
+    @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
 
@@ -75,9 +80,10 @@ class Running:
         return [int(child) for one in lists for child in one.read_text().split()]
 
 
-def cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
+    """User and system time of a process, from /proc; on demand with that of children that it waited for."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11 : 15 if with_ended_children else 13])) / os.sysconf("SC_CLK_TCK")
 
 
 def user_environment() -> dict[str, str]:

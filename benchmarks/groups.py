@@ -115,7 +115,10 @@ def measure(run: Run, warming: Warming) -> Section:
         protocols = [CLASSIC, *([CONSUMER] if serves_new_protocol(running["odradek"]) else [])]
         warm_compiler(running["kafka"], folder, run.load_pinning, warming.compile_seconds)
         for case in all_cases(protocols):
-            found.outcomes.append(run_case(case, running, run, run.load_pinning, warming))
+            if warming.only in case.name:
+                found.outcomes.append(run_case(case, running, run, run.load_pinning, warming))
+        if warming.only:
+            return found
         with run.on_core(run.cores.load):
             for protocol in protocols:
                 found.outcomes += stable_times(run, running, protocol, stabilizing)

@@ -96,8 +96,11 @@ def measure(run: Run, warming: Warming) -> Section:
         }
         warm_compiler(running["kafka"], folder, pinning, warming.compile_seconds)
         for case in all_cases(is_small=run.is_quick):
-            found.outcomes.append(run_case(case, running, run, pinning, warming))
-        found.figures += prices_of_isolation(found.outcomes)
+            if warming.only in case.name:
+                found.outcomes.append(run_case(case, running, run, pinning, warming))
+    if warming.only:
+        return found
+    found.figures += prices_of_isolation(found.outcomes)
     outcome, figures = idle_ids(run, run.choose(IDLE_IDS, FEW_IDLE_IDS))
     found.outcomes.append(outcome)
     found.figures += figures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Protocol
 
 from compat_tests import reference
@@ -13,6 +14,7 @@ class TestBroker(Protocol):
     __test__ = False  # not a test class, whatever its name
 
     is_odradek: bool
+    data_dir: pathlib.Path
 
     @property
     def bootstrap(self) -> str: ...

@@ -2,8 +2,9 @@
 
 A machine is loaded by replaying its log, a slice per turn of the event loop; until then whoever asks it is
 answered COORDINATOR_LOAD_IN_PROGRESS. An append that fails undoes nothing by hand: whoever waited for it, or
-for anything after it, is refused, and the machine is loaded again. So is one that tripped over a command. All
-timers of all machines share one heap.
+for anything after it, is refused, and the machine is loaded again. So is one that tripped over a command.
+After a load that brought no record into the log, as on a disk that is full, there is a pause before the next.
+All timers of all machines share one heap.
 
 `driver.GroupCoordinator` and `transaction_coordinator.TransactionCoordinator` are made of this. Nothing here
 is thread-safe, and nothing blocks longer than one slice of loading.
@@ -51,6 +52,8 @@ __all__ = [
 RECORDS_PER_TURN = 2_000
 """How much of a log is loaded before others have their turn: about 10 ms."""
 RETRY_LOAD_AFTER_SECONDS = 5.0
+"""After a load that failed, and between two loads with no successful append between them: what a machine
+appends as soon as it is loaded would have it loaded again for ever."""
 RING_FOR_MS = 10
 """How long timers that are due together may hold up the event loop."""
 STALE_TIMERS_KEPT = 1_000
@@ -132,7 +135,19 @@ def coordinator_error(code: ErrorCode) -> ErrorCode:
 class RunningPartition(Generic[M]):
     """One partition of the topic that this node leads: its log, its machine, who waits for it."""
 
-    __slots__ = ("failed", "held", "index", "leader_epoch", "loading", "log", "machine", "records", "timers")
+    __slots__ = (
+        "failed",
+        "held",
+        "index",
+        "leader_epoch",
+        "loading",
+        "log",
+        "machine",
+        "pause",
+        "records",
+        "rests_until_ms",
+        "timers",
+    )
 
     def __init__(self, index: int, leader_epoch: int) -> None:
         self.index = index
@@ -148,6 +163,10 @@ class RunningPartition(Generic[M]):
         """One list for each append under way: what came after it and has to wait for it."""
         self.failed = False
         """An append failed: load again when the last one under way is through."""
+        self.rests_until_ms = 0
+        """Not to be loaded again before; 0 once an append of this machine has succeeded."""
+        self.pause: TimerHandle | None = None
+        """Set while it waits for that."""
         self.timers: dict[TimerKey, int] = {}
         """Which entry of the heap counts, by timer key."""
 
@@ -350,6 +369,7 @@ class Runtime(Generic[M]):
                     partition.failed = False
                     self._load_again(partition)
             elif error is None:
+                partition.rests_until_ms = 0
                 self._deliver(partition, held.popleft())
             else:
                 logger.error("%s-%d: an append failed: %s", self._topic, partition.index, error)
@@ -404,14 +424,26 @@ class Runtime(Generic[M]):
         del self._partitions[partition.index]
         if partition in self._loading:
             self._loading.remove(partition)
+        if partition.pause is not None:
+            partition.pause.cancel()
+            partition.pause = None
         self._drop_machine(partition, ErrorCode.NOT_COORDINATOR)
 
     # Loading
 
     def _load_again(self, partition: RunningPartition[M]) -> None:
-        self._loading.append(partition)
-        if self._load_timer is None:
-            self._load_timer = self._call_later(0, self._load)
+        def load() -> None:
+            partition.pause = None
+            self._loading.append(partition)
+            if self._load_timer is None:
+                self._load_timer = self._call_later(0, self._load)
+
+        rest_seconds = (partition.rests_until_ms - self._clock_ms()) / 1000
+        if rest_seconds > 0:
+            # Never longer, should the clock have been set back.
+            partition.pause = self._call_later(min(rest_seconds, RETRY_LOAD_AFTER_SECONDS), load)
+        else:
+            load()
 
     def _load(self) -> None:
         """Load a slice of what is to be loaded; small logs are through in one call."""
@@ -480,7 +512,9 @@ class Runtime(Generic[M]):
                 logger.warning("%s-%d: a record is passed over: %s", self._topic, partition.index, error)
         if budget > 0:
             partition.machine, partition.loading, partition.records = machine, None, None
-            self._run(partition, machine.start(self._clock_ms()))
+            now_ms = self._clock_ms()
+            partition.rests_until_ms = now_ms + round(RETRY_LOAD_AFTER_SECONDS * 1000)
+            self._run(partition, machine.start(now_ms))
             self._machine_loaded(partition)
         return budget
 

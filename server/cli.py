@@ -1,4 +1,4 @@
-"""The command line: `odradek serve`, `check`, `dump`, `import-log`, `--version`.
+"""The command line: `odradek serve`, `check`, `dump`, `import-log`, `spark`, `--version`.
 
 Exit status: 0 when all went well, 1 when something is wrong with options, ports or data (one sentence on
 stderr), 2 for a usage that is not understood. Modules are imported where they are needed, so that `odradek
@@ -27,6 +27,8 @@ _COMPILED_PARTS = (
     "odradek.apis._produce_burst",
     "odradek.apis._questions",
     "odradek.server._hot_path",
+    "odradek.spark._batching",
+    "odradek.spark._columns",
 )
 
 _ABOUT = """\
@@ -42,6 +44,7 @@ examples:
   odradek check data                      whether it is sound
   odradek import-log kafka-logs --topic orders
                                           take a topic of Apache Kafka into ./data
+  odradek spark archive --help            jobs on Spark: topics into tables and back
 
 'odradek serve --help' says more of serve, and so for each command."""
 
@@ -116,6 +119,9 @@ exit status: 0, or 1 when something is damaged or cannot be read."""
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["spark"]:
+        return _spark(arguments[1:])
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.version:
@@ -191,6 +197,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     _add_import_arguments(import_log)
+    commands.add_parser("spark", help="jobs on Spark (pip install 'odradek[spark]')", add_help=False)
     return parser
 
 
@@ -404,6 +411,15 @@ def _import_log(options: argparse.Namespace) -> int:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+# --- spark ---
+
+
+def _spark(arguments: Sequence[str]) -> int:
+    from odradek.spark.cli import main
+
+    return main(arguments, layout=_Layout)
 
 
 def _terminal() -> TextIO | None:

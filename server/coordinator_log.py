@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,8 @@ from odradek.storage import transactions as storage
 from odradek.storage.partition import Origin
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
-    Record,
     batch_records,
-    build_batch,
+    build_keyed_batch,
     iter_whole_batches,
     read_end_txn_marker,
     verify_crc,
@@ -46,14 +46,20 @@ Then = Callable[[KafkaError | None], None]
 
 
 class _Pending:
-    """One append whose outcome has not been told."""
+    """One append whose outcome has not been told; the turn calls it when that is known."""
 
-    __slots__ = ("error", "is_settled", "then")
+    __slots__ = ("_log", "error", "is_settled", "then")
 
-    def __init__(self, then: Then) -> None:
+    def __init__(self, log: PartitionLog, then: Then) -> None:
+        self._log = log
         self.then = then
         self.is_settled = False
         self.error: KafkaError | None = None
+
+    def __call__(self, error: KafkaError | None) -> None:
+        self.is_settled = True
+        self.error = error
+        self._log.tell()
 
 
 class PartitionLog:
@@ -82,21 +88,15 @@ class PartitionLog:
 
     def append(self, records: list[LogRecord], then: Then, producer: tuple[int, int] | None = None) -> None:
         """Stages the records; `then` is told how it went, later and in order."""
-        self._stage(lambda: self._append(records, producer), then)
+        self._stage(partial(self._append, records, producer), then)
 
     def append_marker(self, marker: EndMarker, then: Then) -> None:
         """Stages the end of a transaction; as `append`."""
         stored = storage.EndMarker(*marker)
-        self._stage(lambda: self._partition.append_marker(stored, now_ms=self._now_ms()), then)
+        self._stage(partial(self._partition.append_marker, stored, now_ms=self._now_ms()), then)
 
     def _append(self, records: list[LogRecord], producer: tuple[int, int] | None) -> Appended:
-        producer_id, producer_epoch = producer or (-1, -1)
-        batch = build_batch(
-            [Record(offset, timestamp, key, value) for offset, (key, value, timestamp) in enumerate(records)],
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transactional=producer is not None,
-        )
+        batch = build_keyed_batch(records) if producer is None else build_keyed_batch(records, *producer)
         limit_bytes = self._partition.config.max_message_bytes
         if len(batch) > limit_bytes:
             raise KafkaError(
@@ -106,20 +106,19 @@ class PartitionLog:
         return self._partition.append(batch, now_ms=self._now_ms(), origin=Origin.COORDINATOR)
 
     def _stage(self, stage: Callable[[], Appended], then: Then) -> None:
-        pending = _Pending(then)
+        pending = _Pending(self, then)
         self._pending.append(pending)
         try:
             appended = stage()
         except KafkaError as error:
-            self._loop.call_soon(self._settle, pending, error)
+            self._loop.call_soon(pending, error)
             return
         except Exception:
             # Whoever waits for this append, and all after it, would wait for ever.
             logger.exception("records of %s cannot be appended", self._partition.name)
-            refusal = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            self._loop.call_soon(self._settle, pending, refusal)
+            self._loop.call_soon(pending, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        self._turn.add(self._partition, lambda error: self._settle(pending, error), appended.must_flush)
+        self._turn.add(self._partition, pending, appended.must_flush)
 
     def read_all(self) -> Iterator[LoggedRecord]:
         """Every record and every end of a transaction, from the log's start to its end."""
@@ -143,9 +142,8 @@ class PartitionLog:
                     ErrorCode.CORRUPT_MESSAGE, f"{partition.name} has no whole batch at offset {start}"
                 )
 
-    def _settle(self, pending: _Pending, error: KafkaError | None) -> None:
-        pending.is_settled = True
-        pending.error = error
+    def tell(self) -> None:
+        """Tell of the appends that are settled, up to the first that is not."""
         while self._pending and self._pending[0].is_settled:
             told = self._pending.popleft()
             try:

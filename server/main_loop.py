@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -67,6 +68,9 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
         await server.start()
         gc.freeze()
         gc.enable()
+        # Python takes a short write for a whole one: of what a broker imports on a full disk, half a file of
+        # bytecode would be left, and nobody could import that module again.
+        sys.dont_write_bytecode = True
         if on_ready is not None:
             on_ready(server)
         await stopping.wait()

@@ -259,6 +259,7 @@ cdef class LogStaging:
     cdef public dict _hints
     cdef public dict _older_hints
     cdef public list _pending_epochs
+    cdef public list _staged_aborted
     cdef public int64_t durable_offset
     cdef public int64_t log_end_offset
     cdef public int64_t _index_interval_bytes
@@ -279,7 +280,7 @@ cdef class LogStaging:
         cdef int64_t size_bytes = stage.size_bytes - position
         cdef int64_t written
         cdef Py_ssize_t count = len(parts)
-        if self._cut_wanted or self._full_segments or self._pending_epochs or self.producers._ended:
+        if self._cut_wanted or self._full_segments or self._pending_epochs or self._staged_aborted:
             return False
         if 1 < count and size_bytes <= JOIN_BELOW_BYTES and size_bytes < count * JOIN_PARTS_BELOW_BYTES:
             parts = [b"".join(parts)]
@@ -303,6 +304,8 @@ cdef class LogStaging:
         self.log_end_offset = self.next_offset
         if undo:
             self.producers._undo = []
+        if self.producers._ended:
+            self.producers._ended = []
         return True
 
 
@@ -386,7 +389,9 @@ cdef class PartitionStaging:
             if segment.base_offset == tail.base_offset and vouched[1] < tail.end_position:
                 log._vouched = (segment, tail.end_position)
 
-    def append_ordinary(self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms):
+    def append_ordinary(
+        self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms, object verified=None
+    ):
         """See `_staging_python.PartitionStaging.append_ordinary`."""
         cdef Py_buffer view
         if self._inspects_records or self._log_append_time or self._failure is not None:
@@ -395,7 +400,7 @@ cdef class PartitionStaging:
         try:
             if not 0 <= start <= end <= view.len:
                 return None
-            return self._append(buffer, <const uint8_t *> view.buf, start, end, now_ms, False)
+            return self._append(buffer, <const uint8_t *> view.buf, start, end, now_ms, False, verified)
         finally:
             PyBuffer_Release(&view)
 
@@ -406,9 +411,26 @@ cdef class PartitionStaging:
             return None
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
-            return self._append(buffer, <const uint8_t *> view.buf, 0, view.len, now_ms, True)
+            return self._append(buffer, <const uint8_t *> view.buf, 0, view.len, now_ms, True, None)
         finally:
             PyBuffer_Release(&view)
+
+    def stage_own(self, bytes batch not None, int64_t timestamp):
+        """See `_staging_python.PartitionStaging.stage_own`."""
+        cdef LogStaging log = self.log
+        cdef StagedSegment stage = log._stage
+        cdef Py_ssize_t size_bytes = len(batch)
+        cdef int64_t offset = log.next_offset
+        if self.leader_epoch > log._latest_staged_epoch or size_bytes > COPIED_BYTES_MAX:
+            return False
+        if not stage._has_room(size_bytes, offset, timestamp, log._segment_bytes):
+            return False
+        _stage_bytes(
+            stage, batch, <const uint8_t *> PyBytes_AsString(batch), 0, size_bytes, offset, self.leader_epoch
+        )
+        stage._count_in(size_bytes, offset, timestamp, log._index_interval_bytes)
+        log.next_offset = offset + 1
+        return True
 
     cdef _append(
         self,
@@ -418,12 +440,14 @@ cdef class PartitionStaging:
         Py_ssize_t end,
         int64_t now_ms,
         bint is_own,
+        object verified,
     ):
         cdef Batch batch
         cdef LogStaging log = self.log
         cdef StagedSegment stage = log._stage
         cdef ProducerEntry entry = None
         cdef Appended appended
+        cdef bint is_first = False
         cdef Py_ssize_t size_bytes = end - start
         cdef int64_t first_offset = log.next_offset
         cdef int64_t last_offset
@@ -447,12 +471,19 @@ cdef class PartitionStaging:
             if entry is not None and (
                 entry.producer_epoch != batch.producer_epoch
                 or batch.base_sequence != entry._last(1) + 1
-                or (entry.current_txn_first_offset >= 0) != batch.is_transactional
+                or (entry.current_txn_first_offset >= 0 and not batch.is_transactional)
             ):
                 return None
         # The first batch of a transaction needs a yes of its coordinator, and settles what was asked.
-        if batch.is_transactional and (entry is None or batch.producer_id in log.producers._verifications):
-            return None
+        if batch.is_transactional:
+            verification = log.producers._verifications.get(batch.producer_id)
+            is_first = entry is not None and entry.current_txn_first_offset < 0
+            if entry is None or is_first == (verification is None):
+                return None
+            if is_first and (verified is None or verified.verification is not verification):
+                return None
+            if is_first and entry._count and batch.base_sequence > verification.lowest_sequence:
+                return None
         if _crc_in_hardware and size_bytes <= FEW_BYTES:
             crc = crc32c_of_few(bytes_ + start + CHECKED_FROM, size_bytes - CHECKED_FROM)
         else:
@@ -482,6 +513,8 @@ cdef class PartitionStaging:
                 batch.max_timestamp,
             )
             entry.last_timestamp = batch.max_timestamp
+            if is_first:
+                log.producers.open_transaction(batch.producer_id, first_offset)
         appended = Appended.__new__(Appended)
         appended.base_offset = first_offset
         appended.last_offset = last_offset

@@ -210,6 +210,8 @@ class LogStaging:
     _hints: dict[int, tuple[Any, int]]
     _older_hints: dict[int, tuple[Any, int]]
     _pending_epochs: list[tuple[int, int]]
+    # Transactions whose abort is staged, each with the stage of its marker: (stage, transaction).
+    _staged_aborted: list[tuple[Any, Any]]
     durable_offset: int
     log_end_offset: int
     _index_interval_bytes: int
@@ -305,11 +307,19 @@ class PartitionStaging:
         twin takes a batch of no transaction; here the long way is as short."""
         return None
 
-    def append_ordinary(self, buffer: memoryview, start: int, end: int, now_ms: int) -> Appended | None:
+    def stage_own(self, batch: bytes, timestamp: int) -> bool:
+        """Stage a batch of one record that was made here and judged; it gets the next offset. False, and
+        nothing done, where there is more to it than that; here always, the long way is as short."""
+        return False
+
+    def append_ordinary(
+        self, buffer: memoryview, start: int, end: int, now_ms: int, verified: Any = None
+    ) -> Appended | None:
         """Stage the batch that is `buffer[start:end]`; None, and nothing done, if it is not ordinary.
 
-        One that goes on in its producer's open transaction is. Large batches are written from `buffer` at the
-        commit, which must be as it is until then.
+        One that goes on in its producer's open transaction is, and so is the first of a known producer's
+        transaction when `verified` vouches for it. Large batches are written from `buffer` at the commit,
+        which must be as it is until then.
         """
         size_bytes = end - start
         if (
@@ -339,6 +349,7 @@ class PartitionStaging:
         first_offset = log.next_offset
         last_offset = first_offset + last_offset_delta
         entry = None
+        is_first = False
         if producer_id >= 0:
             last_sequence = base_sequence + last_offset_delta
             entry = log.producers.producers.get(producer_id)
@@ -348,13 +359,22 @@ class PartitionStaging:
                 and (
                     entry.producer_epoch != producer_epoch
                     or base_sequence != entry.last_sequence + 1
-                    or (entry.current_txn_first_offset >= 0) is not (attributes != 0)
+                    or (entry.current_txn_first_offset >= 0 and not attributes)
                 )
             ):
                 return None
+            is_first = entry is not None and attributes != 0 and entry.current_txn_first_offset < 0
         # The first batch of a transaction needs a yes of its coordinator, and settles what was asked.
-        if attributes and (entry is None or producer_id in log.producers._verifications):
-            return None
+        if attributes:
+            verification = log.producers._verifications.get(producer_id)
+            if entry is None or is_first is (verification is None):
+                return None
+            if is_first and (
+                verified is None
+                or verified.verification is not verification
+                or (entry.batches and base_sequence > verification.lowest_sequence)
+            ):
+                return None
         if crc32c(buffer[start + CHECKED_FROM : end]) != crc:
             return None
         survey = survey_if_sound(buffer[start + HEADER_BYTES : end], record_count, base_timestamp)
@@ -372,6 +392,8 @@ class PartitionStaging:
             else:
                 log.producers._undo.append((producer_id, entry, entry.memory()))
                 entry.remember(producer_epoch, batch)
+            if is_first:
+                log.producers.open_transaction(producer_id, first_offset)
         return Appended(
             first_offset,
             last_offset,

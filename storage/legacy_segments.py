@@ -15,10 +15,8 @@ from odradek.storage.log_walk import Hole, batch_of, walk
 from odradek.storage.recovery import base_offset_of
 from odradek.storage.segment import LOG
 from odradek.storage.validation import MAGIC_POSITION
-from odradek.wire.compression import DEFAULT_LIMIT_BYTES, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.legacy_records import LegacyMessage, iter_messages
-from odradek.wire.records import Record, build_batch
+from odradek.wire.legacy_records import LegacyMessage, batch_of_stored, iter_messages, stored_messages
 
 __all__ = ["begins_with_messages", "convert_segment"]
 
@@ -73,7 +71,7 @@ def _batches(source: File, base_offset: int) -> Iterator[bytes | bytearray]:
         (message,) = iter_messages(content)
         if message.compression:
             yield from gathered.drain()
-            yield _unwrapped(message)
+            yield batch_of_stored(stored_messages(message), message)
             continue
         if not gathered.takes(message, stored):
             yield from gathered.drain()
@@ -109,24 +107,4 @@ class _Gathered:
     def drain(self) -> Iterator[bytearray]:
         messages, self._messages, self._size_bytes = self._messages, [], 0
         if messages:
-            yield _batch(messages, messages[0], 0)
-
-
-def _unwrapped(wrapper: LegacyMessage) -> bytearray:
-    """The messages of a compressed wrapper. In v1 their offsets count up to that of the wrapper."""
-    data = decompress(wrapper.compression, wrapper.value or b"", DEFAULT_LIMIT_BYTES, magic=wrapper.magic)
-    messages = list(iter_messages(data))
-    if not messages:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the wrapper at offset {wrapper.offset} is empty")
-    if wrapper.magic == 1:
-        first = wrapper.offset - messages[-1].offset
-        messages = [message._replace(offset=first + message.offset) for message in messages]
-    return _batch(messages, wrapper, wrapper.compression)
-
-
-def _batch(messages: list[LegacyMessage], outer: LegacyMessage, compression: int) -> bytearray:
-    records = [
-        Record(message.offset, message.timestamp, message.key, message.value, ()) for message in messages
-    ]
-    append_time = outer.timestamp if outer.uses_log_append_time else None
-    return build_batch(records, compression=compression, log_append_time_ms=append_time)
+            yield batch_of_stored(messages, messages[0])

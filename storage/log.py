@@ -101,7 +101,7 @@ class Log(LogStaging):
         self._older_hints = {}
         self._pending_epochs = []
         self._full_segments = []
-        self._staged_aborted: list[tuple[StagedSegment, AbortedTransaction]] = []
+        self._staged_aborted = []
         # Those with a transaction index, oldest first; None where that has to be looked up.
         self._with_aborted: list[Segment] | None = None
         # Where the last question for a position ended: (segment, offset, position).
@@ -806,7 +806,7 @@ class Log(LogStaging):
 
     # Reading
 
-    def locate(self, offset: int) -> tuple[Segment, int, int] | None:
+    def locate(self, offset: int, prompt: bool = False) -> tuple[Segment, int, int] | None:
         """Segment, position and size of the first batch that ends at or after `offset`; None when there is
         none.
 
@@ -817,13 +817,19 @@ class Log(LogStaging):
             return *hint, 0
         place = max(segment_holding(self.bases, offset), 0)
         for segment in self.segments[place:]:
-            found = segment.find(offset)
+            found = segment.find(offset, prompt)
             if found is not None:
                 return segment, *found
         return None
 
     def read(
-        self, offset: int, end_offset: int, max_bytes: int, minimum_one_batch: bool, cut_first_batch: bool
+        self,
+        offset: int,
+        end_offset: int,
+        max_bytes: int,
+        minimum_one_batch: bool,
+        cut_first_batch: bool,
+        prompt: bool = False,
     ) -> Slice:
         """`max_bytes` of one segment from the batch that holds `offset`, ending before `end_offset`.
 
@@ -832,19 +838,19 @@ class Log(LogStaging):
         """
         if offset >= end_offset:
             return EMPTY
-        found = self.locate(offset)
+        found = self.locate(offset, prompt)
         if found is None:
             return EMPTY
         segment, position, first_bytes = found
         end = segment.size_bytes
         if end_offset < self.log_end_offset:
-            end = min(end, self._position_of(segment, end_offset))
+            end = min(end, self._position_of(segment, end_offset, prompt))
         if position >= end:
             return EMPTY
         if position + max_bytes < end:
             if max_bytes == 0 and not minimum_one_batch:
                 return EMPTY
-            first_bytes = first_bytes or segment.batch_bytes(position)
+            first_bytes = first_bytes or segment.batch_bytes(position, prompt)
             if max_bytes >= first_bytes or cut_first_batch:
                 end = position + max_bytes
             elif minimum_one_batch:
@@ -852,7 +858,7 @@ class Log(LogStaging):
             else:
                 return FIRST_TOO_LARGE
         if position < segment.inherited_bytes:
-            end = min(end, segment.check(position, end))
+            end = min(end, segment.check(position, end, prompt))
         return Slice(segment, position, end - position)
 
     def finding_timestamp(
@@ -885,18 +891,18 @@ class Log(LogStaging):
         self._with_aborted = None
         self._bound = None
 
-    def _position_of(self, segment: Segment, end_offset: int) -> int:
+    def _position_of(self, segment: Segment, end_offset: int, prompt: bool) -> int:
         """Where the part of a segment ends that is before `end_offset`."""
         bound = self._bound
         if bound is not None and bound[0] is segment and bound[1] == end_offset:
             # As long as a transaction is open, everybody who reads behind it asks for the same.
             return bound[2]
-        found = segment.find(end_offset)
+        found = segment.find(end_offset, prompt)
         position = segment.size_bytes if found is None else found[0]
         self._bound = (segment, end_offset, position)
         return position
 
-    def aborted_in(self, offset: int, records: Slice) -> list[tuple[int, int]]:
+    def aborted_in(self, offset: int, records: Slice, prompt: bool = False) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that a reader has to know of who got
         `records` for `offset`, in the order of their markers; some more as long as they begin before the next
         entry of the offset index, as in Kafka (`LocalLog.addAbortedTransactions`).
@@ -907,7 +913,7 @@ class Log(LogStaging):
             return []
         segment = records.source
         assert isinstance(segment, Segment)
-        end_offset = segment.offset_bound(records.end_position)
+        end_offset = segment.offset_bound(records.end_position, prompt)
         if end_offset is None:
             following = segment_holding(self.bases, segment.base_offset) + 1
             end_offset = self.bases[following] if following < len(self.bases) else self.log_end_offset

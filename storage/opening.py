@@ -79,7 +79,7 @@ class Opening:
     def _look_at(self, home: DataDirectory, name: str, *, clean: bool) -> None:
         places = self._places
         if name.endswith(DELETE_SUFFIX):
-            remove_with_files(places.disk, f"{home.path}/{name}")
+            places.doomed.append(f"{home.path}/{name}")
             return
         if name.endswith(FUTURE_SUFFIX):
             self._drop_copy(home, name)

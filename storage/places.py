@@ -108,6 +108,8 @@ class Places:
         self.now_ms = 0
         self.has_broken = False
         """Whether there may be a partition that is to be brought back."""
+        # Paths of directories that an earlier run has put out of sight and not removed yet.
+        self.doomed: list[str] = []
         # (path of a data directory, what its disk said) that are to be looked at; added to in any thread.
         self.suspected: deque[tuple[str, str]] = deque()
 

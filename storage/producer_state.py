@@ -254,11 +254,16 @@ class ProducerState(ProducerTable):
             self._undo.append((producer_id, entry, entry.memory()))
             entry.remember(producer_epoch, batch)
         if is_transactional:
-            self._verifications.pop(producer_id, None)
-            if entry.current_txn_first_offset < 0:
-                entry.current_txn_first_offset = first_offset
-                self._open[first_offset] = producer_id
-                self._order.append(first_offset)
+            self.open_transaction(producer_id, first_offset)
+
+    def open_transaction(self, producer_id: int, first_offset: int) -> None:
+        """A batch of a transaction has been staged, which begins with it unless it is open already."""
+        self._verifications.pop(producer_id, None)
+        entry = self.producers[producer_id]
+        if entry.current_txn_first_offset < 0:
+            entry.current_txn_first_offset = first_offset
+            self._open[first_offset] = producer_id
+            self._order.append(first_offset)
 
     def stage_marker(self, marker: EndMarker, offset: int, timestamp: int) -> AbortedTransaction | None:
         """A marker stands at `offset`, until further notice. Returns the transaction that it aborts, if there

@@ -24,6 +24,7 @@ from odradek.storage.indexes import (
     OffsetIndex,
     TimeIndex,
 )
+from odradek.storage.slices import WouldWait
 from odradek.storage.staging import SegmentExtent, Stretch
 from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -36,6 +37,7 @@ SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
+_ALL_KINDS = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
 SYNC_FAILED = "sync-failed"
 """A file in a partition's directory: the kernel takes pages for clean that the disk may not have."""
 
@@ -271,27 +273,28 @@ class Segment(SegmentExtent):
         nobody's without it, and goes at the next start.
         """
         disk = self.pool.disk
-        paths = [self.path(kind) for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)]
+        paths = [self.path(kind) for kind in _ALL_KINDS]
         # First: a flush in its thread that does not find the file any more has to know why.
         self.deleted = True
         try:
-            if disk.exists(paths[0]):
-                disk.rename(paths[0], paths[0] + DELETED)
+            disk.rename(paths[0], paths[0] + DELETED)
+        except FileNotFoundError:
+            pass
         except OSError:
             self.deleted = False
             raise
         self.suffix += DELETED
         for path in paths[1:]:
             try:
-                if disk.exists(path):
-                    disk.rename(path, path + DELETED)
+                disk.rename(path, path + DELETED)
             except OSError:
+                # Most have no transaction index, so that it would be one more question to ask first.
                 pass
 
     def remove(self) -> None:
         """Close and remove the files; views that were handed out stay valid."""
         self.close()
-        for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
+        for kind in _ALL_KINDS:
             self.pool.disk.remove(self.path(kind))
 
     def read(self, position: int, size_bytes: int) -> bytes:
@@ -300,7 +303,16 @@ class Segment(SegmentExtent):
     def read_now(self, position: int, size_bytes: int) -> Buffer | None:
         return self.file().read_now(position, size_bytes)
 
+    def read_promptly(self, position: int, size_bytes: int) -> bytes:
+        """As `read`; `WouldWait` instead of waiting for the device."""
+        found = self.read_now(position, size_bytes)
+        if found is None:
+            raise WouldWait(self, position, size_bytes)
+        return bytes(found)
+
     def is_resident(self, position: int, size_bytes: int) -> bool:
+        # What is mapped can be told for certain, and whoever asks is going to send it from the mapping.
+        self.view(position, size_bytes)
         return self.file().is_resident(position, size_bytes)
 
     def load(self, position: int, size_bytes: int) -> None:
@@ -332,10 +344,10 @@ class Segment(SegmentExtent):
         assert self._time_index is not None
         return self._time_index
 
-    def lookup(self, offset: int) -> int:
+    def lookup(self, offset: int, prompt: bool = False) -> int:
         """Where to begin to look for `offset`: the position of a batch that ends at it or before."""
         if self.inherited_bytes:
-            return self._agreed_position(offset)
+            return self._agreed_position(offset, prompt)
         try:
             return self.offset_index.lookup(offset)
         except DamagedIndex:
@@ -587,23 +599,45 @@ class Segment(SegmentExtent):
         if self._aborted is not None and self._aborted.is_torn:
             self._aborted.cut(self.pool.disk, self.path(TRANSACTION_INDEX))
 
-    def offset_bound(self, position: int) -> int | None:
+    def offset_bound(self, position: int, prompt: bool = False) -> int | None:
         """An offset that no batch before `position` has, by the next entry of the offset index; None without
         one. As `LogSegment.fetchUpperBoundOffset`.
         """
         try:
-            return self._offset_bound(position)
+            return self._offset_bound(position, prompt)
         except DamagedIndex:
             self.unmap_indexes()
-            return self._offset_bound(position)
+            return self._offset_bound(position, prompt)
 
-    def _offset_bound(self, position: int) -> int | None:
+    def _offset_bound(self, position: int, prompt: bool) -> int | None:
         index = self.offset_index
         for place in range(index.place_from(position), len(index)):
             relative, at = index.entry(place)
-            if at >= self.inherited_bytes or self._agrees(index, place):
+            if at >= self.inherited_bytes or self._agrees(index, place, prompt):
                 return relative + self.base_offset
         return None
+
+    @property
+    def knows_latest_timestamp(self) -> bool:
+        """Whether `latest_timestamp` asks no disk."""
+        return self.max_timestamp_ms is not None
+
+    def look_ahead(self) -> None:
+        """Have the system take into its memory what is asked of the disk to find this segment too old, and to
+        rename its files. May run in a worker thread.
+        """
+        disk = self.pool.disk
+        try:
+            for kind in _ALL_KINDS:
+                disk.exists(self.path(kind))
+            file = disk.open(self.path(TIME_INDEX))
+            try:
+                file.read(max(file.size() - TIME_ENTRY_BYTES, 0), TIME_ENTRY_BYTES)
+            finally:
+                file.close()
+        except OSError:
+            # Whoever needs it will know.
+            pass
 
     def latest_timestamp(self) -> tuple[int, int]:
         """The latest timestamp and the last offset of the first batch that has it; (-1, ...) when none
@@ -650,25 +684,28 @@ class Segment(SegmentExtent):
         """The committed batches from a batch's position on."""
         return scan(self.read, position, self.size_bytes if end is None else end, window_bytes=window_bytes)
 
-    def find(self, offset: int) -> tuple[int, int] | None:
+    def find(self, offset: int, prompt: bool = False) -> tuple[int, int] | None:
         """Position and size of the first batch whose last offset is not before `offset`; None when the
         segment ends before.
+
+        Here and wherever a question is `prompt`: what the log's own file would have to be waited for is
+        `WouldWait`.
         """
-        position = self.lookup(offset)
+        position = self.lookup(offset, prompt)
         end = sound_until = self.size_bytes
         if position < self.inherited_bytes:
-            sound_until = self.check(position, position + _SEEK_WINDOW_BYTES)
+            sound_until = self.check(position, position + _SEEK_WINDOW_BYTES, prompt)
         unpack = EXTENT.unpack_from
         window = b""
         start = position
         while position < end:
             if position >= sound_until:
-                sound_until = self.check(position, position + _SEEK_WINDOW_BYTES)
+                sound_until = self.check(position, position + _SEEK_WINDOW_BYTES, prompt)
                 if position >= sound_until:
                     raise self._damaged(position)
             inside = position - start
             if inside + EXTENT.size > len(window):
-                window = self._seek_window(position)
+                window = self._seek_window(position, prompt)
                 start, inside = position, 0
             base_offset, length, last_offset_delta = unpack(window, inside)
             if length <= 0:
@@ -685,7 +722,7 @@ class Segment(SegmentExtent):
         self.inherited_bytes = self.size_bytes
         self._limit_offset = limit_offset
 
-    def check(self, position: int, end: int) -> int:
+    def check(self, position: int, end: int, prompt: bool = False) -> int:
         """Up to where the batches from `position` on, where one begins, are known to be in their places.
 
         That is `end` or more, or where a damaged one begins, or as far as one look goes. What the checksum of
@@ -699,7 +736,8 @@ class Segment(SegmentExtent):
             self._stretches = [*self._stretches[1 - _STRETCHES_MAX :], stretch]
         inherited_bytes = self.inherited_bytes
         if stretch.end < min(end, inherited_bytes):
-            stretch.extend(self.file().read, min(end, inherited_bytes), inherited_bytes, self._limit_offset)
+            read = self.read_promptly if prompt else self.file().read
+            stretch.extend(read, min(end, inherited_bytes), inherited_bytes, self._limit_offset)
             self._stretches = [
                 one
                 for one in self._stretches
@@ -707,7 +745,7 @@ class Segment(SegmentExtent):
             ]
         return stretch.end if stretch.end < inherited_bytes else self.size_bytes
 
-    def _agreed_position(self, offset: int) -> int:
+    def _agreed_position(self, offset: int, prompt: bool) -> int:
         """`offset_index.lookup`, by an entry that says of its batch what that says itself.
 
         Of others one of the two is damaged: they are left out, and the way from the entry before shows
@@ -716,7 +754,7 @@ class Segment(SegmentExtent):
         while (place := self._place_of(offset)) >= 0:
             index = self.offset_index
             position = index.entry(place)[1]
-            if position >= self.inherited_bytes or self._agrees(index, place):
+            if position >= self.inherited_bytes or self._agrees(index, place, prompt):
                 return position
             if index.is_mapped:
                 self.unmap_indexes()
@@ -731,19 +769,19 @@ class Segment(SegmentExtent):
             self.unmap_indexes()
             return self.offset_index.place_of(offset)
 
-    def _agrees(self, index: OffsetIndex, place: int) -> bool:
+    def _agrees(self, index: OffsetIndex, place: int, prompt: bool = False) -> bool:
         relative, position = index.entry(place)
         if not 0 <= position < self.size_bytes:
             return False
-        head = self.read(position, EXTENT.size)
+        head = (self.read_promptly if prompt else self.read)(position, EXTENT.size)
         if len(head) < EXTENT.size:
             return False
         base_offset, _, last_offset_delta = EXTENT.unpack(head)
         return bool(base_offset + last_offset_delta == relative + self.base_offset)
 
-    def batch_bytes(self, position: int) -> int:
+    def batch_bytes(self, position: int, prompt: bool = False) -> int:
         """The size of the batch that begins there."""
-        head = self.read(position, EXTENT.size)
+        head = (self.read_promptly if prompt else self.read)(position, EXTENT.size)
         if len(head) < EXTENT.size:
             raise self._damaged(position)
         length = EXTENT.unpack(head)[1]
@@ -751,8 +789,9 @@ class Segment(SegmentExtent):
             raise self._damaged(position)
         return int(length) + LOG_OVERHEAD_BYTES
 
-    def _seek_window(self, position: int) -> bytes:
-        window = self.read(position, min(_SEEK_WINDOW_BYTES, self.size_bytes - position))
+    def _seek_window(self, position: int, prompt: bool) -> bytes:
+        read = self.read_promptly if prompt else self.read
+        window = read(position, min(_SEEK_WINDOW_BYTES, self.size_bytes - position))
         if len(window) < EXTENT.size:
             raise self._damaged(position)
         return window

@@ -28,6 +28,22 @@ class Source(Protocol):
     def load(self, position: int, size_bytes: int) -> None: ...
 
 
+class WouldWait(Exception):
+    """To find records takes bytes that are not in the system's memory. After `load`, which is for a worker
+    thread, one may look again.
+    """
+
+    def __init__(self, source: Source, position: int, size_bytes: int) -> None:
+        super().__init__(f"{size_bytes} bytes at {position} are not in memory")
+        self._source = source
+        self._position = position
+        self._size_bytes = size_bytes
+
+    def load(self, ahead_bytes: int = 0) -> None:
+        """Wait for the bytes, and for those behind them until they are `ahead_bytes`. Raises `OSError`."""
+        self._source.load(self._position, max(self._size_bytes, ahead_bytes))
+
+
 class Slice:
     """`size` bytes of record batches, from `position` of a segment; the last may be cut off (KIP-74)."""
 

@@ -221,7 +221,7 @@ class LogStore:
                     place.partition.close()
             except (KafkaError, OSError):
                 unclean.add(place.home.path)
-        finish(self._upkeep.removing_doomed(None))
+        finish(self._upkeep.removing_segments(None))
         for home in homes:
             self._close_directory(home, is_clean=home.path not in unclean)
         self._unlock()

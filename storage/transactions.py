@@ -6,6 +6,7 @@ in `producer_state.py`; which transactions were aborted stands in `transaction_i
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from odradek.storage.batches import StoredBatch
@@ -69,17 +70,17 @@ class ProducerInfo(NamedTuple):
     current_txn_start_offset: int
 
 
-def marker_batch(marker: EndMarker, offset: int, leader_epoch: int, now_ms: int) -> memoryview:
-    """The control batch that ends a transaction, as it stands in the log."""
-    return memoryview(
+@lru_cache(maxsize=16)
+def marker_batch(marker: EndMarker, now_ms: int) -> bytes:
+    """The control batch that ends a transaction, but for its place (offset and leader epoch), which its
+    checksum leaves out: so one serves all partitions of a transaction."""
+    return bytes(
         end_txn_marker(
             committed=marker.commit,
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
             coordinator_epoch=marker.coordinator_epoch,
             timestamp=now_ms,
-            base_offset=offset,
-            leader_epoch=leader_epoch,
         )
     )
 

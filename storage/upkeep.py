@@ -111,8 +111,25 @@ class Upkeep:
         """
         self._doomed_directories.append((self._places.now_ms + delay_ms, path, partition))
 
-    def removing_doomed(self, now_ms: int | None) -> Work[None]:
-        """Remove what was deleted and whose time has come; all of it when `now_ms` is None."""
+    def removing_doomed(self, now_ms: int) -> Work[None]:
+        """Remove what was deleted and whose time has come; first what an earlier run has left."""
+        left, self._places.doomed = self._places.doomed, []
+        self._doomed_directories.extendleft((now_ms, path, None) for path in left)
+        yield from self.removing_segments(now_ms)
+        for _ in range(len(self._doomed_directories)):
+            due_ms, path, partition = self._doomed_directories.popleft()
+            if due_ms > now_ms:
+                self._doomed_directories.append((due_ms, path, partition))
+                continue
+            if partition is not None:
+                # An open file keeps its room on the disk.
+                partition.log.release_files()
+            yield partial(_remove_if_possible, self._places.disk, path)
+
+    def removing_segments(self, now_ms: int | None) -> Work[None]:
+        """The same of segments alone; all of them when `now_ms` is None. The stop leaves no segment, whose
+        partition the next start may not look at; directories may be thousands, and it finds them.
+        """
         due: list[Segment] = []
         # Each looked at once: what is not due yet goes to the back.
         for _ in range(len(self._doomed_segments)):
@@ -129,15 +146,6 @@ class Upkeep:
             for segment in some:
                 # Whoever was late in reading has opened it again.
                 segment.close()
-        for _ in range(len(self._doomed_directories)):
-            due_ms, path, partition = self._doomed_directories.popleft()
-            if now_ms is not None and due_ms > now_ms:
-                self._doomed_directories.append((due_ms, path, partition))
-                continue
-            if partition is not None:
-                # An open file keeps its room on the disk.
-                partition.log.release_files()
-            yield partial(_remove_if_possible, self._places.disk, path)
 
 
 def _remove_segments(segments: list[Segment]) -> None:

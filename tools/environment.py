@@ -5,7 +5,8 @@ decide its content), is made beside it and then renamed, and is never touched ag
 downloads nothing, and an interrupted run leaves nothing half done. Needs only Python 3.11 with venv and pip;
 the jars need Maven and a JDK besides.
 
-    python tools/environment.py venv serve|test|spark      prints the folder of a virtual environment
+    python tools/environment.py venv NAME                  prints the folder of a virtual environment:
+                                                           serve, test, spark, spark-3.5, spark-newest
     python tools/environment.py jars kafka-4.3.1 ...       prints the folders of jars (`all` for every one)
     python tools/environment.py source kafka-python        prints the folder of an unpacked source package
     python tools/environment.py check                      names the system tools that are missing
@@ -27,10 +28,16 @@ import tomllib
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 
-EXTRAS = {"serve": "", "test": "[clients,testing,test]", "spark": "[spark,clients,test]"}
+EXTRAS = {
+    "serve": "",
+    "test": "[clients,testing,test]",
+    "spark": "[spark,clients,test]",
+    "spark-3.5": "[clients,test]",
+    "spark-newest": "[spark,clients,test]",
+}
 """Virtual environment -> the extras of pyproject.toml that it gets."""
 
-PINNED = {"spark": ["pyspark==4.0.0"]}
+PINNED = {"spark": ["pyspark==4.0.0"], "spark-3.5": ["pyspark==3.5.7"]}
 """What an environment holds at one version, because its jars are of that version."""
 
 _KAFKA_PARTS = ["kafka_2.13", "kafka-tools", "kafka-shell", "kafka-streams"]
@@ -50,6 +57,7 @@ JARS: dict[str, tuple[list[str], list[str]]] = {
     "kafka-0.9.0.1": (["org.apache.kafka:kafka_2.11:0.9.0.1"], []),
     "kafka-0.8.2.2": (["org.apache.kafka:kafka_2.11:0.8.2.2"], []),
     "spark-4.0.0": (["org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"], _SPARK_OWN_JARS),
+    "spark-3.5.7": (["org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7"], _SPARK_OWN_JARS),
 }
 """Name of a set -> what it asks for, and which transitive jars it leaves out because pyspark brings them."""
 

@@ -21,6 +21,8 @@ class Suite:
     """Commands that are run in order, and what they need that takes long to make."""
 
     commands: list[list[str]]
+    beside: list[list[str]] = field(default_factory=list)
+    """Commands that run while the others do; what they print comes at the end."""
     jars: list[str] = field(default_factory=list)
     source: str | None = None
     python: str = "test"
@@ -53,14 +55,32 @@ GROUPS_OF_CLIENTS = [
 ]
 """The tests of groups that know one broker; the others have both anyway."""
 
+ODRADEK_FORMATS = sorted(
+    str(path.relative_to(environment.CHECKOUT))
+    for path in (environment.CHECKOUT / "compat_tests/spark").glob("test_odradek_*.py")
+    if path.name != "test_odradek_sink.py"  # reads back with Spark's connector
+)
+"""The tests of our formats for Spark that need no jars of its connector."""
+
+NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+
+SPARK_CONNECTOR = [
+    f"compat_tests/spark/test_{name}.py"
+    for name in (
+        *("batch", "cluster", "data_loss", "options", "read_committed"),
+        *("restarts", "sink", "streaming", "subscriptions", "triggers"),
+    )
+]
+"""The tests of Spark's own connector to Kafka, which older versions of Spark have as well."""
+
 LINTERS = [
     ["python", "-m", "ruff", "check", "."],
     ["python", "-m", "ruff", "format", "--check", "."],
-    ["python", "-m", "mypy"],
 ]
+TYPES = ["python", "-m", "mypy"]
 TWINS = [
     *(f"tests/wire/test_{name}.py" for name in ("records", "records_twins")),
-    *("tests/storage", "tests/apis"),
+    *("tests/storage", "tests/apis", "tests/spark/test_columns.py"),
     *(
         f"tests/server/test_{name}.py"
         for name in ("broker", "connection", "group_flush", "produce_shortcut", "turn_and_timers")
@@ -69,7 +89,7 @@ TWINS = [
 """The tests of what has a compiled twin, and of what stands on it."""
 
 SUITES = {
-    "check": Suite([*LINTERS, pytest(*SPREAD, "-m", "not deep", "tests")]),
+    "check": Suite([*LINTERS, pytest(*SPREAD, "-m", "not deep", "tests")], beside=[TYPES]),
     "log": Suite([pytest(*SPREAD, "-m", "deep", "tests")]),
     "pure": Suite([["python", "-m", "tools.with_pure_wheel", *pytest(*SPREAD, *TWINS)[1:]]]),
     "dist": Suite([pytest("compat_tests/dist")]),
@@ -100,12 +120,18 @@ SUITES = {
             )
         ]
     ),
-    "benchmarks": Suite([pytest("compat_tests/benchmarks")], jars=["kafka-4.3.1"]),
+    "benchmarks": Suite([pytest("compat_tests/benchmarks")], jars=["kafka-4.3.1", "spark-4.0.0"]),
     "soak": Suite([pytest("compat_tests/soak")]),
     "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=600")]),
-    "spark": Suite([pytest("compat_tests/spark")], jars=["spark-4.0.0"], python="spark"),
+    "spark": Suite([pytest("compat_tests/spark")], jars=["spark-4.0.0", "kafka-4.3.1"], python="spark"),
+    "spark-newest": Suite([pytest(*ODRADEK_FORMATS)], python="spark-newest"),
+    "spark-3.5": Suite(
+        [pytest(*SPARK_CONNECTOR, *([] if NIGHTLY else ["-m", "representative"]))],
+        jars=["spark-3.5.7"],
+        python="spark-3.5",
+    ),
     "spark-on-kafka": Suite(
-        [pytest("compat_tests/spark/test_read_committed.py", "--broker=kafka")],
+        [pytest(*SPARK_CONNECTOR, "--broker=kafka")],
         jars=["spark-4.0.0", "kafka-4.3.1"],
         python="spark",
     ),
@@ -123,10 +149,23 @@ def run(name: str) -> tuple[bool, float, float]:
         environment.source(suite.source)
     ready = time.monotonic()
     passed = True
+    # Every broker and every worker of pytest would compile all of it anew.
+    variables = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    where = {"cwd": environment.CHECKOUT, "env": variables}
+    beside = [
+        subprocess.Popen(
+            [str(python), *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **where
+        )
+        for command in suite.beside
+    ]
     for command in suite.commands:
         print(f"== {name}: {' '.join(command)}", flush=True)
-        finished = subprocess.run([str(python), *command[1:]], cwd=environment.CHECKOUT, env=dict(os.environ))
+        finished = subprocess.run([str(python), *command[1:]], **where)
         passed = passed and finished.returncode == 0
+    for command, process in zip(suite.beside, beside, strict=True):
+        output, _ = process.communicate()
+        print(f"== {name}: {' '.join(command)}\n{output}", end="", flush=True)
+        passed = passed and process.returncode == 0
     return passed, ready - start, time.monotonic() - ready
 
 

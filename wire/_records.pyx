@@ -10,6 +10,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from odradek.wire.checksums import crc32c as _crc32c_of_many
 
@@ -21,6 +22,7 @@ cdef object _new_tuple = tuple.__new__
 
 cdef extern from "crc32c.h":
     uint64_t big_endian(const uint8_t *bytes, int size) nogil
+    void put_big_endian(uint8_t *bytes, uint64_t value, int size) nogil
     bint has_crc32c() nogil
     uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) nogil
 
@@ -44,6 +46,9 @@ cdef enum:
     COLUMNS = 7
     # Beyond this the crc32c package's three interleaved sums outrun one sum in our own loop.
     FEW_BYTES = 4096
+    LOG_OVERHEAD_BYTES = 12
+    CHECKED_FROM = 21
+    TRANSACTIONAL = 0x10
 
 cdef bint _crc_in_hardware = has_crc32c()
 
@@ -415,3 +420,96 @@ cdef list _records_at(
 
 cdef object _bytes_at(const uint8_t *start, int64_t size):
     return None if size < 0 else PyBytes_FromStringAndSize(<const char *> start, size)
+
+
+# Building
+
+
+def build_keyed_batch(list rows not None, int64_t producer_id, int64_t producer_epoch):
+    """See `records.build_keyed_batch`."""
+    cdef Py_ssize_t count = len(rows)
+    cdef Py_ssize_t size_bytes = HEADER_SIZE_BYTES
+    cdef Py_ssize_t offset
+    cdef int64_t base_timestamp = 0, max_timestamp = 0, timestamp
+    cdef int64_t body_bytes
+    cdef bytes key, value, batch
+    cdef uint32_t crc
+    cdef uint8_t *start
+    cdef uint8_t *at
+    if count == 0:
+        raise ValueError("a batch without records")
+    for offset in range(count):
+        key, value, timestamp = rows[offset]
+        if offset == 0:
+            base_timestamp = max_timestamp = timestamp
+        elif timestamp > max_timestamp:
+            max_timestamp = timestamp
+        body_bytes = _body_bytes(key, value, timestamp - base_timestamp, offset)
+        size_bytes += _varint_bytes(body_bytes) + body_bytes
+    batch = PyBytes_FromStringAndSize(NULL, size_bytes)
+    start = <uint8_t *> PyBytes_AsString(batch)
+    memset(start, 0, HEADER_SIZE_BYTES)
+    put_big_endian(start + 8, <uint64_t> (size_bytes - LOG_OVERHEAD_BYTES), 4)
+    put_big_endian(start + 12, <uint64_t> -1, 4)  # the partition's leader epoch
+    start[16] = 2
+    start[22] = 0 if producer_id == -1 else TRANSACTIONAL
+    put_big_endian(start + 23, <uint64_t> (count - 1), 4)
+    put_big_endian(start + 27, <uint64_t> base_timestamp, 8)
+    put_big_endian(start + 35, <uint64_t> max_timestamp, 8)
+    put_big_endian(start + 43, <uint64_t> producer_id, 8)
+    put_big_endian(start + 51, <uint64_t> producer_epoch, 2)
+    put_big_endian(start + 53, <uint64_t> -1, 4)  # a coordinator numbers none
+    put_big_endian(start + 57, <uint64_t> count, 4)
+    at = start + HEADER_SIZE_BYTES
+    for offset in range(count):
+        key, value, timestamp = rows[offset]
+        at = _put_varint(at, _body_bytes(key, value, timestamp - base_timestamp, offset))
+        at[0] = 0
+        at = _put_varint(at + 1, timestamp - base_timestamp)
+        at = _put_varint(at, offset)
+        at = _put_bytes(at, key)
+        at = _put_bytes(at, value)
+        at[0] = 0  # no headers
+        at += 1
+    assert at == start + size_bytes
+    if _crc_in_hardware and size_bytes <= FEW_BYTES:
+        crc = crc32c_of_few(start + CHECKED_FROM, size_bytes - CHECKED_FROM)
+    else:
+        crc = _crc32c_of_many(memoryview(batch)[CHECKED_FROM:])
+    put_big_endian(start + 17, <uint64_t> crc, 4)
+    return batch
+
+
+cdef int64_t _body_bytes(bytes key, bytes value, int64_t timestamp_delta, int64_t offset_delta):
+    """Of a record, from its attributes on."""
+    cdef int64_t size = 2 + _varint_bytes(timestamp_delta) + _varint_bytes(offset_delta)
+    size += 1 if key is None else _varint_bytes(len(key)) + len(key)
+    size += 1 if value is None else _varint_bytes(len(value)) + len(value)
+    return size
+
+
+cdef inline int _varint_bytes(int64_t value) noexcept:
+    cdef uint64_t left = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
+    cdef int size = 1
+    while left > 0x7F:
+        left >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t *_put_varint(uint8_t *at, int64_t value) noexcept:
+    cdef uint64_t left = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
+    while left > 0x7F:
+        at[0] = <uint8_t> (left & 0x7F | 0x80)
+        left >>= 7
+        at += 1
+    at[0] = <uint8_t> left
+    return at + 1
+
+
+cdef uint8_t *_put_bytes(uint8_t *at, bytes value):
+    if value is None:
+        return _put_varint(at, -1)
+    at = _put_varint(at, len(value))
+    memcpy(at, PyBytes_AsString(value), len(value))
+    return at + len(value)

@@ -40,10 +40,12 @@ from odradek.wire.records import (
 
 __all__ = [
     "LegacyMessage",
+    "batch_of_stored",
     "batch_to_legacy",
     "build_message",
     "is_legacy",
     "iter_messages",
+    "stored_messages",
     "to_legacy",
     "to_v2",
 ]
@@ -236,6 +238,39 @@ def _check_timestamp_type(outer: LegacyMessage, messages: list[LegacyMessage], r
     ]
     if errors:
         raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, why, errors)
+
+
+def stored_messages(outer: LegacyMessage, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[LegacyMessage]:
+    """What a message of a log from before Kafka 0.11 holds, with absolute offsets: itself, or what was packed
+    into it. In v1 the offsets inside count up to that of the wrapper.
+
+    Refuses with CORRUPT_MESSAGE, and with MESSAGE_TOO_LARGE beyond `limit_bytes`.
+    """
+    if not outer.compression:
+        return [outer]
+    data = decompress(outer.compression, outer.value or b"", limit_bytes, magic=outer.magic)
+    messages = list(iter_messages(data))
+    if not messages:
+        raise _corrupt(f"the wrapper at offset {outer.offset} is empty")
+    if outer.magic == 1:
+        first = outer.offset - messages[-1].offset
+        messages = [message._replace(offset=first + message.offset) for message in messages]
+    return messages
+
+
+def batch_of_stored(messages: list[LegacyMessage], outer: LegacyMessage) -> bytearray:
+    """One v2 batch of `stored_messages`, in the codec and with the type of timestamps of `outer`.
+
+    Refuses with CORRUPT_MESSAGE offsets that are not in order.
+    """
+    records = [
+        Record(message.offset, message.timestamp, message.key, message.value, ()) for message in messages
+    ]
+    append_time = outer.timestamp if outer.uses_log_append_time else None
+    try:
+        return build_batch(records, compression=outer.compression, log_append_time_ms=append_time)
+    except ValueError as error:
+        raise _corrupt(str(error)) from error
 
 
 # To v0 and v1 ---------------------------------------------------------------------------------------

@@ -55,13 +55,16 @@ __all__ = [
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
     "NO_TIMESTAMP",
+    "TRANSACTIONAL",
     "BatchHeader",
     "EndTransactionMarker",
     "Record",
     "RecordTable",
     "add_to_sequence",
+    "batch_of_section",
     "batch_records",
     "build_batch",
+    "build_keyed_batch",
     "end_txn_marker",
     "iter_batches",
     "iter_records",
@@ -78,6 +81,7 @@ __all__ = [
     "survey_records",
     "validate_header",
     "verify_crc",
+    "zigzag_varint",
 ]
 
 try:
@@ -91,9 +95,11 @@ try:
         survey_records,
         verify_crc,
     )
+    from odradek.wire._records import build_keyed_batch as _build_keyed_batch
 
     COMPILED = True
 except ImportError:  # an install without a C compiler
+    _build_keyed_batch = None
     from odradek.wire._records_python import (
         BatchHeader,
         read_batch_header,
@@ -245,14 +251,51 @@ def build_batch(
         max_timestamp = max([record.timestamp for record in rows], default=NO_TIMESTAMP)
     section = _write_records(rows, base_offset, base_timestamp, last_offset_delta)
     attributes = (
-        compression
-        | (LOG_APPEND_TIME if log_append_time_ms is not None else 0)
+        (LOG_APPEND_TIME if log_append_time_ms is not None else 0)
         | (TRANSACTIONAL if transactional else 0)
         | (CONTROL if control else 0)
         | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
     )
+    return batch_of_section(
+        section,
+        len(rows),
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        base_offset=base_offset,
+        last_offset_delta=last_offset_delta,
+        attributes=attributes,
+        compression=compression,
+        level=level,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        leader_epoch=leader_epoch,
+    )
+
+
+def batch_of_section(
+    section: Buffer,
+    record_count: int,
+    *,
+    base_timestamp: int,
+    max_timestamp: int,
+    base_offset: int = 0,
+    last_offset_delta: int | None = None,
+    attributes: int = 0,
+    compression: int = Compression.NONE,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+) -> bytearray:
+    """One batch around `section`, its `record_count` records as they are written without compression.
+
+    For whoever has encoded records already; `build_batch` is for the others. `attributes` are those besides
+    the compression. The checksum is included, the section taken at its word.
+    """
     batch = bytearray(HEADER_SIZE_BYTES)
-    if compression != Compression.NONE and rows:
+    if compression != Compression.NONE and record_count:
         batch += compress(compression, section, level)
     else:
         batch += section
@@ -264,17 +307,34 @@ def build_batch(
         leader_epoch,
         MAGIC_V2,
         0,
-        attributes,
-        last_offset_delta,
+        attributes | compression,
+        record_count - 1 if last_offset_delta is None else last_offset_delta,
         base_timestamp,
         max_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,
-        len(rows),
+        record_count,
     )
     _seal(batch, 0, len(batch))
     return batch
+
+
+def build_keyed_batch(
+    rows: list[tuple[bytes, bytes | None, int]],
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> bytes | bytearray:
+    """What a coordinator writes: `build_batch` of records from offset 0 on, each a key, a value (None
+    deletes) and a timestamp; at least one. With a producer it is a part of that one's transaction."""
+    if _build_keyed_batch is not None:
+        return _build_keyed_batch(rows, producer_id, producer_epoch)
+    return build_batch(
+        [Record(offset, timestamp, key, value) for offset, (key, value, timestamp) in enumerate(rows)],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=producer_id != NO_PRODUCER_ID,
+    )
 
 
 def _write_records(
@@ -287,15 +347,15 @@ def _write_records(
         if not previous_delta < delta <= last_offset_delta:
             raise ValueError(f"offset {offset} is out of order in a batch from {base_offset}")
         previous_delta = delta
-        parts: list[Buffer] = [b"\0", _varint(timestamp - base_timestamp), _varint(delta)]
+        parts: list[Buffer] = [b"\0", zigzag_varint(timestamp - base_timestamp), zigzag_varint(delta)]
         _add_bytes(parts, key)
         _add_bytes(parts, value)
-        parts.append(_varint(len(headers)))
+        parts.append(zigzag_varint(len(headers)))
         for name, content in headers:
             _add_bytes(parts, name.encode("utf-8", "surrogateescape"))
             _add_bytes(parts, content)
         body = b"".join(parts)
-        section += (_varint(len(body)), body)
+        section += (zigzag_varint(len(body)), body)
     return b"".join(section)
 
 
@@ -303,11 +363,12 @@ def _add_bytes(parts: list[Buffer], value: Buffer | None) -> None:
     if value is None:
         parts.append(_NULL)
     else:
-        parts += (_varint(len(value)), value)
+        parts += (zigzag_varint(len(value)), value)
 
 
 @lru_cache(VARINTS_KEPT)
-def _varint(value: int) -> bytes:
+def zigzag_varint(value: int) -> bytes:
+    """A number as records hold their sizes and deltas (`ByteUtils.writeVarint`, `writeVarlong`)."""
     raw = value << 1 if value >= 0 else ~(value << 1)
     out = bytearray()
     while raw > 0x7F:
@@ -317,7 +378,7 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-_NULL = _varint(-1)
+_NULL = zigzag_varint(-1)
 
 
 def _seal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:

@@ -146,7 +146,7 @@ def _differ_by_packing(theirs: str, ours: str) -> bool:
             return False
         has_moved = has_moved or len(one) != len(other)
         both = [both[0][len(one) :], both[1][len(other) :]]
-    if has_moved:
+    if has_moved or both[0] == both[1]:
         return True
     # What is left is the same message, cut off on one side or both: its offset, magic and attributes.
     heads = [(left[:8], left[16:18]) for left in both]

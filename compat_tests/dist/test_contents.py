@@ -24,8 +24,8 @@ def modules_of_checkout() -> set[str]:
     for package, folder in FOLDERS.items():
         for path in (CHECKOUT / folder).rglob("*.py"):
             inside = path.relative_to(CHECKOUT / folder)
-            if package == "odradek.server" and inside.parts[0] == "_root":
-                continue
+            if (package, inside.parts[0]) in {("odradek.server", "_root"), ("odradek.spark", "_formats")}:
+                continue  # folders of other packages
             modules.add(f"{package.replace('.', '/')}/{inside.as_posix()}")
     return modules
 

@@ -65,6 +65,13 @@ with tempfile.TemporaryDirectory() as directory:
     asyncio.run(main(directory))
 """
 
+SPARK_FORMATS = """
+import pkgutil, sys
+found = [module.name for module in pkgutil.iter_modules() if module.name.startswith("pyspark_")]
+import odradek.spark, pyspark_odradek, pyspark_odradek_log
+print(*sorted(found), *sorted({"pyspark", "pyarrow", "odradek.wire"} & set(sys.modules)))
+"""
+
 USERS_TESTS = """
 from kafka import KafkaProducer
 
@@ -96,6 +103,13 @@ def test_the_version_says_whether_the_compiled_parts_are_there(environments: dic
 
 def test_the_import_is_light(installed: Installed) -> None:
     assert installed.run(installed.python, "-c", LIGHT).strip() == ""
+
+
+def test_spark_finds_the_formats_where_odradek_is_installed_and_imports_nothing_by_looking(
+    installed: Installed,
+) -> None:
+    found = installed.run(installed.python, "-c", SPARK_FORMATS).split()
+    assert found == ["pyspark_odradek", "pyspark_odradek_log"]
 
 
 def test_compaction_has_a_process_of_its_own(installed: Installed) -> None:

@@ -34,6 +34,7 @@ def test_a_checkpoint_goes_on_where_it_was_over_a_broker_restart(
     assert tables.values_in_files(tmp_path) == list(range(150))
 
 
+@pytest.mark.representative
 def test_a_running_stream_into_files_loses_and_doubles_nothing_over_a_crash(
     tables: KafkaTables, broker: TestBroker, tmp_path: pathlib.Path
 ) -> None:
@@ -150,7 +151,7 @@ def test_a_stream_finds_partitions_that_are_added(tables: KafkaTables, tmp_path:
     assert collected(tables, tmp_path, topic, startingOffsets="earliest") == list(range(40))
 
 
-@pytest.mark.parametrize("include", [False, True])
+@pytest.mark.parametrize("include", [False, pytest.param(True, marks=pytest.mark.representative)])
 def test_a_stream_carries_keys_nulls_and_headers_from_topic_to_topic(
     tables: KafkaTables, tmp_path: pathlib.Path, include: bool
 ) -> None:
@@ -160,14 +161,7 @@ def test_a_stream_carries_keys_nulls_and_headers_from_topic_to_topic(
     tables.client.produce(source, sent)
     stream = tables.stream(source, startingOffsets="earliest", includeHeaders=str(include).lower())
     columns = ["key", "value", "headers"] if include else ["key", "value"]
-    writer = (
-        stream.select(*columns)
-        .writeStream.format("kafka")
-        .option("kafka.bootstrap.servers", tables.client.bootstrap)
-        .option("topic", sink)
-        .option("checkpointLocation", str(tmp_path))
-    )
-    finish(writer)
+    finish(tables.to_topic(stream, sink, tmp_path, *columns))
     read = tables.client.read(sink, {0: 0}, len(sent))
     assert [record.content() for record in read] == [
         (message.key, message.value, message.headers if include else ()) for message in sent

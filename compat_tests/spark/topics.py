@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compat_tests.clients import Message
+from compat_tests.clients import Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.stories import topic_name
 
@@ -70,9 +70,12 @@ class KafkaTables:
             .option("checkpointLocation", str(directory / "checkpoint"))
         )
 
-    def to_topic(self, stream: DataFrame, topic: str, directory: pathlib.Path) -> DataStreamWriter:
+    def to_topic(
+        self, stream: DataFrame, topic: str, directory: pathlib.Path, *columns: str
+    ) -> DataStreamWriter:
+        """Into a topic, with a checkpoint in `directory`; `columns` are expressions (key and value)."""
         return (
-            stream.select("key", "value")
+            stream.selectExpr(*(columns or ("key", "value")))
             .writeStream.format("kafka")
             .option("kafka.bootstrap.servers", self.client.bootstrap)
             .option("topic", topic)
@@ -81,8 +84,20 @@ class KafkaTables:
 
     def values_in_files(self, directory: pathlib.Path) -> list[int]:
         """The values in what the file sink has committed, sorted, doubles included."""
+        if not (directory / "files" / "_spark_metadata").exists():
+            return []
         files = self.spark.read.schema("value string").json(str(directory / "files"))
         return sorted(int(row.value) for row in files.collect())
+
+    def wait_for_files(self, query: StreamingQuery, directory: pathlib.Path, expected: list[int]) -> None:
+        """Until just these values are in the files of a query that runs; raises what made it fail."""
+
+        def are_there() -> bool:
+            if (failure := query.exception()) is not None:
+                raise failure
+            return self.values_in_files(directory) == expected
+
+        wait_until(are_there, f"{len(expected)} values are in the files")
 
 
 def values(frame: DataFrame) -> list[int]:
@@ -98,4 +113,4 @@ def finish(writer: DataStreamWriter) -> StreamingQuery:
 
 
 def batch_sizes(query: StreamingQuery) -> list[int]:
-    return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+    return [rows for progress in query.recentProgress if (rows := progress["numInputRows"])]

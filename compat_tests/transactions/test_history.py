@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import pathlib
 import random
+import signal
 
 import pytest
 
@@ -80,33 +81,66 @@ def verdict(history: History) -> str:
     return f"{len(anomalies)} anomalies in {summary(history)}:\n" + "\n".join(shown)
 
 
+def go_on(workload: Workload) -> None:
+    """They get over the last blow, too."""
+    before = [len(worker.transactions) for worker in workload.workers]
+    for worker, count in zip(workload.workers, before, strict=True):
+        wait_until(
+            lambda w=worker, c=count: w.raise_failure() or len(w.transactions) > c + 1,
+            f"{worker.name} goes on",
+            seconds=GOES_ON_SECONDS,
+        )
+
+
 def test_no_promise_is_broken_when_the_broker_is_killed_and_connections_are_lost(
     is_odradek: bool, start_broker: Start, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seconds = request.config.getoption("--history-seconds", HISTORY_SECONDS)
     seed = a_seed(capsys)
     broker = start_broker(proxied=True)
-    workload = Workload(broker, seed, new_topics(broker, 6))
     nemesis = Nemesis(broker, seed)
-    workload.start()
-    wait_until(lambda: workload.count() >= 12, "transactions are running")
-    workload.run(seconds, nemesis.strike)
-    # They get over the last blow, too.
-    before = [len(worker.transactions) for worker in workload.workers]
-    for worker, count in zip(workload.workers, before, strict=True):
-        wait_until(
-            lambda w=worker, c=count: len(w.transactions) > c + 1,
-            f"{worker.name} goes on",
-            seconds=GOES_ON_SECONDS,
-        )
-    history = workload.finish()
+    with Workload(broker, seed, new_topics(broker, 6)) as workload:
+        wait_until(lambda: workload.count() >= 12, "transactions are running")
+        workload.run(seconds, nemesis.strike)
+        go_on(workload)
+        history = workload.finish()
     with capsys.disabled():
-        print(f"{summary(history)}; {nemesis}", flush=True)
+        print(f"{summary(history)}; {nemesis}; {len(workload.crashes())} processes crashed", flush=True)
+        print("\n".join(workload.crashes()), flush=True)
     kinds = {anomaly.kind for anomaly in check(history)}
     if kinds and kinds <= KNOWN_OF_KAFKA and not is_odradek:
         pytest.xfail(verdict(history))
     assert not kinds, verdict(history)
     assert sum(one.outcome is Outcome.COMMITTED for one in history.transactions) >= 30
+
+
+@pytest.mark.timeout(300)
+def test_a_library_that_ends_its_process_is_told_and_the_history_goes_on(
+    broker: TransactionBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topics = new_topics(broker, 2)
+    with Workload(broker, a_seed(capsys), topics, libraries=["confluent-kafka"]) as workload:
+        reader = workload.readers[0]
+        wait_until(lambda: workload.count() >= 4 and reader.reads, "transactions are running and read")
+        for client in (workload.workers[0], reader):
+            client.kill(signal.SIGABRT)
+        go_on(workload)
+        history = workload.finish()
+    assert [crash.split(":")[0] for crash in workload.crashes()] == [
+        f"{one.name} was ended by SIGABRT" for one in (reader, workload.workers[0])
+    ]
+    assert not check(history), verdict(history)
+    assert {read.session for read in history.reads} >= {f"{reader.name}-{life}-0" for life in (0, 1)}
+
+
+def test_any_other_end_of_a_client_fails_its_test(
+    broker: TransactionBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Workload(broker, a_seed(capsys), new_topics(broker, 2), libraries=["aiokafka"]) as workload:
+        wait_until(lambda: workload.count() >= 2, "transactions are running")
+        workload.workers[1].kill(signal.SIGABRT)
+        with pytest.raises(AssertionError, match=rf"{workload.workers[1].name}: ended with -6"):
+            go_on(workload)
 
 
 @pytest.mark.timeout(300)
@@ -122,9 +156,9 @@ def test_a_planted_bug_is_found(
     monkeypatch.setenv("ODRADEK_PLANTED_BUG", bug)
     monkeypatch.setenv("PYTHONPATH", str(PLANTED), prepend=os.pathsep)
     broker = start_broker()
-    workload = Workload(broker, a_seed(capsys), new_topics(broker, 2), libraries=["aiokafka"])
-    workload.start()
-    workload.run(PLANTED_SECONDS)
-    history = workload.finish()
+    with Workload(broker, a_seed(capsys), new_topics(broker, 2), libraries=["aiokafka"]) as workload:
+        wait_until(lambda: workload.count() >= 2, "transactions are running")
+        workload.run(PLANTED_SECONDS)
+        history = workload.finish()
     found = {anomaly.kind for anomaly in check(history)}
     assert found >= BUGS[bug], f"{bug} was not found by {BUGS[bug] - found}: {verdict(history)}"

@@ -4,28 +4,28 @@ Workers run random transactions: a few values to random partitions, sometimes th
 commit, an abort, or nothing at all, with a new producer under the old name. Readers poll every partition at
 isolation level read_committed. Both go on through crashes of the broker and lost connections; whatever a
 library tells them is written down, and what it does not tell is unknown.
+
+Each is a process (`client.py`). librdkafka guards its states by assertions that end the process: what such a
+one had begun is an operation without an answer, as after any crash of a client, and another process goes on
+in its place. That is told, and no promise of the broker's. Any other end of a process fails the test.
 """
 
 from __future__ import annotations
 
-import abc
-import itertools
+import contextlib
+import json
+import os
 import random
+import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
-import aiokafka.errors
-import kafka.errors
-from aiokafka import AIOKafkaConsumer
-from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka import Consumer, TopicPartition
-from kafka import KafkaConsumer
-from kafka import TopicPartition as KafkaPythonTopicPartition
-
-from compat_tests.clients.aio import LoopThread
 from compat_tests.transactions import readers
 from compat_tests.transactions.brokers import TransactionBroker
 from compat_tests.transactions.history import (
@@ -34,312 +34,210 @@ from compat_tests.transactions.history import (
     Outcome,
     Partition,
     Read,
-    Records,
     Send,
     Transaction,
 )
-from compat_tests.transactions.producers import (
-    LIBRARIES,
-    NO_REBOOTSTRAP,
-    PATIENCE_SECONDS,
-    TIMEOUT_MS,
-    Failed,
-)
+from compat_tests.transactions.producers import LIBRARIES, PATIENCE_SECONDS, TIMEOUT_MS
+from tools import environment
 
-SENDS_MAX = 6
-ABORTS, ABANDONS, CONSUMES, FLUSHES = 0.15, 0.04, 0.4, 0.3
-"""How often a transaction is aborted on purpose or left open; how often it has offsets, or a flush within."""
-PAUSE_SECONDS_MAX = 0.02
-POLL_SECONDS = 0.2
 JOIN_SECONDS = 120.0
-
-_values = itertools.count(1)
-"""No value is ever sent twice."""
-
-
-def tick() -> int:
-    return time.monotonic_ns()
-
-
-# -- producers
+MAY_CRASH = {"confluent-kafka": {signal.SIGABRT, signal.SIGSEGV}}
+"""Library -> the signals by which its processes may end; the others are Python."""
+CRASHES_MAX = 5
+"""Of one client: more are no accident."""
+VALUES_OF_A_PROCESS = 1_000_000
+"""No value is ever sent twice: each process has numbers of its own."""
 
 
-class Worker:
-    """One producer after another under one transactional id, each in the same thread."""
+class Client:
+    """A process that says what it does, and its successor if its library ends it."""
 
-    def __init__(
-        self, name: str, library: str, bootstrap: str, seed: int, output: Sequence[Partition], own: Partition
-    ) -> None:
+    def __init__(self, name: str, library: str, **about: Any) -> None:
         self.name = name
-        self._kind, self._bootstrap = LIBRARIES[library], bootstrap
-        self._chance = random.Random(f"{seed}/{name}")
-        self._output, self.own, self.group = list(output), own, f"group-of-{name}"
-        self._position = 0
-        self.transactions: list[Transaction] = []
-        self._stopping = threading.Event()
+        self._library, self._about = library, {"name": name, "library": library, **about}
+        self.crashes: list[str] = []
+        self._is_stopping = self._is_killed = False
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
+
+    def hear(self, name: str, *what: Any) -> None:
+        """Take in what the process has said."""
+        getattr(self, f"_{name}")(*what)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        self._stopping.set()
+        """Lets it come to its end."""
+        with self._lock:
+            self._is_stopping = True
+            self._tell_to_stop()
 
-    def join(self) -> None:
-        """Raises what went wrong; a failure of the library's is none, an error of ours is."""
-        self._thread.join(JOIN_SECONDS)
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """SIGKILL ends it for good, another signal as if it had brought that upon itself."""
+        with self._lock:
+            self._is_killed = self._is_killed or number is signal.SIGKILL
+            if self._process is not None:
+                self._process.send_signal(number)
+
+    def join(self, seconds: float = JOIN_SECONDS) -> None:
+        """Raises what went wrong."""
+        self._thread.join(seconds)
         self.raise_failure()
         assert not self._thread.is_alive(), f"{self.name} hangs"
 
     def raise_failure(self) -> None:
         if self._failure is not None:
-            raise AssertionError(f"{self.name}: {self._failure!r}") from self._failure
+            raise AssertionError(f"{self.name}: {self._failure}") from self._failure
 
-    def _run(self) -> None:
+    def _tell_to_stop(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            # It may be gone, and what led to it closed.
+            with contextlib.suppress(BrokenPipeError, ValueError):
+                os.write(self._process.stdin.fileno(), b"stop\n")
+
+    def _follow(self) -> None:
         try:
-            self._start_over(None)
-            while not self._stopping.wait(self._chance.random() * PAUSE_SECONDS_MAX):
-                self._one()
-            self._producer.close()
-        except Failed:
-            pass  # in closing: there is nothing left to lose
+            while not self._live():
+                assert len(self.crashes) <= CRASHES_MAX, "\n".join(self.crashes)
         except BaseException as failure:
             self._failure = failure
 
-    def _start_over(self, old: Any) -> None:
-        """A new producer; when it is there, whatever the old one had begun is over."""
-        if old is not None:
-            old.abandon()
-        deadline = time.monotonic() + 2 * PATIENCE_SECONDS
-        while True:
-            self._producer = self._kind(self._bootstrap, self.name)
-            try:
-                self._producer.open()
-                return
-            except Failed as failure:
-                self._producer.abandon()
-                if time.monotonic() > deadline:
-                    raise AssertionError(f"{self.name} gets no producer: {failure}") from failure
+    def _live(self) -> bool:
+        """One process from start to end. Returns whether it has done all that it had to do."""
+        with tempfile.TemporaryFile() as errors:
+            with self._lock:
+                if self._is_killed:
+                    return True
+                process = self._process = self._started(errors)
+                if self._is_stopping:
+                    self._tell_to_stop()
+            with process:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    if line.endswith(b"\n"):
+                        self.hear(*json.loads(line))
+            if process.returncode == 0 or self._is_killed:
+                return True
+            errors.seek(0)
+            text = errors.read().decode(errors="replace")[-3000:]
+        end = -process.returncode
+        assert end in MAY_CRASH.get(self._library, ()), f"ended with {process.returncode}: {text}"
+        self.crashes.append(f"{self.name} was ended by {signal.Signals(end).name}: {text}")
+        return False
 
-    def _one(self) -> None:
-        producer, chance = self._producer, self._chance
-        began, commit_asked = tick(), None
-        sends: list[tuple[Partition, int]] = []
-        consumed: list[Consumed] = []
-        outcome = Outcome.ABORTED
-        is_over = False
-        try:
-            producer.begin()
-            for _ in range(chance.randrange(1, SENDS_MAX + 1)):
-                sends.append((chance.choice(self._output), next(_values)))
-                producer.send(sends[-1][0], b"%d" % sends[-1][1])
-                if chance.random() < FLUSHES:
-                    producer.flush()
-            if chance.random() < CONSUMES:
-                end = self._position + chance.randrange(1, 10)
-                consumed.append(Consumed(self.group, self.own, self._position, end))
-                producer.send_offsets(self.group, {self.own: end})
-            draw = chance.random()
-            if draw < ABORTS:
-                producer.abort()
-                is_over = True
-            elif draw > ABORTS + ABANDONS:
-                commit_asked, outcome = tick(), Outcome.UNKNOWN
-                producer.commit()
-                is_over, outcome = True, Outcome.COMMITTED
-        except Failed:
-            pass
-        if not is_over:
-            self._start_over(producer)
-        if outcome is Outcome.COMMITTED:
-            self._position = consumed[0].end if consumed else self._position
-        elif consumed:
-            self._position = readers.committed_offset(self._bootstrap, self.group, self.own)
+    def _started(self, errors: Any) -> subprocess.Popen[bytes]:
+        about = {**self._about, "life": len(self.crashes)}
+        about["first_value"] = self._about.get("first_value", 0) + len(self.crashes) * VALUES_OF_A_PROCESS
+        command = [sys.executable, "-X", "faulthandler", "-m", "compat_tests.transactions.client"]
+        return subprocess.Popen(
+            [*command, json.dumps(about)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=environment.CHECKOUT,
+            # Bugs are planted in brokers only.
+            env={name: value for name, value in os.environ.items() if name != "ODRADEK_PLANTED_BUG"},
+        )
+
+    def _failed(self, text: str) -> None:
+        raise AssertionError(text)
+
+
+@dataclass
+class _Begun:
+    """What a worker has said of its transaction so far."""
+
+    began: int
+    commit_asked: int | None = None
+    sends: list[tuple[Partition, int]] = field(default_factory=list)
+    consumed: list[Consumed] = field(default_factory=list)
+
+
+class Worker(Client):
+    """Runs transactions under one transactional id."""
+
+    def __init__(
+        self, name: str, library: str, *, own: Partition, output: Iterable[Partition], **about: Any
+    ) -> None:
+        self.own, self.group = own, f"group-of-{name}"
+        super().__init__(
+            name, library, role="worker", own=own, output=list(output), group=self.group, **about
+        )
+        self.transactions: list[Transaction] = []
+        self._begun: _Begun | None = None
+
+    def _opened(self, at: int) -> None:
+        """Whatever the process before this one had begun is over."""
+        begun = self._begun
+        if begun is not None:
+            is_asked = begun.commit_asked is not None
+            self._ended(at, (Outcome.UNKNOWN if is_asked else Outcome.ABORTED).value, [])
+
+    def _began(self, at: int) -> None:
+        self._begun = _Begun(at)
+
+    def _sends(self, topic: str, number: int, value: int) -> None:
+        assert self._begun is not None
+        self._begun.sends.append(((topic, number), value))
+
+    def _consumes(self, group: str, topic: str, number: int, start: int, end: int) -> None:
+        assert self._begun is not None
+        self._begun.consumed.append(Consumed(group, (topic, number), start, end))
+
+    def _commits(self, at: int) -> None:
+        assert self._begun is not None
+        self._begun.commit_asked = at
+
+    def _ended(self, at: int, outcome: str, acknowledged: list[list[int]]) -> None:
+        begun, self._begun = self._begun, None
+        assert begun is not None
+        offsets: dict[int, int] = dict(acknowledged)
         self.transactions.append(
             Transaction(
                 process=self.name,
-                outcome=outcome,
-                began=began,
-                ended=tick(),
-                commit_asked=commit_asked,
-                sends=tuple(
-                    Send(partition, value, producer.acknowledged.get((partition, b"%d" % value)))
-                    for partition, value in sends
-                ),
-                consumed=tuple(consumed),
+                outcome=Outcome(outcome),
+                began=begun.began,
+                ended=at,
+                commit_asked=begun.commit_asked,
+                sends=tuple(Send(where, value, offsets.get(value)) for where, value in begun.sends),
+                consumed=tuple(begun.consumed),
             )
         )
-        producer.acknowledged.clear()
 
 
-# -- readers
+class Reader(Client):
+    """Reads all partitions at isolation level read_committed."""
 
-
-class Reader(abc.ABC):
-    """Polls all partitions from their start on; a consumer that fails is followed by another."""
-
-    library: str
-    failures: tuple[type[BaseException], ...]
-
-    def __init__(self, name: str, bootstrap: str, partitions: Sequence[Partition]) -> None:
-        self.name, self._bootstrap, self._partitions = name, bootstrap, list(partitions)
+    def __init__(self, library: str, **about: Any) -> None:
+        super().__init__(f"reader-of-{library}", library, role="reader", **about)
         self.reads: list[Read] = []
         self._next: dict[Partition, int] = {}
-        self._stopping = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join(JOIN_SECONDS)
-        self.raise_failure()
-        assert not self._thread.is_alive(), f"{self.name} hangs"
-
-    def raise_failure(self) -> None:
-        if self._failure is not None:
-            raise AssertionError(f"{self.name}: {self._failure!r}") from self._failure
 
     def has_read(self, last: dict[Partition, int]) -> bool:
         """Whether the last record of each partition has been seen."""
         return all(self._next.get(partition, 0) > offset for partition, offset in last.items())
 
-    def _run(self) -> None:
-        try:
-            for session in itertools.count():
-                if self._stopping.is_set():
-                    return
-                self._session(f"{self.name}-{session}")
-        except BaseException as failure:
-            self._failure = failure
-
-    def _session(self, name: str) -> None:
-        try:
-            self.open()
-            while not self._stopping.is_set():
-                for partition, records in self.poll().items():
-                    self.reads.append(Read(name, tick(), partition, records))
-                    self._next[partition] = records[-1][0] + 1
-        except self.failures:
-            self._stopping.wait(POLL_SECONDS)
-        finally:
-            self.close()
-
-    @abc.abstractmethod
-    def open(self) -> None: ...
-
-    @abc.abstractmethod
-    def poll(self) -> dict[Partition, Records]: ...
-
-    @abc.abstractmethod
-    def close(self) -> None: ...
+    def _read(self, session: str, at: int, topic: str, number: int, records: list[list[int]]) -> None:
+        partition = (topic, number)
+        self.reads.append(Read(session, at, partition, [(offset, value) for offset, value in records]))
+        self._next[partition] = max(records[-1][0] + 1, self._next.get(partition, 0))
 
 
-class ConfluentReader(Reader):
-    library = "confluent-kafka"
-    failures = ()
+class LogReader(Client):
+    """Reads every partition to its end of now, for both kinds of readers."""
 
-    def open(self) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": self.name,
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "reconnect.backoff.max.ms": 300,
-                "log_level": 0,
-                **NO_REBOOTSTRAP,
-            }
-        )
-        self._consumer.assign([TopicPartition(topic, number, 0) for topic, number in self._partitions])
+    def __init__(self, **about: Any) -> None:
+        super().__init__("the last reader", "confluent-kafka", role="log", **about)
+        self.logs: dict[int, dict[Partition, list[tuple[int, int]]]] = {
+            readers.READ_COMMITTED: {},
+            readers.READ_UNCOMMITTED: {},
+        }
 
-    def poll(self) -> dict[Partition, Records]:
-        read: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
-        for message in self._consumer.consume(200, POLL_SECONDS):
-            if message.error() is None:  # else the broker is away, and librdkafka goes on by itself
-                partition = (message.topic(), message.partition())
-                read[partition].append((message.offset(), int(message.value())))
-        return dict(read)
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-def _values_by_partition(batches: Any) -> dict[Partition, Records]:
-    return {
-        (where.topic, where.partition): [(record.offset, int(record.value)) for record in records]
-        for where, records in batches.items()
-        if records
-    }
-
-
-class AiokafkaReader(Reader):
-    library = "aiokafka"
-    failures = (aiokafka.errors.KafkaError, TimeoutError)
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._loop = LoopThread()
-        self._consumer: AIOKafkaConsumer | None = None
-
-    def open(self) -> None:
-        self._loop.run(self._open())
-
-    async def _open(self) -> None:
-        self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap, isolation_level="read_committed", enable_auto_commit=False
-        )
-        await self._consumer.start()
-        where = [AioTopicPartition(*partition) for partition in self._partitions]
-        self._consumer.assign(where)
-        for one in where:
-            self._consumer.seek(one, 0)
-
-    def poll(self) -> dict[Partition, Records]:
-        assert self._consumer is not None
-        return _values_by_partition(
-            self._loop.run(self._consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000)))
-        )
-
-    def close(self) -> None:
-        if self._consumer is not None:
-            self._loop.run(self._consumer.stop())
-
-    def stop(self) -> None:
-        super().stop()
-        self._loop.close()
-
-
-class KafkaPythonReader(Reader):
-    library = "kafka-python"
-    failures = (kafka.errors.KafkaError,)
-
-    def open(self) -> None:
-        self._consumer: KafkaConsumer | None = None
-        self._consumer = KafkaConsumer(
-            bootstrap_servers=self._bootstrap, isolation_level="read_committed", enable_auto_commit=False
-        )
-        where = [KafkaPythonTopicPartition(*partition) for partition in self._partitions]
-        self._consumer.assign(where)
-        for one in where:
-            self._consumer.seek(one, 0)
-
-    def poll(self) -> dict[Partition, Records]:
-        assert self._consumer is not None
-        return _values_by_partition(self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1000)))
-
-    def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-
-
-READERS = {kind.library: kind for kind in (ConfluentReader, AiokafkaReader, KafkaPythonReader)}
-
-
-# -- all of it
+    def _log(self, isolation: int, topic: str, number: int, records: list[list[int]]) -> None:
+        self.logs[isolation][topic, number] = [(offset, value) for offset, value in records]
 
 
 class Workload:
@@ -358,23 +256,44 @@ class Workload:
         self.broker, self.seed = broker, seed
         *outputs, source = topics
         self.partitions = [(topic, number) for topic in outputs for number in range(topics[topic])]
-        self.workers, self.readers = [], []
+        self.workers: list[Worker] = []
+        self.readers: list[Reader] = []
+        self._last_reader = LogReader(bootstrap=broker.bootstrap, partitions=self.partitions)
         for library in libraries:
             for _ in range(workers_each):
-                own = (source, len(self.workers))
-                name = f"{outputs[0]}-{library}-{len(self.workers)}"
-                worker = Worker(name, library, broker.bootstrap, seed, self.partitions, own)
-                self.workers.append(worker)
-            self.readers.append(READERS[library](f"reader-of-{library}", broker.bootstrap, self.partitions))
+                number = len(self.workers)
+                self.workers.append(
+                    Worker(
+                        f"{outputs[0]}-{library}-{number}",
+                        library,
+                        own=(source, number),
+                        output=self.partitions,
+                        bootstrap=broker.bootstrap,
+                        seed=str(seed),
+                        first_value=number * VALUES_OF_A_PROCESS * 100 + 1,
+                    )
+                )
+            self.readers.append(Reader(library, bootstrap=broker.bootstrap, partitions=self.partitions))
         assert len(self.workers) <= topics[source], "every worker needs a partition of the last topic"
 
-    def start(self) -> None:
+    def __enter__(self) -> Workload:
+        """Starts all of them; none is left when the block ends, however it does."""
         for one in (*self.readers, *self.workers):
             one.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for one in (*self.readers, *self.workers, self._last_reader):
+            one.kill()
 
     def raise_failure(self) -> None:
         for one in (*self.readers, *self.workers):
             one.raise_failure()
+
+    def crashes(self) -> list[str]:
+        """Of libraries that have ended their process, and what they said to it."""
+        clients = (*self.readers, *self.workers, self._last_reader)
+        return [crash for client in clients for crash in client.crashes]
 
     def count(self) -> int:
         """Transactions that are over."""
@@ -399,14 +318,15 @@ class Workload:
         # What was left open is aborted by its time-out; longer than this it may not take.
         readers.wait_until_stable(bootstrap, self.partitions, TIMEOUT_MS / 1000 + 15)
         ends = readers.ends(bootstrap, self.partitions)
-        log = _numbers(readers.read_all(bootstrap, self.partitions, readers.READ_COMMITTED))
-        everything = _numbers(readers.read_all(bootstrap, self.partitions, readers.READ_UNCOMMITTED))
+        self._last_reader.start()
+        self._last_reader.join()
+        log = self._last_reader.logs[readers.READ_COMMITTED]
         self._wait_for_readers(log)
         return History(
             transactions=[one for worker in self.workers for one in worker.transactions],
             reads=[read for reader in self.readers for read in reader.reads],
             log=log,
-            everything=everything,
+            everything=self._last_reader.logs[readers.READ_UNCOMMITTED],
             ends=ends,
             committed={
                 (worker.group, worker.own): readers.committed_offset(bootstrap, worker.group, worker.own)
@@ -424,14 +344,8 @@ class Workload:
                 time.sleep(0.05)
         for reader in self.readers:
             reader.stop()
-
-
-def _numbers(
-    read: dict[Partition, list[tuple[int, bytes]]],
-) -> dict[Partition, list[tuple[int, int]]]:
-    return {
-        partition: [(offset, int(value)) for offset, value in records] for partition, records in read.items()
-    }
+        for reader in self.readers:
+            reader.join()
 
 
 class Nemesis:

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from odradek.apis.fetch import LOOKS_MAX
 from odradek.coordinator.cluster import Broker, Endpoint
-from odradek.storage.segment import Segment
+from odradek.storage.segment import LOG, Segment
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode
 from odradek.wire.legacy_records import iter_messages
@@ -467,18 +468,43 @@ def test_of_a_topic_in_zstd_old_clients_get_nothing(node, version):
 @pytest.fixture
 def cold(monkeypatch):
     """Nothing is in the system's memory until it has been loaded; the works that load wait in a list."""
-    loaded = set()
+    loaded = []
 
     def load(segment, position, size_bytes):
-        loaded.add((position, size_bytes))
+        loaded.append((segment, position, position + size_bytes))
+
+    def is_resident(segment, position, size_bytes):
+        end = position + size_bytes
+        return any(one is segment and start <= position and end <= until for one, start, until in loaded)
 
     def read_now(segment, position, size_bytes):
-        return segment.read(position, size_bytes) if (position, size_bytes) in loaded else None
+        if not is_resident(segment, position, size_bytes):
+            return None
+        with open(segment.path(LOG), "rb") as file:
+            file.seek(position)
+            return file.read(size_bytes)
 
     monkeypatch.setattr(Segment, "load", load)
     monkeypatch.setattr(Segment, "read_now", read_now)
-    monkeypatch.setattr(Segment, "is_resident", lambda segment, *stretch: stretch in loaded)
+    monkeypatch.setattr(Segment, "is_resident", is_resident)
     return loaded
+
+
+@pytest.fixture
+def no_reads(monkeypatch):
+    """Whoever reads a log and would wait for the disk fails, except for those who load."""
+
+    def fail(segment, position, size_bytes):
+        raise AssertionError(f"{size_bytes} bytes at {position} are read in the event loop")
+
+    monkeypatch.setattr(Segment, "read", fail)
+
+
+def inherit(node, index=0):
+    """What is in the log now is as if an earlier run had left it."""
+    log = node.partition("t", index).log
+    log.active.distrust(log.log_end_offset)
+    log._forget_hints()
 
 
 @pytest.fixture
@@ -504,6 +530,84 @@ def test_what_is_not_in_memory_is_loaded_before_the_answer_goes_out(node, cold, 
     again = node.start(fetch(("t", 0, 0)), 12)
     assert again.was_sent
     assert not works
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+@pytest.mark.parametrize("limit", [300, 1_000, PLENTY])
+def test_headers_that_are_not_in_memory_are_loaded_too_before_records_are_found(
+    node, cold, no_reads, works, limit, isolation_level
+):
+    node.create("t")
+    for number in range(40):
+        node.fill("t", [b"%d" % number * 50])
+    inherit(node)
+    for offset in (25, 0, 39, 24):
+        answer = node.start(
+            fetch(("t", 0, offset, {"partition_max_bytes": limit}), isolation_level=isolation_level), 12
+        )
+        if not answer.was_sent:
+            works.pop()()
+        told = only(answer.response)
+        assert told.high_watermark == told.last_stable_offset == 40
+        found = values(told)
+        assert found[0] == b"%d" % offset * 50
+        assert found == [b"%d" % number * 50 for number in range(offset, offset + len(found))]
+        assert limit < PLENTY or len(found) == 40 - offset
+    assert cold
+
+
+def test_what_is_lost_again_as_soon_as_it_is_loaded_is_waited_for(node, cold, works, monkeypatch):
+    node.create("t")
+    node.fill("t", [b"a"])
+    inherit(node)
+    monkeypatch.setattr(Segment, "read_now", lambda *stretch: None)
+    answer = node.start(fetch(("t", 0, 0)), 12)
+    assert not answer.was_sent
+    works.pop()()
+    assert values(only(answer.response)) == [b"a"]
+    assert len(cold) == LOOKS_MAX + 1
+
+
+def test_records_that_are_yet_to_be_found_count_as_many_as_they_may_be(node, cold, works):
+    node.create("t", 2)
+    node.fill("t", [b"a" * 100])
+    node.fill("t", [b"b" * 100], index=1)
+    inherit(node)
+    answer = node.start(fetch(("t", 0, 0), ("t", 1, 0), max_bytes=300), 12)
+    works.pop()()
+    first, second = answer.response.responses[0].partitions
+    assert (values(first), bytes(second.records)) == ([b"a" * 100], b"")
+    answer = node.start(fetch(("t", 0, 0, {"partition_max_bytes": 300}), ("t", 1, 0), max_bytes=900), 12)
+    works.pop()()
+    first, second = answer.response.responses[0].partitions
+    assert (values(first), values(second)) == ([b"a" * 100], [b"b" * 100])
+
+
+def test_what_goes_while_it_is_looked_for_is_refused(node, cold, works):
+    node.create("t")
+    node.fill("t", [b"a"], [b"b"])
+    inherit(node)
+    answer = node.start(fetch(("t", 0, 0)), 12)
+    node.partition("t").delete_records(1)
+    works.pop()()
+    assert only(answer.response).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, 6), (12, 56)])
+def test_a_disk_that_does_not_show_where_they_are_is_an_error_of_that_partition(
+    node, cold, works, monkeypatch, version, code
+):
+    def fail(segment, position, size_bytes):
+        raise OSError("the disk does not answer")
+
+    node.create("t")
+    node.fill("t", [b"a"])
+    inherit(node)
+    monkeypatch.setattr(Segment, "load", fail)
+    answer = node.start(fetch(("t", 0, 0)), version)
+    works.pop()()
+    broken = only(answer.response)
+    assert (broken.error_code, bytes(broken.records), broken.high_watermark) == (code, b"", -1)
 
 
 def test_a_fetch_that_waited_for_records_waits_for_the_disk_too(node, cold, works):

@@ -7,7 +7,6 @@ import pytest
 from odradek.apis import fetch_sessions
 from odradek.apis.fetch_sessions import (
     EVICTION_MS,
-    MAX_PARTITIONS_PER_SESSION,
     FetchSessionCache,
     next_epoch,
     requested_partitions,
@@ -226,10 +225,12 @@ def test_without_slots_there_are_no_sessions():
     assert admit(cache_of(0), 1, 0) is None
 
 
-def test_a_session_is_bounded():
+def test_a_session_is_bounded(monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_OF_SMALL_SESSION", 2)
+    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS_PER_SESSION", 50)
     cache = cache_of(2)
-    assert admit(cache, MAX_PARTITIONS_PER_SESSION + 1, 0) is None
-    session = admit(cache, MAX_PARTITIONS_PER_SESSION, 0)
+    assert admit(cache, 51, 0) is None
+    session = admit(cache, 50, 0)
     request = FetchRequest(
         max_wait_ms=0,
         min_bytes=0,

@@ -38,6 +38,7 @@ from odradek.wire.messages.offset_fetch import (
 )
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.apis.conftest import FakeConnection
+from tests.how_many import seeds
 
 try:
     _questions = importlib.import_module("odradek.apis._questions")
@@ -386,7 +387,7 @@ class Story:
         return LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member_id)]), (3, 4, 5)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8, fast=2))
 def test_both_ways_give_the_same_answers_records_and_deadlines(make_node, seed, caplog):
     caplog.set_level(logging.CRITICAL)  # the logs that fail are told of
     story = Story(make_node, seed)

@@ -4,6 +4,7 @@ import pytest
 
 from odradek.apis.api import Api, RequestContext
 from odradek.apis.transaction_offsets import TxnOffsetCommit
+from odradek.coordinator.runtime import RETRY_LOAD_AFTER_SECONDS
 from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.coordinator.transaction_commands import AddPartitions, VerifyPartitions
 from odradek.storage.partition import READ_COMMITTED
@@ -420,6 +421,7 @@ def test_a_log_that_fails_is_told_and_forgotten_by_the_group(commits, version):
     commits.node.group_logs[commits.index].failure = failure
     assert commits.commit(version, ("t", 0, 5)) == [("t", 0, ErrorCode.NOT_COORDINATOR)]
     commits.node.group_logs[commits.index].failure = None
+    commits.node.loop.advance(1000 * RETRY_LOAD_AFTER_SECONDS)
     assert commits.fetch() == [NOTHING, NOTHING]
 
 

@@ -262,10 +262,12 @@ class World:
         self.start_coordinator()
         while self.machine is None:
             self.run(1)
-        after = durable_state(self.machine)
-        for group_id, state in before.items():
-            if state is not None and state != after.get(group_id):
-                self.complaints.append(f"{group_id} was {state} and is {after.get(group_id)} after a reload")
+        self.compare(before, durable_state(self.machine), "after a reload")
+
+    def compare(self, known: dict[str, object], read: dict[str, object], where: str) -> None:
+        for group_id, state in known.items():
+            if state is not None and state != read.get(group_id):
+                self.complain(f"{group_id} was {state} and is {read.get(group_id)} {where}")
 
     def settle(self) -> None:
         while self.machine is None or self.log.pending:
@@ -362,12 +364,16 @@ class World:
             self.random.choice([each for each in self.clients if not each.is_alive] or [client]).begin()
         self.at(self.random.randrange(10, 400), self.trouble)
 
-    def play(self, milliseconds: int = 60_000) -> "World":
-        """Trouble for a while; then peace, until the dead are forgotten."""
+    def begin(self, milliseconds: int) -> None:
+        """Everybody comes, and there is trouble."""
         for client in self.clients:
             self.at(self.random.randrange(3_000), client.begin)
         self.at(2_000, self.trouble)
         self.run(milliseconds)
+
+    def play(self, milliseconds: int = 60_000) -> "World":
+        """Trouble for a while; then peace, until the dead are forgotten."""
+        self.begin(milliseconds)
         self.chaos = False
         for client in self.clients[::2]:
             client.begin()
@@ -426,6 +432,46 @@ class World:
             ids = {self.topics[name][0] for name in client.topics() if name in self.topics}
             if any(topic_id not in ids for topic_id, _ in client.owned):
                 self.complain(f"{when} {client} works on what it does not subscribe to")
+
+
+class AuditedWorld(World):
+    """Reads the log along, and with each answer compares: nobody is told what the log does not have, and when
+    nothing is on its way there, it has all that the coordinator knows.
+
+    A bug in what is written, or when, shows in the first answer that it concerns. By what clients do of it,
+    it shows only if the coordinator crashes in that moment and nothing is written again.
+    """
+
+    def start_coordinator(self) -> None:
+        # What is in the log by now may have been compacted.
+        self.reader = GroupMachine(self.settings, str, lambda: self.view)
+        self.read = 0
+        super().start_coordinator()
+
+    def receive(self, client: "Client", make_command, then) -> None:
+        def make_audited(ticket):
+            def audited(reply) -> None:
+                self.audit(command, reply)
+                ticket(reply)
+
+            command = make_command(audited)
+            return command
+
+        super().receive(client, make_audited, then)
+
+    def audit(self, command, reply) -> None:
+        is_news = self.read < len(self.log.records)
+        while self.read < len(self.log.records):
+            self.reader.replay(*self.log.records[self.read][:2])
+            self.read += 1
+        if isinstance(command, ConsumerHeartbeat) and reply.error_code is NONE and reply.member_epoch > 0:
+            group = self.reader.groups.get(command.group_id)
+            member = None if group is None else group.members.get(reply.member_id)
+            epoch = None if member is None else member.current.member_epoch
+            if epoch != reply.member_epoch:
+                self.complain(f"{reply.member_id} is told epoch {reply.member_epoch}, the log has {epoch}")
+        if is_news and self.machine is not None and not self.log.pending:
+            self.compare(durable_state(self.machine), durable_state(self.reader), "in the log")
 
 
 def _unheard(reply) -> None:

@@ -16,10 +16,11 @@ from odradek.coordinator.assignors import (
 )
 from tests.coordinator.assignor_problems import answered, consumer_group, moved, owners, spread, topic_id
 from tests.coordinator.effort import lines_run
+from tests.how_many import examples
 
 A, B, C = (topic_id(number) for number in range(3))
 GROUPS = st.integers(0, 2**32).map(lambda seed: consumer_group(random.Random(seed)))
-MANY = settings(max_examples=100, deadline=None, derandomize=True)
+MANY = settings(max_examples=examples(100), deadline=None, derandomize=True)
 
 
 def group(counts, **members):

@@ -27,7 +27,7 @@ from odradek.coordinator.group_log import (
     encode_offset_key,
 )
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.runtime import RECORDS_PER_TURN
+from odradek.coordinator.runtime import RECORDS_PER_TURN, RETRY_LOAD_AFTER_SECONDS
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -403,6 +403,46 @@ def test_the_collector_rests_during_a_slice_of_loading_and_not_longer():
     node.coordinator._after_loading = lambda: seen.append(gc.isenabled())
     node.lead(1)
     assert seen == [False, True]
+
+
+class FullLog(FakeLog):
+    """A log without room, but only for so many loads: a test that waits for an end of them has one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_room = False
+        self.loads = 0
+
+    def read_all(self):
+        self.loads += 1
+        yield from super().read_all()
+
+    def wait(self, records, then) -> None:
+        if self.has_room or self.loads > 100:
+            return super().wait(records, then)
+        self.waiting.append((records, then))
+        self.clock.call_later(0, lambda: self.fail(ErrorCode.KAFKA_STORAGE_ERROR))
+
+
+def test_a_machine_whose_first_append_fails_is_not_loaded_for_ever_and_heals_when_there_is_room():
+    node = Node()
+    node.logs[0] = log = FullLog()
+    log.clock = node.clock
+    value = encode_offset(CommittedOffset(7, -1, "", 0))
+    log.records = [(encode_offset_key("g", topic, 0), value, 0) for topic in ("t", "gone")]
+    node.coordinator.view_changed(view_with_offsets_topic([1], topics=("t",)))
+    node.clock.run(60_000)
+    assert log.loads == 1 + 60_000 / (1000 * RETRY_LOAD_AFTER_SECONDS)
+    assert node.fetch()[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    log.has_room = True
+    node.clock.run(round(1000 * RETRY_LOAD_AFTER_SECONDS))
+    assert offset_of(node.fetch()) == 7
+    assert offset_of(node.submit(FetchOffsets, [("gone", 0)])) == -1
+    assert log.records[-1][:2] == (encode_offset_key("g", "gone", 0), None)
+    loads = log.loads
+    node.clock.run(60_000)
+    assert log.loads == loads
 
 
 def test_a_log_that_cannot_be_read_is_tried_again_until_it_can():

@@ -11,16 +11,23 @@ from odradek.coordinator.effects import (
     AppendMarker,
     MarkerRecord,
     Reply,
+    SetTimer,
     TransactionalRecord,
     WriteMarkers,
 )
-from odradek.coordinator.runtime import LONGEST_CACHED_KEY, Runtime, _remembered_partition_for
+from odradek.coordinator.runtime import (
+    LONGEST_CACHED_KEY,
+    RETRY_LOAD_AFTER_SECONDS,
+    Runtime,
+    _remembered_partition_for,
+)
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from tests.coordinator.fakes import FakeClock, FakeLog, view_of
 
 TOPIC = "__obedient"
 COMMIT = EndMarker(9, 2, 5, True)
+PAUSE_MS = round(RETRY_LOAD_AFTER_SECONDS * 1000)
 
 
 @dataclass
@@ -178,7 +185,67 @@ def test_a_marker_that_cannot_be_appended_fails_as_any_append(node):
     node.log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert node.answers == ["COORDINATOR_NOT_AVAILABLE"]
     assert node.machine is None
+    node.clock.run(PAUSE_MS)
+    assert node.machine is not None
+
+
+def fail_an_append(node: Node) -> None:
+    node.do(Append([(b"a", b"1", 0)]))
+    node.log.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def test_a_load_that_brought_nothing_into_the_log_is_followed_by_a_pause_and_others_are_not(node):
+    fail_an_append(node)
+    node.clock.run(PAUSE_MS - 1)
+    assert node.machine is None
+    node.do(node.reply("never"))
+    assert node.answers == ["COORDINATOR_LOAD_IN_PROGRESS"]
     node.clock.run(1)
+    node.do(Append([(b"a", b"1", 0)]))
+    node.log.complete()
+    fail_an_append(node)
+    node.clock.run()
+    assert node.machine is not None
+    node.clock.run(PAUSE_MS)
+    fail_an_append(node)
+    node.clock.run()
+    assert node.machine is not None, "that load was long ago"
+
+
+def test_a_machine_that_trips_whenever_it_is_loaded_is_loaded_once_in_a_pause(node, monkeypatch):
+    loads = []
+
+    def start(machine, now_ms):
+        loads.append(now_ms)
+        return [SetTimer(("overdue",), now_ms)]
+
+    def expire(machine, timer_key, now_ms):
+        assert len(loads) > 100
+        return []
+
+    monkeypatch.setattr(ObedientMachine, "start", start)
+    monkeypatch.setattr(ObedientMachine, "expire", expire)
+    node.lead(leader_epoch=1)
+    node.clock.run(3 * PAUSE_MS)
+    assert [at_ms - loads[0] for at_ms in loads] == [0, PAUSE_MS, 2 * PAUSE_MS, 3 * PAUSE_MS]
+
+
+def test_a_partition_that_is_given_up_in_its_pause_is_not_loaded_by_it(node):
+    fail_an_append(node)
+    node.lead(leader_epoch=1)
+    machine = node.machine
+    assert machine is not None
+    node.clock.run(PAUSE_MS)
+    assert node.machine is machine
+    fail_an_append(node)
+    node.runtime.close()
+    assert node.clock.pending == 0
+
+
+def test_a_pause_is_no_longer_when_the_clock_is_set_back(node):
+    node.clock.now_ms -= 60_000
+    fail_an_append(node)
+    node.clock.run(PAUSE_MS)
     assert node.machine is not None
 
 

@@ -24,9 +24,10 @@ from tests.coordinator.assignor_problems import (
     verdict,
 )
 from tests.coordinator.effort import lines_run
+from tests.how_many import examples
 
 GROUPS = st.integers(0, 2**32).map(lambda seed: streams_group(random.Random(seed)))
-MANY = settings(max_examples=100, deadline=None, derandomize=True)
+MANY = settings(max_examples=examples(100), deadline=None, derandomize=True)
 
 
 def group(subtopologies, standby_replicas=0, **members):

@@ -84,5 +84,6 @@ class DecidesTwice(TransactionMachine):
     ],
 )
 def test_a_planted_bug_is_found(mutant):
-    worlds = (World(seed, mutant, log_trouble=0.1) for seed in (12, *range(10, 25)))
+    # Some bugs show when the log fails; where it fails often the coordinator rests, and others do not show.
+    worlds = (World(seed, mutant, log_trouble=trouble) for seed in range(10, 25) for trouble in (0.02, 0.1))
     assert any(world.play().complaints() for world in worlds)

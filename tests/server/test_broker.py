@@ -372,9 +372,14 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path)
             assert not server._store.names()
             client = await Client.connect(server.port)
             await client.create("other")
-        assert directories(tmp_path) == ["other-0"]
+        out_of_sight, other = directories(tmp_path)
+        assert out_of_sight.startswith("events-0.")
+        assert out_of_sight.endswith("-delete")
+        assert other == "other-0"
         async with running(tmp_path) as server:
             assert not server._machine.deletions
+            server._store.maintain(server._now_ms())
+            assert directories(tmp_path) == ["other-0"]
 
     asyncio.run(act())
 

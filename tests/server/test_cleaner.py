@@ -77,7 +77,8 @@ class Running:
         return self.store.first_dirty_of(self.partition) == RECORDS
 
     def half_done(self) -> list[Path]:
-        return list(self.directory.glob("*/*.cleaned"))
+        found = self.directory.glob("*/*.cleaned")
+        return [path for path in found if not path.parent.name.endswith("-delete")]
 
     def values(self, partition: Partition | None = None) -> dict[bytes, bytes]:
         partition = partition or self.partition

@@ -4,6 +4,7 @@ The kernel refuses the writes of a running broker for real: RLIMIT_FSIZE is set 
 and lifted again (the in-memory disk of tests/storage knows ENOSPC itself).
 """
 
+import marshal
 import resource
 
 import pytest
@@ -74,3 +75,20 @@ def test_a_topic_that_cannot_be_made_on_a_full_disk_can_be_made_later():
         assert producer.send("later", b"taken", partition=0).get(10).offset == 0
         assert values_of(broker, "later", 1) == [b"taken"]
         producer.close()
+
+
+@pytest.mark.deep
+def test_what_is_imported_while_the_disk_is_full_leaves_no_half_bytecode(tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
+    with odradek.Broker(process=True) as broker:
+        assert broker.pid is not None
+        limit_file_size(broker.pid, 100)
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retries=0, max_block_ms=3000)
+        with pytest.raises(KafkaError):
+            producer.send("later", b"refused", partition=0).get(10)
+        producer.close()
+    written = list(tmp_path.rglob("*.pyc"))
+    assert written
+    for path in written:
+        assert marshal.loads(path.read_bytes()[16:])

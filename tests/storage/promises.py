@@ -241,7 +241,7 @@ class World:
             book.epochs[producer_id] += 1
             book.sequences[producer_id] = 0
         marker = EndMarker(producer_id, book.epochs[producer_id], 0, chance.random() < 0.5, version)
-        (record,) = iter_records(marker_batch(marker, 0, 0, self.now_ms))
+        (record,) = iter_records(memoryview(marker_batch(marker, self.now_ms)))
         begun = {one.producer_id: one.current_txn_start_offset for one in partition.producers()}
         offset = partition.append_marker(marker, now_ms=self.now_ms).base_offset
         sent = book.staged[offset] = Sent(record.timestamp, record.key, record.value)

@@ -31,6 +31,7 @@ from odradek.storage.transaction_index import AbortedTransaction, decode_aborted
 from odradek.wire.compression import Compression
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, end_txn_marker, iter_records
+from tests.how_many import examples
 
 CODECS = [Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.ZSTD]
 
@@ -359,7 +360,7 @@ def check_round(segments: list[list[Batch]], job_of, entries_max: int) -> list[l
     return [one for one in cleaned if one] + untouched
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     steps=STEPS,
     dirty_share=st.sampled_from([0.0, 0.0, 0.5, 0.8]),
@@ -411,7 +412,7 @@ def test_an_offset_map_is_a_dictionary_with_a_bound(plain):
     assert all(held.get(key) == offset for key, offset in model.items())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     sizes=st.lists(
         st.tuples(st.sampled_from([0, 1, 63, 64, 8191, 8192]), st.integers(-(2**40), 2**40)), max_size=5

@@ -16,6 +16,7 @@ from odradek.storage.store import LogStore
 from odradek.wire.compression import Compression
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish
+from tests.how_many import examples
 
 START_MS = 1_700_000_000_000
 NO_TIME = -1
@@ -155,7 +156,7 @@ class OffsetsByTime(RuleBasedStateMachine):
 
 TestOffsetsByTime = OffsetsByTime.TestCase
 TestOffsetsByTime.settings = settings(
-    max_examples=30,
+    max_examples=examples(30),
     stateful_step_count=30,
     deadline=None,
     derandomize=True,

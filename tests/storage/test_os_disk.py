@@ -8,6 +8,7 @@ import platform
 
 import pytest
 
+from odradek.storage import disk
 from odradek.storage.disk import SAMPLE_EVERY_BYTES, OsDisk
 from odradek.storage.slices import MAP_AT_LEAST_BYTES, Slice
 
@@ -70,6 +71,45 @@ def test_what_the_system_has_dropped_is_told_and_can_be_loaded(file, tmp_path, i
     file.load(0, len(CONTENT))
     assert is_there(file)
     assert file.read_now(0, len(CONTENT)) == CONTENT
+
+
+def test_a_page_that_is_missing_between_others_is_told_of_what_is_mapped_and_nobody_fetches_it(
+    file, tmp_path, monkeypatch
+):
+    file.map(len(CONTENT))
+    if disk._is_in_memory(file._mapped) is None:
+        pytest.skip("this system has no mincore")
+    assert file.is_resident(0, len(CONTENT))
+    if not dropped(tmp_path / "file"):
+        pytest.skip("the file system of the temporary directory keeps what it is told to drop")
+    for _ in range(3):
+        assert not file.is_resident(0, mmap.PAGESIZE)
+    os.posix_fadvise(file._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+    for position in range(0, len(CONTENT), SAMPLE_EVERY_BYTES):
+        file.read(position, 1)
+        assert file.is_resident(position, 1)
+    assert not file.is_resident(0, len(CONTENT))
+    file.load(0, len(CONTENT))
+    assert file.is_resident(0, len(CONTENT))
+    assert file.is_resident(100, len(CONTENT) - 101)
+
+
+def test_without_mincore_samples_tell(file, monkeypatch):
+    file.map(len(CONTENT))
+    monkeypatch.setattr(disk, "_has_mincore", False)
+    assert file.is_resident(0, len(CONTENT))
+
+
+def test_of_a_stretch_the_last_byte_is_looked_at_too(file, monkeypatch):
+    looked_at = []
+
+    def note(descriptor, buffers, position, flags):
+        looked_at.append(position)
+        return 1
+
+    monkeypatch.setattr(os, "preadv", note)
+    assert file.is_resident(100, SAMPLE_EVERY_BYTES + 500)
+    assert looked_at == [100, 100 + SAMPLE_EVERY_BYTES, 599 + SAMPLE_EVERY_BYTES]
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL])

@@ -15,6 +15,7 @@ from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish
+from tests.how_many import seeds
 
 TOPIC_ID = bytes(16)
 SMALL = LogConfig(segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=400)
@@ -164,7 +165,7 @@ def operations_of(seed: int) -> int:
     return disk.operations
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, fast=1))
 def test_what_was_flushed_survives_a_power_loss_at_every_operation(seed):
     for operation in range(1, operations_of(seed) + 1):
         disk = MemoryDisk()

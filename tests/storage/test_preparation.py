@@ -15,6 +15,7 @@ from odradek.wire.compression import Compression, compress
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import COMPILED, HEADER_SIZE_BYTES, Record, build_batch
+from tests.how_many import examples
 
 NOW_MS = 1_700_000_000_000
 PLAIN = LogConfig()
@@ -202,7 +203,7 @@ def requests(draw):
     return bytes(records), magic_limit
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     requests(),
     st.sampled_from(["producer", "uncompressed", "gzip", "zstd", "lz4", "snappy"]),

@@ -6,6 +6,7 @@ import pytest
 from memory_disk import MemoryDisk
 
 from odradek.storage.config import LogConfig
+from odradek.storage.partition import SEGMENTS_PER_STEP
 from odradek.storage.retention import SegmentFacts, segments_to_delete
 from odradek.storage.store import LogStore
 from odradek.wire.records import Record, build_batch
@@ -110,6 +111,44 @@ def test_all_partitions_have_their_turn_within_one_check_interval_and_no_sooner_
         gone.append(sum(partition.log_start_offset for partition in partitions))
     assert gone[-1] == 50
     assert all(5 * second <= count <= 5 * second + 5 for second, count in enumerate(gone, 1))
+
+
+def test_the_disk_is_asked_for_what_is_old_by_a_worker_first_and_a_few_segments_go_at_a_step():
+    disk = MemoryDisk()
+    config = LogConfig(segment_bytes=300, retention_ms=1000)
+    store = LogStore(disk, ["data"], config_for=lambda topic: config)
+    store.open(NOW_MS)
+    partition = store.create("t", 0, bytes(16), config)
+    for _ in range(40):
+        partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.commit()
+    store.close(NOW_MS)
+    store, partition = started(disk, config)
+    segment_count = len(partition.log.segments)
+    assert segment_count > 3 * SEGMENTS_PER_STEP
+    read_by_worker: set[str] = set()
+    read_in_loop: set[str] = set()
+    renamed = 0
+    reads = read_in_loop
+
+    def note(operation: str, path: str) -> None:
+        nonlocal renamed
+        if operation == "read":
+            reads.add(path)
+        renamed += operation == "rename" and path.endswith(".log.deleted")
+
+    disk.fail = note
+    work = partition.maintaining(NOW_MS + 2000)
+    while (step := next(work, work)) is not work:
+        assert renamed <= SEGMENTS_PER_STEP
+        renamed = 0
+        if step is not None:
+            reads = read_by_worker
+            step()
+            reads = read_in_loop
+    assert partition.log_start_offset == partition.log_end_offset
+    assert read_in_loop
+    assert read_in_loop <= read_by_worker
 
 
 @pytest.mark.parametrize("ends", ["tried again", "killed"])

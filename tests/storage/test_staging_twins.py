@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from odradek.storage import _staging_python
 from odradek.storage.batches import EXTENT
 from odradek.storage.config import LogConfig
-from odradek.storage.partition import Origin
+from odradek.storage.partition import Origin, Partition
 from odradek.storage.store import LogStore
-from odradek.storage.transactions import Verified
+from odradek.storage.transactions import Verification, Verified
 from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch
+from tests.how_many import examples
 from tests.storage.memory_disk import MemoryDisk
 
 try:
@@ -42,8 +43,10 @@ def test_the_compiled_twin_was_built():
     assert _staging is not None
 
 
-def batch(sizes, sequence, damage, compression, transactional=False):
-    options = {} if sequence is None else {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence}
+def batch(sizes, sequence, damage, compression, transactional=False, epoch=0):
+    options = {}
+    if sequence is not None:
+        options = {"producer_id": 5, "producer_epoch": epoch, "base_sequence": sequence}
     if sequence is not None and transactional:
         options["transactional"] = True
     records = [Record(i, NOW_MS + i, b"k", b"v" * size) for i, size in enumerate(sizes)]
@@ -64,8 +67,11 @@ STEPS = st.lists(
             st.one_of(st.none(), st.none(), st.none(), st.integers(0, 90)),
             st.sampled_from([Compression.NONE, Compression.GZIP]),
             st.booleans(),
+            st.sampled_from([0, 0, 1]),
         ),
-        st.builds(EndMarker, st.just(5), st.integers(0, 1), st.just(0), st.booleans(), st.just(1)),
+        st.builds(
+            EndMarker, st.just(5), st.integers(0, 1), st.just(0), st.booleans(), st.sampled_from([1, 2])
+        ),
     ),
     max_size=30,
 )
@@ -84,16 +90,34 @@ def verified(partition, step):
     return Verified(partition.begin_verification(producer_id, epoch, sequence, version=1), 1)
 
 
+class LongWay(Partition):
+    """Without the short ways."""
+
+    __slots__ = ()
+
+    def append_ordinary(self, *arguments):
+        return None
+
+    def stage_own(self, *arguments):
+        return False
+
+    def commit(self):
+        self._commit_whole()
+
+
 def play(steps, ordinary):
     """What every step answered, what the log holds, and what is known of the producer."""
     store = LogStore(MemoryDisk(), ["/data"])
     store.open(NOW_MS)
     config = LogConfig(segment_bytes=20_000, flush_messages=3)
     partition = store.create("t", 0, b"1" * 16, config, now_ms=NOW_MS)
+    if not ordinary:
+        partition.__class__ = LongWay
     told = []
     for step in steps:
         if step is None:
             partition.commit()
+            told.append((partition.last_stable_offset, partition.high_watermark))
             continue
         if isinstance(step, str):
             partition.set_config(replace(config, compression_type=step))
@@ -106,6 +130,7 @@ def play(steps, ordinary):
                 padded = memoryview(b"xyz" + step + b"xyz")
                 appended = partition.append_ordinary(padded, 3, 3 + len(step), NOW_MS)
             if appended is None:
+                # Also by the short way, once it has been found out that the transaction may begin here.
                 appended = partition.append(step, now_ms=NOW_MS, transactions=verified(partition, step))
             told.append([getattr(appended, name) for name in _staging_python.Appended.__slots__])
         except KafkaError as error:
@@ -128,13 +153,13 @@ def play(steps, ordinary):
     return told, data, producers, partition.high_watermark
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(steps=STEPS)
 def test_the_short_way_and_the_long_one_leave_the_same_log(steps):
     assert play(steps, ordinary=True) == play(steps, ordinary=False)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(steps=STEPS, is_compacted=st.booleans())
 def test_what_a_coordinator_appends_is_the_same_by_its_short_way(steps, is_compacted):
     def play_own(short):
@@ -177,7 +202,7 @@ from odradek.wire.compression import Compression
 from tests.storage.test_staging_twins import CODECS, SIZES, batch, play
 chance = random.Random(7)
 def marker():
-    return EndMarker(5, chance.randrange(2), 0, chance.random() < 0.5, 1)
+    return EndMarker(5, chance.randrange(2), 0, chance.random() < 0.5, chance.choice((1, 2)))
 for _ in range(40):
     steps = [
         chance.choice([None, None, None, marker(), *CODECS])
@@ -188,6 +213,7 @@ for _ in range(40):
             chance.choice([None, None, None, chance.randrange(90)]),
             chance.choice([Compression.NONE, Compression.GZIP]),
             chance.random() < 0.5,
+            chance.choice((0, 0, 1)),
         )
         for _ in range(30)
     ]
@@ -260,6 +286,46 @@ def test_a_batch_that_somebody_asks_about_goes_the_long_way():
     assert asked is not None
     made = memoryview(batch([1], 1, None, Compression.NONE, True))
     assert writer.partition.append_ordinary(made, 0, len(made), NOW_MS) is None
+
+
+def test_the_first_batch_of_a_transaction_goes_the_short_way_for_whom_its_coordinator_vouches():
+    writer = Writer()
+    partition = writer.partition
+    writer.is_short(0)
+    writer.end()
+
+    def short(sequence, verification):
+        made = memoryview(batch([1], sequence, None, Compression.NONE, True))
+        return partition.append_ordinary(made, 0, len(made), NOW_MS, verification)
+
+    asked = partition.begin_verification(5, 0, 1, version=1)
+    assert short(1, None) is None
+    assert short(1, Verified(None, 1)) is None
+    assert short(1, Verified(Verification(0, 1, 1), 1)) is None  # another's
+    begun = partition.log.next_offset
+    assert short(1, Verified(asked, 1)).base_offset == begun
+    assert short(2, None) is not None  # it is open now
+    partition.commit()
+    assert partition.last_stable_offset == begun
+    assert [one.current_txn_start_offset for one in partition.producers()] == [begun]
+    writer.end()
+    asked = partition.begin_verification(5, 0, 2, version=1)  # sent before, and not here yet
+    assert short(3, Verified(asked, 1)) is None
+
+
+def test_the_first_batch_of_a_transaction_is_taken_back_with_a_commit_that_fails():
+    writer = Writer()
+    partition = writer.partition
+    writer.is_short(0)
+    writer.end()
+    partition.commit()
+    before = partition.producers()
+    asked = partition.begin_verification(5, 0, 1, version=1)
+    made = memoryview(batch([1], 1, None, Compression.NONE, True))
+    assert partition.append_ordinary(made, 0, len(made), NOW_MS, Verified(asked, 1)) is not None
+    partition.log.rollback()
+    assert partition.producers() == before
+    assert partition.last_stable_offset == partition.log_end_offset
 
 
 def test_a_commit_that_fails_takes_back_what_went_the_short_way():
@@ -351,7 +417,7 @@ def segments(draw):
     return bytes(data), offset + draw(st.sampled_from([0, 0, 0, 5, -1]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(segments(), st.lists(st.integers(0, 70_000), max_size=4).map(sorted))
 def test_both_twins_look_at_a_segment_alike(segment, until):
     data, limit_offset = segment

@@ -151,7 +151,24 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_start():
     disk.held.clear()
     store = open_store(disk)
     assert store.names() == []
+    store.maintain(NOW_MS)
     assert not any("-delete" in path for path in disk.directories)
+
+
+def test_a_stop_waits_for_no_directory_that_is_out_of_sight_and_the_next_start_removes_it():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    for index in range(3):
+        append(store.create("t", index, TOPIC_ID, LogConfig(file_delete_delay_ms=1000)))
+        store.delete("t", index)
+    store.close(NOW_MS)
+    assert sum(path.endswith("-delete") for path in disk.directories) == 3
+    store = open_store(disk)
+    assert store.names() == []
+    store.create("t", 0, TOPIC_ID, LogConfig())
+    store.maintain(NOW_MS)
+    assert not any("-delete" in path for path in (*disk.files, *disk.directories))
+    assert store.names() == [("t", 0)]
 
 
 def test_a_clean_start_opens_no_partition_before_it_is_asked_for():

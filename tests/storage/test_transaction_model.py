@@ -19,6 +19,7 @@ from odradek.storage.transactions import Verified
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch
+from tests.how_many import examples
 
 CACHES = (".index", ".timeindex", ".txnindex", ".snapshot", "-checkpoint")
 PRODUCERS = (1, 2, 3)
@@ -208,7 +209,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
 TestTransactions = TransactionMachine.TestCase
 TestTransactions.settings = settings(
-    max_examples=40,
+    max_examples=examples(40),
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

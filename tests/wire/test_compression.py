@@ -16,6 +16,7 @@ from kafka import codec as kafka_python_codec
 
 from odradek.wire.compression import Compression, compress, compression_named, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
+from tests.how_many import examples
 
 CODECS = list(Compression)
 REAL_CODECS = CODECS[1:]
@@ -32,7 +33,7 @@ def refusal(*arguments, **options):
     return caught.value.code
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.sampled_from(CODECS), st.binary(max_size=2000), st.sampled_from([0, 1, 2]))
 def test_what_is_compressed_is_read_back(compression, data, magic):
     assert decompress(compression, memoryview(compress(compression, data, magic=magic)), magic=magic) == data
@@ -207,7 +208,7 @@ def test_zstd_frames_that_are_to_be_skipped_are(limit_bytes):
     assert decompress(Compression.ZSTD, skipped + frame, limit_bytes) == sample(5000)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(CODECS), st.binary(max_size=300), st.data())
 def test_garbage_is_refused_or_read_and_nothing_else(compression, noise, data):
     garbage = bytearray(compress(compression, sample(400)))

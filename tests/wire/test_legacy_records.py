@@ -24,6 +24,7 @@ from odradek.wire.records import (
     read_batch_header,
     verify_crc,
 )
+from tests.how_many import examples
 
 NOW = 1_700_000_000_000
 LEGACY_CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
@@ -222,7 +223,7 @@ def test_the_topics_rules_hold_for_old_formats():
         assert [index for index, _ in caught.value.record_errors] == named
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.sampled_from([0, 1]),
     st.sampled_from(LEGACY_CODECS),

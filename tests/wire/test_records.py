@@ -31,6 +31,7 @@ from odradek.wire.records import (
     set_max_timestamp,
     verify_crc,
 )
+from tests.how_many import examples
 
 CODECS = list(Compression)
 NAMES = st.text(max_size=8)
@@ -72,7 +73,7 @@ def refusal(call, *arguments, **options):
 # Round trips ----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(record_lists(), st.sampled_from(CODECS), st.booleans())
 def test_what_is_built_is_read_back(records, compression, transactional):
     batch = build_batch(

@@ -22,6 +22,7 @@ from odradek.wire.records import (
     read_client_batch,
     verify_crc,
 )
+from tests.how_many import examples
 
 NOW = 1_700_000_000_000
 LIMIT_BYTES = 20_000
@@ -66,13 +67,13 @@ def everything_that_is_done_with_bytes(data):
     return codes
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=300))
 def test_random_bytes(data):
     assert ErrorCode.UNKNOWN_SERVER_ERROR not in everything_that_is_done_with_bytes(data)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.sampled_from(SOUND),
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 6), st.binary(max_size=10)), max_size=3),

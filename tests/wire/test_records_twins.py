@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from odradek.wire import _records_python
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import HEADER_SIZE_BYTES, Record, build_batch
+from odradek.wire.records import HEADER_SIZE_BYTES, Record, build_batch, build_keyed_batch
+from tests.how_many import examples
 
 try:
     _records = importlib.import_module("odradek.wire._records")
@@ -292,7 +293,7 @@ def sloppy_sections(draw):
 
 
 @pytest.mark.skipif(_records is None, reason="odradek.wire._records is not built here")
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(sloppy_sections() | st.binary(max_size=40), st.integers(-1, 4), NUMBERS, NUMBERS)
 def test_both_scan_alike(data, count, base_offset, base_timestamp):
     results = [outcome(twin.scan_records, data, count, base_offset, base_timestamp) for twin in TWINS]
@@ -309,7 +310,7 @@ def test_both_scan_alike(data, count, base_offset, base_timestamp):
 
 
 @pytest.mark.skipif(_records is None, reason="odradek.wire._records is not built here")
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(
     st.sampled_from(["B", "h", "i", "q"]),
     st.integers(0, HEADER_SIZE_BYTES),
@@ -340,3 +341,24 @@ def reseal(batch):
 
 def comparable(result):
     return result if isinstance(result, tuple) else repr(result)
+
+
+KEYED_ROWS = st.lists(
+    st.tuples(
+        st.binary(max_size=200),
+        st.none() | st.binary(max_size=200) | st.integers(0, 9000).map(bytes),
+        st.integers(0, 2**45) | st.sampled_from([-1, 2**62]),
+    ),
+    min_size=1,
+    max_size=80,
+)
+
+
+@settings(deadline=None)
+@given(rows=KEYED_ROWS, producer=st.sampled_from([(-1, -1), (0, 0), (2**40, 32767)]))
+def test_what_a_coordinator_writes_is_what_build_batch_makes_of_it(rows, producer):
+    records = [Record(offset, timestamp, key, value) for offset, (key, value, timestamp) in enumerate(rows)]
+    wanted = build_batch(
+        records, producer_id=producer[0], producer_epoch=producer[1], transactional=producer[0] != -1
+    )
+    assert build_keyed_batch(rows, *producer) == wanted

@@ -1,0 +1,48 @@
+"""The guide to Spark, docs/spark.md: its Python is run from the first block to the last."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import TYPE_CHECKING
+
+from compat_tests.clients import Message
+from compat_tests.clients.kafka_python import KafkaPythonClient
+from compat_tests.transactions import readers
+from tools import environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from compat_tests.brokers import TestBroker
+
+GUIDE = environment.CHECKOUT / "docs" / "spark.md"
+ADDRESS = "127.0.0.1:9092"
+DATA = "/data"
+DATA_OF_BROKER = "/var/lib/kafka"
+COUNT = 20
+
+
+def test_the_code_of_the_guide_runs(
+    spark: SparkSession, broker: TestBroker, client: KafkaPythonClient, tmp_path: pathlib.Path
+) -> None:
+    client.create_topic("orders", 2)
+    client.create_topic("copies", 2)
+    client.create_topic("orders-again", 2)
+    client.create_topic("users", 1)
+    client.produce("users", [Message(b"%d" % n, b"user-%d" % (n % 3)) for n in range(COUNT)])
+    client.produce("orders", [Message(b"%d" % n, b"k", partition=n % 2) for n in range(COUNT)])
+    names = {"spark": spark, "checkpoint": str(tmp_path / "checkpoint")}
+    import odradek.spark
+
+    odradek.spark.register(spark)  # as from an install, of which the guide begins
+    blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 6
+    for block in blocks:
+        block = block.replace(ADDRESS, client.bootstrap).replace(DATA, str(tmp_path))
+        block = block.replace(DATA_OF_BROKER, str(broker.data_dir))
+        exec(compile(block, str(GUIDE), "exec"), names)
+    found = readers.values_of(client.bootstrap, [("copies", 0), ("copies", 1)])
+    copies = sorted(int(value) for there in found.values() for value in there)
+    # Once at least, once with an id that is used twice, once by the stream.
+    assert copies == sorted([*range(COUNT)] * 3)

@@ -1,0 +1,177 @@
+"""Jobs whose driver is killed, as the command line starts them; afterwards topic and table are the same."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compat_tests.clients import wait_until
+from compat_tests.spark.honest import HonestTopic, honest_topic, some_messages
+from compat_tests.spark.test_job_archive import archived, parquet_files, rows_of
+from compat_tests.spark.test_job_latest import brought_up, changes, expected, in_table
+from compat_tests.spark.test_job_replay import replayed, same
+from compat_tests.spark.topics import KafkaTables
+from odradek.spark.client import LATEST
+from odradek.spark.jobs.topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KILLS = 10 if os.environ.get("ODRADEK_NIGHTLY") else 1
+START_SECONDS = 240
+"""What a driver may take to start and write on a busy machine."""
+pytestmark = pytest.mark.timeout(120 + START_SECONDS * KILLS)
+
+
+class Command:
+    """`odradek spark ...` with a driver of its own, which can be killed with its JVM."""
+
+    def __init__(self, log: pathlib.Path, *arguments: str) -> None:
+        settings = {"spark.driver.memory": "1g", "spark.local.dir": str(log.parent / "local")}
+        confs = [f"--conf={name}={value}" for name, value in settings.items()]
+        self._log = log.open("w")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "odradek", "spark", *arguments, "--master", "local[2]", *confs],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def kill(self) -> None:
+        assert self.process.poll() is None, pathlib.Path(self._log.name).read_text()
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._log.close()
+
+    def end(self) -> str:
+        """As a service manager ends a stream; gives what it told."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(START_SECONDS)
+        finally:
+            if self.process.poll() is None:
+                self.kill()
+        self._log.close()
+        told = pathlib.Path(self._log.name).read_text()
+        assert status == 0, told
+        return told
+
+
+def has_files(table: pathlib.Path, number: int) -> bool:
+    return len(parquet_files(table)) >= number
+
+
+def test_an_archive_that_is_killed_at_any_moment_goes_on_exactly_there(
+    spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
+) -> None:
+    topic, table = honest_topic(tables, "killed"), tmp_path / "table"
+    chance = random.Random()
+    for number in range(KILLS):
+        topic.add(some_messages(chance, 400, topic.partitions, number % 4))
+        enough = len(parquet_files(table)) + chance.randrange(1, 20)
+        command = Command(
+            tmp_path / f"log-{number}",
+            *("archive", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name),
+            *("--table", str(table), "--stream", "--trigger", "0", "--max-offsets-per-trigger", "40"),
+        )
+        try:
+            wait_until(functools.partial(has_files, table, enough), "it writes", seconds=START_SECONDS)
+        finally:
+            command.kill()
+        rows_of(table)  # which looks for doubles
+    stream = Command(
+        tmp_path / "log",
+        *("archive", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name),
+        *("--table", str(table), "--stream", "--trigger", "0.1"),
+    )
+    try:
+        wait_until(lambda: rows_of(table) == topic.rows, "the table has it all", seconds=START_SECONDS)
+    finally:
+        told = stream.end()
+    assert f" rows of topic {topic.name} went into {table}" in told
+
+
+def test_a_table_of_latest_values_is_right_after_kills(
+    spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
+) -> None:
+    topic, table = HonestTopic(tables, tables.new_topic("killed", 2), 2), tmp_path / "table"
+    chance = random.Random()
+    for number in range(KILLS):
+        topic.add(changes(chance, 400, topic.partitions))
+        enough = chance.randrange(2, 12)
+        command = Command(
+            tmp_path / f"log-{number}",
+            *("latest", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name),
+            *("--table", str(table), "--buckets", "4"),
+            *("--stream", "--trigger", "0", "--max-offsets-per-trigger", "20"),
+        )
+        commits = table / "_odradek" / "checkpoint" / "commits"
+        try:
+            wait_until(
+                functools.partial(has_more, commits, number_of(commits) + enough),
+                "it writes",
+                seconds=START_SECONDS,
+            )
+        finally:
+            command.kill()
+        in_table(table)  # which looks for doubles
+    brought_up(spark, topic, table)
+    assert in_table(table) == expected(topic)
+    assert not (table / "_odradek" / "merging").exists()
+
+
+def number_of(directory: pathlib.Path) -> int:
+    return sum(path.name.isdigit() for path in directory.glob("*"))
+
+
+def has_more(directory: pathlib.Path, number: int) -> bool:
+    return number_of(directory) >= number
+
+
+def test_a_replay_that_is_killed_at_any_moment_goes_on_exactly_there(
+    spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
+) -> None:
+    topic, table = honest_topic(tables, "killed"), tmp_path / "table"
+    chance = random.Random()
+    archived(spark, topic, table)
+    to = tables.new_topic("target", topic.partitions)
+    # So slow that it is not done when it is killed: a transaction of each partition every second.
+    rate = str(max(2, topic.count // (20 * KILLS)))
+    for number in range(KILLS):
+        enough = end_of(to, tables) + chance.randrange(1, topic.count // (2 * KILLS))
+        command = Command(
+            tmp_path / f"log-{number}",
+            *("replay", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name, "--to", to),
+            *("--table", str(table), "--rows-per-second", rate),
+        )
+        try:
+            wait_until(functools.partial(has_reached, to, tables, enough), "it writes", seconds=START_SECONDS)
+        finally:
+            command.kill()
+    assert replayed(spark, topic, table, to).figures["rows"] > 0
+    # A reader that sees what is aborted, too, may see rows of the transaction in which it was killed.
+    assert same(spark, topic, to).ok
+
+
+def end_of(topic: str, tables: KafkaTables) -> int:
+    """Sum of the ends of its partitions."""
+    with Topics(tables.client.bootstrap, (topic,)).cluster() as cluster:
+        numbers = range(cluster.partitions_of([topic])[topic])
+        return sum(cluster.list_offsets({(topic, number): LATEST for number in numbers}).values())
+
+
+def has_reached(topic: str, tables: KafkaTables, end: int) -> bool:
+    return end_of(topic, tables) >= end

@@ -1,0 +1,68 @@
+"""The stream of PySpark 4.2 and later: Spark hands in where a batch starts and whether limits apply to it.
+
+So limits go together with every trigger: AvailableNow works through its backlog in limited batches, up to
+the ends of the moment it began, and Once takes all of it at once. Imported only where PySpark has these
+interfaces.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from odradek.spark.offsets import Offsets, in_checkpoint, limited, of_checkpoint
+from odradek.spark.options import ReadOptions
+from odradek.spark.stream_source import Kept, StreamReader
+
+
+class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
+    """`StreamReader` with Spark's admission control."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._target: Offsets | None = None
+        """Where an AvailableNow query ends."""
+        self._latest: Offsets | None = None
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What Spark hands back with `latestOffset`; which limits there are the options know."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._first_ends()
+
+    def latestOffset(  # type: ignore[override]  # Spark has changed it
+        self, start: Kept, limit: ReadLimit
+    ) -> dict[str, Any]:
+        place = of_checkpoint(start)
+        self._has_given = True
+        self._latest = self._ends(place)
+        if isinstance(limit, ReadAllAvailable):
+            return in_checkpoint(self._latest)
+        if self._target is not None:
+            # The end is known, so that waiting for more would be for ever.
+            begin = self._view.with_beginnings(place, self._latest)
+            return in_checkpoint(limited(begin, self._latest, self._options))
+        return in_checkpoint(self._next_end(place, self._latest))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The ends as they were last seen, for the lag in Spark's progress reports."""
+        return None if self._latest is None else in_checkpoint(self._latest)
+
+    def _ends(self, place: Offsets) -> Offsets:
+        if self._target is not None:
+            return self._target
+        if self._latest is None and place == self._initial and self._first is not None:
+            return self._first
+        return self._view.latest(place)

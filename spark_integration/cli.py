@@ -1,0 +1,518 @@
+"""`odradek spark JOB`: each job as a command, from any shell or through spark-submit.
+
+The exit status is 0 when all went well, 1 when something is wrong with topics, options or data (one sentence
+on stderr) or when `verify` found differences, 2 for a usage that is not understood.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from odradek.spark.jobs.errors import JobError, sentence_of
+from odradek.spark.progress import Progress
+from odradek.spark.report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["main"]
+
+_ABOUT = """\
+Jobs on Spark that move topics into tables and back, and say what is in them, of any Kafka broker."""
+
+_EXAMPLES = """\
+examples:
+  odradek spark archive --bootstrap-servers localhost:9092 --topic orders --table /data/orders
+                        what is new since the last run goes into a Parquet table
+  odradek spark verify --bootstrap-servers localhost:9092 --topic orders --table /data/orders
+                        are topic and table the same? (--report html --output page.html)
+
+'odradek spark JOB --help' says more of each."""
+
+_MISSING = "odradek spark needs PySpark: pip install 'odradek[spark]', and a Java runtime (17 or later)"
+
+
+def main(
+    arguments: Sequence[str] | None = None, *, layout: Any = argparse.RawDescriptionHelpFormatter
+) -> int:
+    """Run the command line after `odradek spark`; returns the exit status."""
+    parser, jobs = _parser(layout)
+    options = parser.parse_args(arguments)
+    if options.job is None:
+        parser.print_help(sys.stderr)
+        return 2
+    if find_spec("pyspark") is None:
+        print(f"odradek: {_MISSING}", file=sys.stderr)
+        return 1
+    try:
+        return _run(jobs[options.job], options)
+    except JobError as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(job: "Job", options: argparse.Namespace) -> int:
+    job.check(options)
+    stop = threading.Event()
+
+    def end(*_: Any) -> None:
+        """The first time a stream ends behind what it is at; whatever else is going on ends at once."""
+        if stop.is_set() or not job.is_endless(options):
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        spark, is_ours = _session(options)
+        progress = Progress(options.job, None if options.quiet else sys.stderr)
+        report = job.run(spark, options, progress, stop)
+        _tell(report, options)
+        if is_ours:
+            spark.stop()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 0 if report.ok else 1
+
+
+def _session(options: argparse.Namespace) -> tuple["SparkSession", bool]:
+    """Spark, and whether it was started for this."""
+    from pyspark.sql import SparkSession
+
+    is_ours = SparkSession.getActiveSession() is None
+    builder = SparkSession.builder.appName(f"odradek {options.job}")
+    # What spark-submit has set is left as it is.
+    if options.master or "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder = builder.master(options.master or "local[*]")
+        builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
+    for text in options.conf:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise JobError(f"--conf {text} is not NAME=VALUE")
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate(), is_ours
+    except Exception as error:
+        raise JobError(f"Spark does not start: {sentence_of(error)}") from None
+
+
+def _tell(report: Report, options: argparse.Namespace) -> None:
+    text = {"text": report.text, "json": report.json, "html": report.html}[options.report]()
+    if options.output is None:
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        return
+    try:
+        with open(options.output, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise JobError(f"the report cannot be written to {options.output}: {error.strerror}") from None
+    print(f"{report.job}: {report.summary} (report: {options.output})")
+
+
+# The jobs ---------------------------------------------------------------------------------------------
+
+
+class Job:
+    """One command: its arguments, and the call of its function."""
+
+    name: str
+    help: str
+    about: str
+    examples: str
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        raise NotImplementedError
+
+    def check(self, options: argparse.Namespace) -> None:
+        """JobError for what can be seen to be wrong before Spark starts."""
+
+    def is_endless(self, options: argparse.Namespace) -> bool:
+        """Whether it goes on until it is told to stop."""
+        return False
+
+    def run(
+        self, spark: "SparkSession", options: argparse.Namespace, progress: Progress, stop: threading.Event
+    ) -> Report:
+        raise NotImplementedError
+
+
+def named_options(texts: Sequence[str]) -> dict[str, str]:
+    """Of `--option NAME=VALUE`."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise JobError(f"--option {text} is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _topic_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--bootstrap-servers", required=True, metavar="HOST:PORT", help="one broker or more, with commas"
+    )
+    parser.add_argument(
+        "--topic", action="append", default=[], dest="topics", metavar="TOPIC", help="may be given many times"
+    )
+    parser.add_argument(
+        "--isolation",
+        default="read_committed",
+        choices=("read_committed", "read_uncommitted"),
+        help="whether rows of open and aborted transactions count (default: read_committed, they do not)",
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        dest="options",
+        metavar="NAME=VALUE",
+        help="one more option of Spark's Kafka source, such as kafka.request.timeout.ms=60000",
+    )
+
+
+def _pace_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stream", action="store_true", help="go on until stopped")
+    parser.add_argument(
+        "--trigger",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="between epochs of a stream (default 10)",
+    )
+    parser.add_argument("--max-offsets-per-trigger", type=int, metavar="N", help="rows of one epoch at most")
+
+
+def _common_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--report", default="text", choices=("text", "json", "html"), help="form of the report"
+    )
+    parser.add_argument("--output", metavar="FILE", help="where the report goes (default: stdout)")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    parser.add_argument(
+        "--master", metavar="URL", help="Spark's master (default: local[*], or spark-submit's)"
+    )
+    parser.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="one setting of Spark; may be given many times",
+    )
+
+
+class _ArchiveJob(Job):
+    name = "archive"
+    help = "topics into a Parquet table"
+    about = """\
+Put what is new in topics into a Parquet table, partitioned by topic and day, each row exactly once
+for every reader. A run goes on where the last one ended, whatever became of that."""
+    examples = """\
+examples:
+  odradek spark archive --bootstrap-servers localhost:9092 --topic orders --table /data/orders
+                        what is there now, once; for cron
+  odradek spark archive ... --stream --trigger 30
+                        until Ctrl-C or SIGTERM, every 30 seconds
+  odradek spark archive ... --value json --schema 'id BIGINT, name STRING'
+                        the value as columns of a struct"""
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        _topic_arguments(parser)
+        parser.add_argument(
+            "--topic-pattern", metavar="REGEX", help="instead of --topic: all whose whole name matches"
+        )
+        parser.add_argument(
+            "--table",
+            required=True,
+            metavar="DIR",
+            help="directory of the table, in any file system of Spark's",
+        )
+        _pace_arguments(parser)
+        parser.add_argument(
+            "--start",
+            default="earliest",
+            metavar="OFFSETS",
+            help="where the first run begins: earliest, latest, or Spark's JSON",
+        )
+        parser.add_argument(
+            "--value", default="binary", choices=("binary", "json"), help="how the value is stored"
+        )
+        parser.add_argument(
+            "--schema", metavar="SCHEMA", help="of JSON values: Spark's DDL or JSON form, or @FILE with it"
+        )
+        parser.add_argument(
+            "--compression",
+            default="snappy",
+            choices=("none", "snappy", "gzip", "lz4", "zstd"),
+            help="of the Parquet files",
+        )
+        parser.add_argument(
+            "--compact",
+            action="store_true",
+            help="merge small files of a day at the end (local file systems of Linux), hourly in a stream",
+        )
+        parser.add_argument(
+            "--allow-data-loss",
+            action="store_true",
+            help="go on where records went before they were archived",
+        )
+
+    def is_endless(self, options: argparse.Namespace) -> bool:
+        return bool(options.stream)
+
+    def run(
+        self, spark: "SparkSession", options: argparse.Namespace, progress: Progress, stop: threading.Event
+    ) -> Report:
+        from odradek.spark.jobs import archive
+
+        return archive.run(
+            spark,
+            bootstrap_servers=options.bootstrap_servers,
+            topics=options.topics,
+            topic_pattern=options.topic_pattern,
+            table=options.table,
+            stream=options.stream,
+            trigger_seconds=options.trigger,
+            starting_offsets=options.start,
+            isolation=options.isolation,
+            value=options.value,
+            schema=_text_or_file(options.schema),
+            compression=options.compression,
+            max_offsets_per_trigger=options.max_offsets_per_trigger,
+            fail_on_data_loss=not options.allow_data_loss,
+            compact=options.compact,
+            options=named_options(options.options),
+            progress=progress,
+            stop=stop,
+        )
+
+
+def _text_or_file(text: str | None) -> str | None:
+    if text is None or not text.startswith("@"):
+        return text
+    try:
+        with open(text[1:], encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise JobError(f"--schema {text} cannot be read: {error.strerror}") from None
+
+
+class _VerifyJob(Job):
+    name = "verify"
+    help = "is a table, or another topic, what a topic is?"
+    about = """\
+Compare a topic with the table that archive has made of it, or with another topic: rows, missing offsets and
+a checksum of the content by partition and window. Exit status 1, and the first rows that differ, if it
+does."""
+    examples = """\
+examples:
+  odradek spark verify --bootstrap-servers localhost:9092 --topic orders --table /data/orders
+  odradek spark verify --bootstrap-servers localhost:9092 --topic orders --table /data/orders --allow-lag
+                        what is not archived yet is no difference
+  odradek spark verify --bootstrap-servers localhost:9092 --topic orders --other-topic orders-copy
+                        position by position; --other-bootstrap-servers where it is elsewhere
+  odradek spark verify ... --report html --output page.html"""
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        _topic_arguments(parser)
+        parser.add_argument("--table", metavar="DIR", help="what archive has made of the topic")
+        parser.add_argument("--other-topic", metavar="TOPIC", help="what the topic is compared with")
+        parser.add_argument("--other-bootstrap-servers", metavar="HOST:PORT", help="where the other topic is")
+        parser.add_argument(
+            "--window", type=int, default=10_000, metavar="N", help="rows of a window (default 10,000)"
+        )
+        parser.add_argument(
+            "--allow-lag",
+            action="store_true",
+            help="what comes behind the table's last rows is no difference",
+        )
+
+    def check(self, options: argparse.Namespace) -> None:
+        if len(options.topics) != 1:
+            raise JobError("verify compares one topic: give --topic once")
+
+    def run(
+        self, spark: "SparkSession", options: argparse.Namespace, progress: Progress, stop: threading.Event
+    ) -> Report:
+        from odradek.spark.jobs import verify
+
+        return verify.run(
+            spark,
+            bootstrap_servers=options.bootstrap_servers,
+            topic=options.topics[0],
+            table=options.table,
+            other_topic=options.other_topic,
+            other_bootstrap_servers=options.other_bootstrap_servers,
+            isolation=options.isolation,
+            window_rows=options.window,
+            allow_lag=options.allow_lag,
+            options=named_options(options.options),
+            progress=progress,
+        )
+
+
+class _ReplayJob(Job):
+    name = "replay"
+    help = "a table back into a topic"
+    about = """\
+Write the rows of a table that archive has made into a topic: same keys, values, headers, timestamps,
+partitions and order, each row once for readers with read_committed. Started again it goes on where it
+ended."""
+    examples = """\
+examples:
+  odradek spark replay --bootstrap-servers localhost:9092 --table /data/orders --topic orders --to orders-2
+  odradek spark replay ... --rows-per-second 10000
+  odradek spark replay ... --id again     a replay of its own: all rows once more"""
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        _topic_arguments(parser)
+        parser.add_argument("--table", required=True, metavar="DIR", help="what archive has made")
+        parser.add_argument("--to", metavar="TOPIC", help="where the rows go (default: the topic's own name)")
+        parser.add_argument(
+            "--id", metavar="ID", help="of the replay (default: made of table, topic and target)"
+        )
+        parser.add_argument(
+            "--rows-per-second", type=float, metavar="N", help="of all partitions together, at most"
+        )
+        parser.add_argument(
+            "--compression",
+            default="none",
+            choices=("none", "gzip", "snappy", "lz4", "zstd"),
+            help="of the record batches",
+        )
+
+    def check(self, options: argparse.Namespace) -> None:
+        if len(options.topics) != 1:
+            raise JobError("replay writes the rows of one topic: give --topic once")
+
+    def run(
+        self, spark: "SparkSession", options: argparse.Namespace, progress: Progress, stop: threading.Event
+    ) -> Report:
+        from odradek.spark.jobs import replay
+
+        return replay.run(
+            spark,
+            bootstrap_servers=options.bootstrap_servers,
+            table=options.table,
+            topic=options.topics[0],
+            to_topic=options.to,
+            replay_id=options.id,
+            rows_per_second=options.rows_per_second,
+            compression=options.compression,
+            options=named_options(options.options),
+            progress=progress,
+        )
+
+
+class _LatestJob(Job):
+    name = "latest"
+    help = "the last value of each key, as a table"
+    about = """\
+Bring a table up to date with a changelog topic: one row for each key, the last; a record without a value
+deletes its key. A run goes on where the last one ended."""
+    examples = """\
+examples:
+  odradek spark latest --bootstrap-servers localhost:9092 --topic users --table /data/users
+  odradek spark latest ... --stream --trigger 30
+                        until Ctrl-C or SIGTERM, every 30 seconds"""
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        _topic_arguments(parser)
+        parser.add_argument("--table", required=True, metavar="DIR", help="local directory of the table")
+        parser.add_argument(
+            "--buckets", type=int, default=16, metavar="N", help="directories of it (default 16)"
+        )
+        _pace_arguments(parser)
+
+    def check(self, options: argparse.Namespace) -> None:
+        if len(options.topics) != 1:
+            raise JobError("latest follows one topic: give --topic once")
+
+    def is_endless(self, options: argparse.Namespace) -> bool:
+        return bool(options.stream)
+
+    def run(
+        self, spark: "SparkSession", options: argparse.Namespace, progress: Progress, stop: threading.Event
+    ) -> Report:
+        from odradek.spark.jobs import latest
+
+        return latest.run(
+            spark,
+            bootstrap_servers=options.bootstrap_servers,
+            topic=options.topics[0],
+            table=options.table,
+            stream=options.stream,
+            trigger_seconds=options.trigger,
+            max_offsets_per_trigger=options.max_offsets_per_trigger,
+            isolation=options.isolation,
+            buckets=options.buckets,
+            options=named_options(options.options),
+            progress=progress,
+            stop=stop,
+        )
+
+
+class _ProfileJob(Job):
+    name = "profile"
+    help = "what is in a topic"
+    about = """\
+Read a topic once and tell its rates over time, sizes, keys with most rows, codecs and what they save,
+producers and gaps."""
+    examples = """\
+examples:
+  odradek spark profile --bootstrap-servers localhost:9092 --topic orders
+  odradek spark profile --bootstrap-servers localhost:9092 --topic orders --report html --output
+  orders.html"""
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        _topic_arguments(parser)
+
+    def check(self, options: argparse.Namespace) -> None:
+        if len(options.topics) != 1:
+            raise JobError("profile reads one topic: give --topic once")
+
+    def run(
+        self, spark: "SparkSession", options: argparse.Namespace, progress: Progress, stop: threading.Event
+    ) -> Report:
+        from odradek.spark.jobs import profile
+
+        return profile.run(
+            spark,
+            bootstrap_servers=options.bootstrap_servers,
+            topic=options.topics[0],
+            isolation=options.isolation,
+            options=named_options(options.options),
+            progress=progress,
+        )
+
+
+_JOBS: tuple[Callable[[], Job], ...] = (_ArchiveJob, _ReplayJob, _VerifyJob, _LatestJob, _ProfileJob)
+
+
+def _parser(layout: Any) -> tuple[argparse.ArgumentParser, dict[str, Job]]:
+    parser = argparse.ArgumentParser(
+        prog="odradek spark", description=_ABOUT, epilog=_EXAMPLES, formatter_class=layout, allow_abbrev=False
+    )
+    commands = parser.add_subparsers(dest="job", metavar="JOB", title="jobs")
+    jobs = {}
+    for make in _JOBS:
+        job = make()
+        jobs[job.name] = job
+        command = commands.add_parser(
+            job.name,
+            help=job.help,
+            description=job.about,
+            epilog=job.examples,
+            formatter_class=layout,
+            allow_abbrev=False,
+        )
+        job.arguments(command)
+        _common_arguments(command)
+    return parser, jobs

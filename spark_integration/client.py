@@ -1,0 +1,603 @@
+"""The blocking client under sources, sinks and jobs: metadata, leaders, coordinators, and trying again.
+
+    with Cluster(ClientSettings("127.0.0.1:9092")) as cluster:
+        numbers = cluster.partitions_of(["orders"])
+        ends = cluster.list_offsets({("orders", 0): LATEST})
+        answer = cluster.ask(coordinator_of("group", "g"), request)
+
+One of a Spark task, for one thread: one connection a node, opened when it is first needed. What a broker
+asks to try again is tried again until `patience_ms` have passed, with the leader or coordinator looked up
+anew where it has moved. Other error codes are in the answer, for whoever asked. What cannot be done is a
+`ClientError`, one sentence.
+"""
+
+import re
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+from odradek.spark.connection import ClientError, Connection, Disconnected
+from odradek.wire.errors import ErrorCode, error_message, is_retriable
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.schema import ZERO_UUID, Message, Struct, fields_of
+
+__all__ = [
+    "ANY_NODE",
+    "CLIENT_OPTIONS",
+    "EARLIEST",
+    "LATEST",
+    "ClientError",
+    "ClientSettings",
+    "Cluster",
+    "Coordinator",
+    "Disconnected",
+    "Leader",
+    "Patience",
+    "UnknownTopic",
+    "coordinator_of",
+    "error_codes",
+    "error_of",
+    "leader_of",
+    "refusal",
+]
+
+LATEST: Final = -1
+"""For `list_offsets`: the offset behind the last record that the reader may see."""
+EARLIEST: Final = -2
+"""For `list_offsets`: the first offset that is still in the log."""
+ANY_NODE: Final = -1
+"""For `ask`: whichever broker answers."""
+
+RETRY_MS_MAX = 1000
+"""Pauses between attempts double up to this."""
+NAMES_SHOWN = 3
+METADATA_VERSION_MIN = 4
+"""Older ones create the topics that they are asked for."""
+
+_MOVED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Codes after which the leader or coordinator is looked up again."""
+
+
+class UnknownTopic(ClientError):
+    """The cluster has no such topic or partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leader:
+    """A target of `ask`: who leads a partition at the moment."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"the leader of topic {self.topic}, partition {self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinator:
+    """A target of `ask`: who coordinates a group or a transactional id at the moment."""
+
+    kind: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"the coordinator of {self.kind} {self.key}"
+
+
+Target = int | Leader | Coordinator
+TopicPartition = tuple[str, int]
+
+_KNOWN_CODES = frozenset(ErrorCode)
+_KEY_TYPES = {"group": 0, "transaction": 1}
+
+
+def leader_of(topic: str, partition: int) -> Leader:
+    return Leader(topic=topic, partition=partition)
+
+
+def coordinator_of(kind: str, key: str) -> Coordinator:
+    """`kind` is "group" or "transaction"."""
+    assert kind in _KEY_TYPES
+    return Coordinator(kind=kind, key=key)
+
+
+# Settings ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Where the brokers are, and how patient the client is; everything in milliseconds or bytes."""
+
+    bootstrap_servers: str | Sequence[str]
+    """`host:port`, several with commas (or a sequence)."""
+    client_id: str = "odradek-spark"
+    request_timeout_ms: int = 30_000
+    """How long one answer may take."""
+    retry_ms: int = 50
+    """The first pause before trying again; each is twice the last, up to a second."""
+    patience_ms: int = 60_000
+    """How long the same thing is tried."""
+    unknown_topic_ms: int = 5_000
+    """How long a topic may be unknown: one that was just created is so for a moment."""
+    response_bytes_max: int = 256 << 20
+    """No answer may be larger; a peer that announces more is no broker."""
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """From options with Kafka's names behind `kafka.`; what is not in `CLIENT_OPTIONS` is others' matter.
+
+        ClientError for an option of security other than PLAINTEXT, for a wrong value, and without
+        `kafka.bootstrap.servers`.
+        """
+        named = {name.lower(): value for name, value in options.items()}
+        _refuse_security(named)
+        if not str(named.get("kafka.bootstrap.servers", "")).strip():
+            raise ClientError(
+                "the option kafka.bootstrap.servers is missing: host:port of one broker or more"
+            )
+        values: dict[str, Any] = {}
+        for name, field in _FIELD_OF_OPTION.items():
+            if name in named:
+                values[field] = (
+                    _whole_number(name, named[name]) if field.endswith("_ms") else str(named[name])
+                )
+        settings = cls(**values)
+        settings.addresses()
+        return settings
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each bootstrap server; ClientError for what is none."""
+        servers = self.bootstrap_servers
+        named = servers.split(",") if isinstance(servers, str) else servers
+        found = [_address(text.strip()) for text in named if text.strip()]
+        if not found:
+            raise ClientError("kafka.bootstrap.servers names no broker: it is host:port of one or more")
+        return found
+
+
+_FIELD_OF_OPTION = {
+    "kafka.bootstrap.servers": "bootstrap_servers",
+    "kafka.client.id": "client_id",
+    "kafka.request.timeout.ms": "request_timeout_ms",
+    "kafka.retry.backoff.ms": "retry_ms",
+    "kafka.default.api.timeout.ms": "patience_ms",
+}
+CLIENT_OPTIONS = frozenset({*_FIELD_OF_OPTION, "kafka.security.protocol"})
+"""What `ClientSettings.from_options` takes, in lower case."""
+
+
+def _refuse_security(named: Mapping[str, Any]) -> None:
+    protocol = str(named.get("kafka.security.protocol", "PLAINTEXT"))
+    if protocol.upper() != "PLAINTEXT":
+        raise ClientError(
+            f"the option kafka.security.protocol is {protocol}, and only PLAINTEXT is there yet: leave it "
+            "out and name a PLAINTEXT listener in kafka.bootstrap.servers"
+        )
+    for name in named:
+        if name.startswith(("kafka.ssl.", "kafka.sasl.", "kafka.security.providers")):
+            raise ClientError(
+                f"the option {name} is not taken: only PLAINTEXT connections are there yet; leave it out "
+                "and name a PLAINTEXT listener in kafka.bootstrap.servers"
+            )
+
+
+def _whole_number(name: str, value: Any) -> int:
+    text = str(value).strip()
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
+        raise ClientError(f"the option {name} is {text!r}: it has to be a number of milliseconds from 1 on")
+    return int(text)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.removeprefix("PLAINTEXT://").rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65536:
+        raise ClientError(f"kafka.bootstrap.servers has {text!r}, which is not host:port")
+    return host, int(port)
+
+
+# Patience ---------------------------------------------------------------------------------------------
+
+
+class Patience:
+    """How long something is tried again, and the pauses between; made anew for each thing that is tried."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._began = time.monotonic()
+        self._pause_s = settings.retry_ms / 1000
+
+    def waited_ms(self) -> float:
+        return (time.monotonic() - self._began) * 1000
+
+    def renew(self) -> None:
+        """There was progress."""
+        self._began = time.monotonic()
+        self._pause_s = self._settings.retry_ms / 1000
+
+    def pause(self, doing: str, error: ClientError) -> None:
+        """Waits before the next attempt; ClientError where patience is at its end."""
+        left_s = (self._settings.patience_ms - self.waited_ms()) / 1000
+        if left_s <= 0:
+            raise ClientError(
+                f"{doing} failed for {self._settings.patience_ms / 1000:g} s, at last because {error}",
+                error.code,
+            ) from error
+        time.sleep(min(self._pause_s, left_s))
+        self._pause_s = min(2 * self._pause_s, RETRY_MS_MAX / 1000)
+
+
+def error_of(code: int) -> ErrorCode:
+    """The error of a code; UNKNOWN_SERVER_ERROR for one that is newer than this client."""
+    return ErrorCode(code) if code in _KNOWN_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def error_codes(answer: Struct) -> Iterator[ErrorCode]:
+    """Every error code in an answer, at any depth, that is not NONE."""
+    for spec in fields_of(type(answer)):  # type: ignore[arg-type]
+        value = getattr(answer, spec.name)
+        if spec.name.endswith("error_code"):
+            if value != ErrorCode.NONE:
+                yield error_of(value)
+        elif isinstance(value, Struct):
+            yield from error_codes(value)
+        elif isinstance(value, list) and value and isinstance(value[0], Struct):
+            for item in value:
+                yield from error_codes(item)
+
+
+def refusal(doing: str, code: int, message: str | None = None) -> ClientError:
+    """The sentence for an error code: "DOING was refused: NAME (what it means)"."""
+    error = error_of(code)
+    return ClientError(
+        f"{doing} was refused: {error.name} ({(message or error_message(error)).rstrip('.')})", error
+    )
+
+
+# The cluster ------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """A Kafka cluster as one client sees it; connects when it is first asked something."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._bootstrap = settings.addresses()
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+        self._coordinators: dict[Coordinator, int] = {}
+        self._topic_ids: dict[str, bytes] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes every connection; the cluster may be asked again all the same."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # What there is
+
+    def partitions_of(self, topics: Collection[str]) -> dict[str, int]:
+        """How many partitions each topic has, as of now; a topic that the cluster does not know is left
+        out.
+        """
+        return {
+            topic.name: len(topic.partitions) for topic in self._described(topics, Patience(self.settings))
+        }
+
+    def topics(self, pattern: str | None = None) -> list[str]:
+        """Names of all topics, sorted, but for the brokers' own; with a pattern those that it matches
+        whole.
+        """
+        try:
+            matches = re.compile(pattern if pattern is not None else ".*").fullmatch
+        except re.error as error:
+            raise ClientError(f"the pattern {pattern!r} is no regular expression: {error}") from error
+        found = self._described(None, Patience(self.settings))
+        return sorted(topic.name for topic in found if not topic.is_internal and matches(topic.name))
+
+    def topic_id(self, topic: str) -> bytes:
+        """The id that the last look at the topic has shown; ZERO_UUID where the brokers have no such ids."""
+        return self._topic_ids.get(topic, ZERO_UUID)
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The epoch of the leader that is known at the moment, -1 for none."""
+        return self._leaders.get((topic, partition), (-1, -1))[1]
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Offset of each partition for a timestamp in milliseconds, EARLIEST or LATEST.
+
+        -1 where no record has that timestamp or a later one. With `read_committed` LATEST is the last
+        stable offset. `UnknownTopic` for a partition that is not there.
+        """
+        left = dict(wanted)
+        found: dict[TopicPartition, int] = {}
+        patience = Patience(self.settings)
+        while left:
+            failure: ClientError | None = None
+            for node, partitions in self._by_leader(left, patience).items():
+                request = _list_offsets_request({key: left[key] for key in partitions}, read_committed)
+                try:
+                    answer = self._ask_node(node, request)
+                except Disconnected as error:
+                    failure = error
+                    self._forget_leaders(partitions)
+                    continue
+                failure = self._take_offsets(answer, found, read_committed) or failure
+            left = {key: timestamp for key, timestamp in wanted.items() if key not in found}
+            if left:
+                patience.pause(
+                    f"listing the offsets of {_names(f'{topic}-{partition}' for topic, partition in left)}",
+                    failure or ClientError("the broker left them out"),
+                )
+        return {key: found[key] for key in wanted}
+
+    # Asking
+
+    def ask(self, target: Target, request: Message, *, version_max: int | None = None) -> Any:
+        """The answer of a node (by id, or ANY_NODE), of a `leader_of` or of a `coordinator_of`.
+
+        In the highest version that both have (and `version_max` allows). Tried again while the connection
+        fails or the answer holds a retriable code; ClientError when patience is at its end. Other codes are
+        in the answer.
+        """
+        patience = Patience(self.settings)
+        while True:
+            try:
+                connection = self.connect(target, patience)
+                answer = connection.ask(request, connection.version_of(type(request), version_max))
+                code = next(filter(is_retriable, error_codes(answer)), None)
+                if code is None:
+                    return answer
+                failure = refusal(_doing(request), code)
+            except Disconnected as error:
+                failure = error
+            self.failed(target, failure)
+            patience.pause(_asking(request, target), failure)
+
+    def connect(self, target: Target, patience: Patience | None = None) -> Connection:
+        """The open connection to whom `target` is now: for requests that are under way several at a time.
+
+        `Disconnected` where it cannot be had; whoever tries again says `failed` before.
+        """
+        patience = patience or Patience(self.settings)
+        if isinstance(target, Leader):
+            return self._connection_to(self._leader(target, patience))
+        if isinstance(target, Coordinator):
+            return self._connection_to(self._coordinator(target, patience))
+        if target != ANY_NODE:
+            if target not in self._addresses:
+                self._described([], patience)
+            return self._connection_to(target)
+        return self._any_connection()
+
+    def failed(self, target: Target, failure: ClientError) -> None:
+        """Forgets who `target` was, if `failure` says that another may be it now."""
+        if failure.code is None or failure.code in _MOVED:
+            if isinstance(target, Leader):
+                self._leaders.pop((target.topic, target.partition), None)
+            elif isinstance(target, Coordinator):
+                self._coordinators.pop(target, None)
+            else:
+                self._addresses.pop(target, None)
+
+    # Connections
+
+    def _connection_to(self, node: int) -> Connection:
+        address = self._addresses.get(node)
+        if address is None:
+            raise Disconnected(f"the cluster has no broker {node} at the moment")
+        return self._connected(address)
+
+    def _connected(self, address: tuple[str, int]) -> Connection:
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_open:
+            connection = self._connections[address] = Connection(
+                *address,
+                client_id=self.settings.client_id,
+                timeout_ms=self.settings.request_timeout_ms,
+                response_bytes_max=self.settings.response_bytes_max,
+            )
+        return connection
+
+    def _any_connection(self) -> Connection:
+        for connection in self._connections.values():
+            if connection.is_open:
+                return connection
+        failures = []
+        for address in dict.fromkeys([*self._addresses.values(), *self._bootstrap]):
+            try:
+                return self._connected(address)
+            except Disconnected as error:
+                failures.append(str(error))
+        raise Disconnected("; ".join(failures[:NAMES_SHOWN]))
+
+    def _ask_node(self, node: int, request: Message, version_min: int = 0) -> Any:
+        connection = self._connection_to(node) if node != ANY_NODE else self._any_connection()
+        return connection.ask(request, connection.version_of(type(request), version_min=version_min))
+
+    # Metadata
+
+    def _described(self, topics: Collection[str] | None, patience: Patience) -> list[Any]:
+        """The topics that the cluster knows, of those that are named or of all; leaders and ids are
+        remembered.
+        """
+        request = MetadataRequest(
+            topics=None
+            if topics is None
+            else [MetadataRequestTopic(name=name) for name in sorted(set(topics))],
+            allow_auto_topic_creation=False,
+        )
+        answer = self._metadata(request, patience)
+        self._addresses.update({broker.node_id: (broker.host, broker.port) for broker in answer.brokers})
+        known = []
+        for topic in answer.topics:
+            if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+                known.append(topic)
+                self._remember(topic)
+            elif topic.error_code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+                raise refusal(f"reading the metadata of topic {topic.name}", topic.error_code)
+        return known
+
+    def _metadata(self, request: MetadataRequest, patience: Patience) -> Any:
+        while True:
+            try:
+                return self._ask_node(ANY_NODE, request, METADATA_VERSION_MIN)
+            except Disconnected as error:
+                patience.pause("asking for metadata at kafka.bootstrap.servers", error)
+
+    def _remember(self, topic: Any) -> None:
+        self._topic_ids[topic.name] = topic.topic_id
+        for one in topic.partitions:
+            key = topic.name, one.partition_index
+            if one.leader_id >= 0:
+                self._leaders[key] = one.leader_id, one.leader_epoch
+            else:
+                self._leaders.pop(key, None)
+
+    def _leader(self, target: Leader, patience: Patience) -> int:
+        key = target.topic, target.partition
+        doing = f"finding {target}"
+        while key not in self._leaders:
+            known = {topic.name: len(topic.partitions) for topic in self._described([target.topic], patience)}
+            if key in self._leaders:
+                break
+            there = target.partition < known.get(target.topic, 0)
+            if not there and patience.waited_ms() >= self.settings.unknown_topic_ms:
+                raise _unknown(target, known.get(target.topic))
+            code = ErrorCode.LEADER_NOT_AVAILABLE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            patience.pause(doing, ClientError(error_message(code).rstrip("."), code))
+        return self._leaders[key][0]
+
+    def _by_leader(
+        self, partitions: Iterable[TopicPartition], patience: Patience
+    ) -> dict[int, list[TopicPartition]]:
+        unknown = {topic for topic, partition in partitions if (topic, partition) not in self._leaders}
+        if unknown:
+            self._described(unknown, patience)
+        nodes: dict[int, list[TopicPartition]] = {}
+        for topic, partition in partitions:
+            node = self._leader(leader_of(topic, partition), patience)
+            nodes.setdefault(node, []).append((topic, partition))
+        return nodes
+
+    def _forget_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        for key in partitions:
+            self._leaders.pop(key, None)
+
+    def _coordinator(self, target: Coordinator, patience: Patience) -> int:
+        while target not in self._coordinators:
+            answer = self._found_coordinator(target, patience)
+            code = error_of(answer.error_code)
+            if code == ErrorCode.NONE:
+                self._addresses[answer.node_id] = answer.host, answer.port
+                self._coordinators[target] = answer.node_id
+            elif is_retriable(code):
+                patience.pause(f"finding {target}", refusal("FindCoordinator", code))
+            else:
+                raise refusal(f"finding {target}", code, answer.error_message)
+        return self._coordinators[target]
+
+    def _found_coordinator(self, target: Coordinator, patience: Patience) -> Any:
+        key_type = _KEY_TYPES[target.kind]
+        while True:
+            try:
+                connection = self._any_connection()
+                version = connection.version_of(FindCoordinatorRequest)
+                if version < 4:
+                    return connection.ask(FindCoordinatorRequest(key=target.key, key_type=key_type), version)
+                request = FindCoordinatorRequest(key="", key_type=key_type, coordinator_keys=[target.key])
+                return connection.ask(request, version).coordinators[0]
+            except Disconnected as error:
+                patience.pause(f"finding {target}", error)
+
+    # Offsets
+
+    def _take_offsets(
+        self, answer: Any, found: dict[TopicPartition, int], read_committed: bool
+    ) -> ClientError | None:
+        """Puts what was found into `found`; the refusal of the last one that may be tried again."""
+        failure = None
+        for topic in answer.topics:
+            for one in topic.partitions:
+                code = error_of(one.error_code)
+                if code == ErrorCode.NONE:
+                    found[topic.name, one.partition_index] = one.offset
+                    continue
+                failure = refusal(f"listing the offsets of {topic.name}-{one.partition_index}", code)
+                if not is_retriable(code):
+                    raise failure
+                self.failed(leader_of(topic.name, one.partition_index), failure)
+        return failure
+
+
+def _list_offsets_request(wanted: Mapping[TopicPartition, int], read_committed: bool) -> ListOffsetsRequest:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for (topic, partition), timestamp in wanted.items():
+        one = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+        topics.setdefault(topic, []).append(one)
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=int(read_committed),
+        topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+    )
+
+
+def _unknown(target: Leader, number: int | None) -> UnknownTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if number is None:
+        return UnknownTopic(
+            f"the cluster has no topic {target.topic}: create it, or look for a slip in its name", code
+        )
+    return UnknownTopic(
+        f"topic {target.topic} has no partition {target.partition}: it has {number}, counted from 0", code
+    )
+
+
+def _doing(request: Message) -> str:
+    return type(request).__name__.removesuffix("Request")
+
+
+def _asking(request: Message, target: Target) -> str:
+    whom = (
+        target if not isinstance(target, int) else f"broker {target}" if target != ANY_NODE else "any broker"
+    )
+    return f"{_doing(request)} at {whom}"
+
+
+def _names(names: Iterable[str]) -> str:
+    listed = list(names)
+    rest = f" and {len(listed) - NAMES_SHOWN} more" if len(listed) > NAMES_SHOWN else ""
+    return ", ".join(listed[:NAMES_SHOWN]) + rest

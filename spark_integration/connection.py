@@ -1,0 +1,221 @@
+"""One blocking connection to one broker: requests go out in order, answers come back in that order.
+
+`send` and `receive` may be apart, so that several requests are under way at once. Nothing that a peer sends
+makes this hold more than `response_bytes_max` at a time, and an answer that is not the next one ends the
+connection.
+"""
+
+import socket
+import struct
+import time
+from collections import deque
+from typing import Any
+
+from odradek import __version__
+from odradek.wire.errors import ErrorCode, MalformedMessage
+from odradek.wire.frames import read_response, request_frame
+from odradek.wire.messages import api_name
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.schema import Message
+
+__all__ = ["ClientError", "Connection", "Disconnected", "Pending"]
+
+SOFTWARE_NAME = "odradek-spark"
+_INT32 = struct.Struct(">i")
+
+
+class ClientError(Exception):
+    """What a client could not do, as one sentence for a person; `code` is the broker's error, if it was
+    that.
+    """
+
+    def __init__(self, sentence: str, code: ErrorCode | None = None) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+    # An exception that crosses from a Spark worker to the driver is pickled.
+    def __reduce__(self) -> Any:
+        return type(self), (self.args[0], self.code)
+
+
+class Disconnected(ClientError):
+    """The connection is gone, and with it every answer that was still to come; another may do better."""
+
+
+class Pending:
+    """A request that was sent; `Connection.receive` gives its answer."""
+
+    __slots__ = ("answer", "correlation_id", "request_class", "version")
+
+    def __init__(self, request_class: type[Message], version: int, correlation_id: int) -> None:
+        self.request_class = request_class
+        self.version = version
+        self.correlation_id = correlation_id
+        self.answer: Any = None
+
+
+class Connection:
+    """Connected when made; `Disconnected` where that fails. `timeout_ms` bounds connecting and each
+    answer.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, client_id: str, timeout_ms: int, response_bytes_max: int
+    ) -> None:
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._client_id = client_id
+        self._timeout_s = timeout_ms / 1000
+        self._response_bytes_max = response_bytes_max
+        self._waiting: deque[Pending] = deque()
+        self._correlation_id = 0
+        try:
+            self._socket = socket.create_connection((host, port), self._timeout_s)
+        except OSError as error:
+            raise Disconnected(f"{self.address} cannot be reached: {_reason(error)}") from error
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._versions = self._ask_for_versions()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Harmless when it is closed already."""
+        self._socket.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket.fileno() >= 0
+
+    def version_of(
+        self, request_class: type[Message], version_max: int | None = None, version_min: int = 0
+    ) -> int:
+        """The highest version that both sides have, within the bounds; ClientError where there is none."""
+        lowest, highest = self._versions.get(request_class.api_key, (0, -1))
+        least, most = max(request_class.versions[0], version_min), request_class.versions[-1]
+        most = most if version_max is None else min(most, version_max)
+        version = min(highest, most)
+        if version < max(lowest, least):
+            name, code = api_name(request_class.api_key), ErrorCode.UNSUPPORTED_VERSION
+            if highest < lowest:
+                raise ClientError(f"the broker at {self.address} does not serve {name}", code)
+            raise ClientError(
+                f"the broker at {self.address} has {name} in the versions {lowest} to {highest}, and the "
+                f"client needs one of {least} to {most}",
+                code,
+            )
+        return version
+
+    def ask(self, request: Message, version: int) -> Any:
+        """Sends a request and waits for its answer."""
+        return self.receive(self.send(request, version))
+
+    def send(self, request: Message, version: int, *, is_answered: bool = True) -> Pending:
+        """Sends a request; a Produce with acks=0 is not answered, and must not be received."""
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        pending = Pending(type(request), version, self._correlation_id)
+        frame = request_frame(request, version, self._correlation_id, self._client_id)
+        try:
+            self._socket.settimeout(self._timeout_s)
+            self._socket.sendall(frame)
+        except OSError as error:
+            raise self._lost(_reason(error)) from error
+        if is_answered:
+            self._waiting.append(pending)
+        return pending
+
+    def receive(self, pending: Pending) -> Any:
+        """The answer to `pending`; the answers to what was sent before it are kept for who asks for them."""
+        deadline = time.monotonic() + self._timeout_s
+        while pending.answer is None:
+            if not self.is_open:
+                raise Disconnected(f"the connection to {self.address} is closed")
+            assert pending in self._waiting
+            self._read_answer(deadline)
+        return pending.answer
+
+    def _read_answer(self, deadline: float) -> None:
+        (size_bytes,) = _INT32.unpack(self._read(4, deadline))
+        if not 4 <= size_bytes <= self._response_bytes_max:
+            raise self._broken(
+                f"announces an answer of {size_bytes} bytes where 4 to {self._response_bytes_max} are "
+                f"possible"
+            )
+        frame = self._read(size_bytes, deadline)
+        pending = self._waiting.popleft()
+        (correlation_id,) = _INT32.unpack_from(frame)
+        if correlation_id != pending.correlation_id:
+            raise self._broken(f"answers request {correlation_id} instead of {pending.correlation_id}")
+        try:
+            pending.answer = read_response(frame, pending.request_class, pending.version)[1]
+        except MalformedMessage as error:
+            name = api_name(pending.request_class.api_key)
+            raise self._broken(
+                f"answers {name} version {pending.version} with what is none ({error})"
+            ) from error
+
+    def _read(self, size_bytes: int, deadline: float) -> memoryview:
+        view = memoryview(bytearray(size_bytes))
+        position = 0
+        while position < size_bytes:
+            try:
+                self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+                read = self._socket.recv_into(view[position:])
+            except TimeoutError as error:
+                raise self._lost(f"no answer within {self._timeout_s:g} s") from error
+            except OSError as error:
+                raise self._lost(_reason(error)) from error
+            if read == 0:
+                raise self._lost("it was closed by the other side")
+            position += read
+        return view
+
+    def _ask_for_versions(self) -> dict[int, tuple[int, int]]:
+        version = ApiVersionsRequest.versions[-1]
+        while True:
+            request = ApiVersionsRequest(
+                client_software_name=SOFTWARE_NAME, client_software_version=__version__
+            )
+            answer = self._ask_versions_once(request, version)
+            if answer.error_code == ErrorCode.NONE:
+                return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+            if answer.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
+                raise self._broken(f"refuses ApiVersions with the error {answer.error_code}")
+            version = min(version - 1, _highest(answer, ApiVersionsRequest.api_key))
+
+    def _ask_versions_once(self, request: ApiVersionsRequest, version: int) -> Any:
+        # A broker that does not know the version answers in version 0, whatever was asked.
+        pending = self.send(request, version)
+        self._waiting.clear()
+        deadline = time.monotonic() + self._timeout_s
+        (size_bytes,) = _INT32.unpack(self._read(4, deadline))
+        if not 10 <= size_bytes <= 1 << 20:
+            raise self._broken(f"announces an answer of {size_bytes} bytes to ApiVersions")
+        frame = self._read(size_bytes, deadline)
+        correlation_id, error_code = struct.unpack_from(">ih", frame)
+        if correlation_id != pending.correlation_id:
+            raise self._broken(f"answers request {correlation_id} instead of {pending.correlation_id}")
+        in_version = 0 if error_code == ErrorCode.UNSUPPORTED_VERSION else version
+        try:
+            return read_response(frame, ApiVersionsRequest, in_version)[1]
+        except MalformedMessage as error:
+            raise self._broken(f"answers ApiVersions with what is none ({error})") from error
+
+    def _lost(self, reason: str) -> Disconnected:
+        self.close()
+        return Disconnected(f"the connection to {self.address} is lost: {reason}")
+
+    def _broken(self, what: str) -> ClientError:
+        self.close()
+        return ClientError(
+            f"{self.address} {what}; kafka.bootstrap.servers has to name PLAINTEXT listeners of Kafka brokers"
+        )
+
+
+def _highest(answer: Any, api_key: int) -> int:
+    """0 where an old broker does not say."""
+    return max([one.max_version for one in answer.api_keys if one.api_key == api_key], default=0)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,236 @@
+"""Reading a range of a partition: bytes as they are in the log, with the next request under way meanwhile.
+
+for records in Fetcher(cluster, "orders", 0, start, end, read_committed=True):
+    builder.add(records.buffer, 0, records.aborted)
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.spark.client import EARLIEST, LATEST, Cluster, Leader, Patience, error_of, leader_of, refusal
+from odradek.spark.connection import ClientError, Connection, Disconnected, Pending
+from odradek.wire.errors import ErrorCode, KafkaError, is_retriable
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.wire.records import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
+from odradek.wire.schema import ZERO_UUID
+
+__all__ = ["FETCH_BYTES", "FetchedRecords", "Fetcher", "OffsetsGone", "whole_records"]
+
+FETCH_BYTES = 4 << 20
+"""What one answer may hold by default; a larger first batch comes whole all the same."""
+WAIT_MS_MAX = 500
+"""How long the broker may wait for records before it answers that there are none."""
+BY_NAME_VERSION_MAX = 12
+"""From Fetch 13 on a topic goes by its id."""
+
+_OFFSET_AND_SIZE = struct.Struct(">qi")
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+_MAGIC_POSITION = 16
+_LAST_OFFSET_DELTA_POSITION = 23
+_LEAST_BYTES = (LOG_OVERHEAD_BYTES + 14, LOG_OVERHEAD_BYTES + 22, HEADER_SIZE_BYTES)
+"""Of what a log holds, by magic: messages of the formats v0 and v1, and batches."""
+
+
+class OffsetsGone(ClientError):
+    """The log does not hold the offset `wanted`: it begins at `earliest` and ends before `latest`."""
+
+    def __init__(self, topic: str, partition: int, wanted: int, earliest: int, latest: int) -> None:
+        super().__init__(
+            f"topic {topic}, partition {partition} has no offset {wanted} (any more): its log begins at "
+            f"{earliest} and ends before {latest}; records were deleted (retention, DeleteRecords) or the "
+            "topic was made anew",
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+        )
+        self.topic, self.partition = topic, partition
+        self.wanted, self.earliest, self.latest = wanted, earliest, latest
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.topic, self.partition, self.wanted, self.earliest, self.latest)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRecords:
+    """What one Fetch has brought: whole batches, from the one that holds the wanted offset."""
+
+    buffer: memoryview
+    """Batches, or messages of the formats v0 and v1; the first may begin before the wanted offset."""
+    aborted: tuple[tuple[int, int], ...]
+    """(producer id, first offset) of the aborted transactions among them; empty without read_committed."""
+    next_offset: int
+    """Behind the last of them."""
+    high_watermark: int
+
+
+class Fetcher:
+    """Iterates `FetchedRecords` of [start, end); once.
+
+    Waits for what is not there yet: the end of the log may lie before `end`, or (read_committed) an open
+    transaction; after the cluster's patience without progress that is a ClientError. `OffsetsGone` for what
+    is not there any more.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        read_committed: bool,
+        fetch_bytes: int = FETCH_BYTES,
+    ) -> None:
+        self._cluster = cluster
+        self._target: Leader = leader_of(topic, partition)
+        self._position, self._end = start, end
+        self._read_committed = read_committed
+        self._fetch_bytes = fetch_bytes
+        self._patience = Patience(cluster.settings)
+        self._under_way: tuple[Connection, Pending] | None = None
+
+    @property
+    def position(self) -> int:
+        """The offset behind everything that was handed out."""
+        return self._position
+
+    def __iter__(self) -> Iterator[FetchedRecords]:
+        while self._position < self._end:
+            fetched = self._next()
+            if fetched is None:
+                continue
+            self._position = fetched.next_offset
+            self._patience.renew()
+            if self._position < self._end:
+                self._send_ahead()
+            yield fetched
+            self._patience.renew()
+
+    def _next(self) -> FetchedRecords | None:
+        """What the next answer brings; None where the same has to be asked again, which was waited for."""
+        try:
+            connection, pending = self._under_way or self._send()
+            self._under_way = None
+            whole = connection.receive(pending)
+        except Disconnected as error:
+            self._under_way = None
+            self._try_again(error)
+            return None
+        answer = self._only(whole)
+        code = error_of(whole.error_code or answer.error_code)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise self._gone()
+        if code != ErrorCode.NONE:
+            failure = refusal(f"fetching from {self._target}", code)
+            if not is_retriable(code):
+                raise failure
+            self._try_again(failure)
+            return None
+        return self._taken(answer)
+
+    def _taken(self, answer: Any) -> FetchedRecords | None:
+        records = answer.records if answer.records is not None else b""
+        try:
+            buffer, next_offset = whole_records(memoryview(records))
+        except KafkaError as error:
+            raise ClientError(
+                f"{self._target} answers for offset {self._position} with {error.message}", error.code
+            ) from error
+        if next_offset <= self._position:
+            # The broker has waited already: nothing to pause for.
+            if self._patience.waited_ms() > self._cluster.settings.patience_ms:
+                raise self._nothing_there(answer)
+            return None
+        aborted = answer.aborted_transactions if self._read_committed else None
+        return FetchedRecords(
+            buffer,
+            tuple((one.producer_id, one.first_offset) for one in aborted or ()),
+            next_offset,
+            answer.high_watermark,
+        )
+
+    def _send_ahead(self) -> None:
+        try:
+            self._under_way = self._send()
+        except Disconnected as error:
+            # What was fetched is handed out first; the next step finds out again and waits.
+            self._cluster.failed(self._target, error)
+
+    def _send(self) -> tuple[Connection, Pending]:
+        connection = self._cluster.connect(self._target, self._patience)
+        topic, partition = self._target.topic, self._target.partition
+        topic_id = self._cluster.topic_id(topic)
+        wanted = FetchPartition(
+            partition=partition,
+            current_leader_epoch=self._cluster.leader_epoch(topic, partition),
+            fetch_offset=self._position,
+            partition_max_bytes=self._fetch_bytes,
+        )
+        request = FetchRequest(
+            max_wait_ms=min(WAIT_MS_MAX, self._cluster.settings.request_timeout_ms // 2),
+            min_bytes=1,
+            max_bytes=self._fetch_bytes,
+            isolation_level=int(self._read_committed),
+            topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[wanted])],
+        )
+        version_max = BY_NAME_VERSION_MAX if topic_id == ZERO_UUID else None
+        return connection, connection.send(request, connection.version_of(FetchRequest, version_max))
+
+    def _try_again(self, failure: ClientError) -> None:
+        self._cluster.failed(self._target, failure)
+        self._patience.pause(f"fetching from {self._target}", failure)
+
+    def _only(self, answer: Any) -> Any:
+        """The one partition that was asked for."""
+        index = self._target.partition
+        found = [
+            one for topic in answer.responses for one in topic.partitions if one.partition_index == index
+        ]
+        if len(found) != 1:
+            code = error_of(answer.error_code)
+            raise ClientError(f"{self._target} answers a Fetch without that partition ({code.name})", code)
+        return found[0]
+
+    def _gone(self) -> OffsetsGone:
+        key = self._target.topic, self._target.partition
+        earliest = self._cluster.list_offsets({key: EARLIEST})[key]
+        latest = self._cluster.list_offsets({key: LATEST})[key]
+        return OffsetsGone(*key, self._position, earliest, latest)
+
+    def _nothing_there(self, answer: Any) -> ClientError:
+        seconds = self._cluster.settings.patience_ms / 1000
+        what = "its log ends there"
+        if self._read_committed and self._position < answer.high_watermark:
+            what = "a transaction is open from there on, and isolation.level is read_committed"
+        return ClientError(
+            f"{self._target} gave nothing from offset {self._position} on for {seconds:g} s, where "
+            f"records up to {self._end} are wanted: {what}"
+        )
+
+
+def whole_records(buffer: memoryview) -> tuple[memoryview, int]:
+    """What of `buffer` is whole batches or messages, and the offset behind them (-1 where there are none).
+
+    Ends before what is cut off, and before what is neither: a size or a magic that cannot be. Where that is
+    the first, KafkaError(CORRUPT_MESSAGE).
+    """
+    position, next_offset, size_bytes = 0, -1, len(buffer)
+    while size_bytes - position > _MAGIC_POSITION:
+        offset, length = _OFFSET_AND_SIZE.unpack_from(buffer, position)
+        magic = buffer[position + _MAGIC_POSITION]
+        whole_bytes = LOG_OVERHEAD_BYTES + length
+        if magic > MAGIC_V2 or whole_bytes < _LEAST_BYTES[magic]:
+            if position:
+                break
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"a batch of {whole_bytes} bytes with the magic {magic}, which no format has",
+            )
+        if whole_bytes > size_bytes - position:
+            break
+        if magic == MAGIC_V2:
+            offset += _LAST_OFFSET_DELTA.unpack_from(buffer, position + _LAST_OFFSET_DELTA_POSITION)[0]
+        next_offset = offset + 1
+        position += whole_bytes
+    return buffer[:position], next_offset

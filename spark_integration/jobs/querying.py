@@ -1,0 +1,209 @@
+"""A streaming query that writes one table: its checkpoint, its lock, its end, and what is told when it fails.
+
+The table's state lies in `TABLE/_odradek`: `JOB.json` says what the table was made with, `checkpoint` is
+Spark's, `lock` is held while a job writes.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from odradek.spark.jobs.errors import JobError, sentence_of
+from odradek.spark.jobs.files import Files
+from odradek.spark.jobs.publishing import STATE
+from odradek.spark.jobs.topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+__all__ = ["Pace", "TableQuery", "offsets_reached"]
+
+POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a query reads: what is there now, or as a stream until it is stopped."""
+
+    stream: bool = False
+    trigger_seconds: float = 10.0
+    max_offsets_per_trigger: int | None = None
+    starting_offsets: str = "earliest"
+    fail_on_data_loss: bool = True
+
+    def check(self) -> None:
+        """JobError for what makes no sense."""
+        number = self.max_offsets_per_trigger
+        if number is not None and (number < 1 or not self.stream):
+            raise JobError(
+                f"max_offsets_per_trigger {number} bounds the epochs of a stream: give 1 or more, and stream "
+                "with it"
+            )
+        if self.trigger_seconds < 0:
+            raise JobError(f"a trigger of {self.trigger_seconds:g} seconds is none: it is 0 or more")
+
+    def options(self) -> dict[str, str]:
+        """For the source."""
+        found = {
+            "startingOffsets": self.starting_offsets,
+            "failOnDataLoss": str(self.fail_on_data_loss).lower(),
+        }
+        if self.max_offsets_per_trigger is not None:
+            found["maxOffsetsPerTrigger"] = str(self.max_offsets_per_trigger)
+            # PySpark before 4.2 does not tell a Python source what trigger its query has.
+            found["trigger"] = "processingTime"
+        return found
+
+    def trigger(self) -> dict[str, Any]:
+        """For `DataStreamWriter.trigger`."""
+        if self.stream:
+            return {"processingTime": f"{self.trigger_seconds:g} seconds"}
+        return {"availableNow": True}
+
+
+@dataclass
+class TableQuery:
+    """`take` puts one epoch into the table; Spark calls it in a thread of its own, one epoch after the
+    other.
+    """
+
+    job: str
+    session: "SparkSession"
+    files: Files
+    topics: Topics
+    table: str
+    take: "Callable[[DataFrame, int], None]"
+    writing: Any = field(default_factory=threading.RLock)
+    """Held by whoever changes files of the table: Spark's thread, or the caller's."""
+    is_over: bool = False
+    failure: BaseException | None = None
+
+    @property
+    def state(self) -> str:
+        return f"{self.table}/{STATE}"
+
+    @contextmanager
+    def held(self, about: Mapping[str, Any]) -> Iterator[None]:
+        """The table is this job's alone, was made with the same, and has its checkpoint."""
+        with self.files.lock(f"{self.state}/lock"):
+            self._check(about)
+            yield
+
+    def run(self, pace: Pace, tell: Callable[[int | None], None], stop: threading.Event) -> Any:
+        """Until all is read, or `stop` is set; `tell` is called with the lag now and then.
+
+        Gives the query's last progress (None where it had no epoch).
+        """
+        try:
+            query = (
+                self.topics.stream(self.session, pace.options())
+                .writeStream.queryName(f"{self.job} {self.table}")
+                .option("checkpointLocation", f"{self.state}/checkpoint")
+                .foreachBatch(self._take)
+                .trigger(**pace.trigger())
+                .start()
+            )
+            self._follow(query, tell, stop)
+            with self.writing:
+                self.is_over = True
+            return query.lastProgress
+        except Exception as error:
+            cause = self.failure or error
+            if isinstance(cause, JobError):
+                raise cause from None
+            raise JobError(
+                f"{self.job} of {self.topics} into {self.table} failed: {sentence_of(cause)}"
+            ) from None
+
+    def _take(self, batch: "DataFrame", number: int) -> None:
+        try:
+            with self.writing:
+                if self.is_over:
+                    raise JobError("the job has ended")
+                self.take(batch, number)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _follow(
+        self, query: "StreamingQuery", tell: Callable[[int | None], None], stop: threading.Event
+    ) -> None:
+        while query.isActive:
+            if stop.wait(POLL_S):
+                query.stop()
+                return
+            tell(_rows_behind(query.lastProgress))
+        query.awaitTermination()
+
+    def _check(self, about: Mapping[str, Any]) -> None:
+        path = f"{self.state}/{self.job}.json"
+        wanted = {
+            "topics": sorted(set(self.topics.names)),
+            "pattern": self.topics.pattern,
+            "isolation": self.topics.isolation,
+            **about,
+        }
+        text = self.files.read_text(path)
+        if text is None:
+            self._check_empty()
+            self.files.write_new(path, json.dumps(wanted))
+            return
+        before = json.loads(text)
+        for name, now in wanted.items():
+            if before.get(name) != now:
+                raise JobError(
+                    f"the table at {self.table} was made with {name} {before.get(name)!r}, and not {now!r}: "
+                    "use that, or another table"
+                )
+        checkpoint = f"{self.state}/checkpoint"
+        if not self.files.exists(f"{checkpoint}/metadata") and self._names():
+            raise JobError(
+                f"the checkpoint {checkpoint} is gone, and without it nobody knows what of the topics is in "
+                "the table: bring it back, or use another table"
+            )
+
+    def _check_empty(self) -> None:
+        others = self._names()
+        if others:
+            raise JobError(
+                f"{self.table} has files that no {self.job} wrote ({others[0]}): give it a directory of its "
+                "own"
+            )
+
+    def _names(self) -> list[str]:
+        """What readers see in the table's directory."""
+        return [name for name in self.files.names(self.table) if not name.startswith(("_", "."))]
+
+
+def _offsets(progress: Any, name: str) -> dict[tuple[str, int], int]:
+    """Of the first source's `startOffset`, `endOffset` or `latestOffset`."""
+    if progress is None:
+        return {}
+    try:
+        value = json.loads(progress.json)["sources"][0][name]
+        by_topic = json.loads(value) if isinstance(value, str) else value
+        return {
+            (topic, int(partition)): int(offset)
+            for topic, offsets in (by_topic or {}).items()
+            for partition, offset in offsets.items()
+        }
+    except (ValueError, LookupError, AttributeError):
+        return {}
+
+
+def _rows_behind(progress: Any) -> int | None:
+    latest, end = _offsets(progress, "latestOffset"), _offsets(progress, "endOffset")
+    if not latest:
+        return None
+    return sum(max(0, offset - end.get(key, 0)) for key, offset in latest.items())
+
+
+def offsets_reached(progress: Any) -> list[tuple[str, int, int]]:
+    """(topic, partition, offset behind the last row) of a query's last progress."""
+    return sorted(
+        (topic, partition, offset) for (topic, partition), offset in _offsets(progress, "endOffset").items()
+    )

@@ -1,0 +1,190 @@
+"""A table goes back into a topic: `odradek spark replay`, or `run`.
+
+    from odradek.spark.jobs import replay
+    replay.run(spark, bootstrap_servers="localhost:9092", table="/data/orders", topic="orders",
+    to_topic="orders-2")
+
+Keys, values, headers, timestamps, partitions and the order in them are as they were; offsets are those that
+the topic gives. Every row goes in exactly once for readers with read_committed: a replay that was ended in
+any way goes on when it is started again, and one that is complete adds what the table has got since. What was
+delivered belongs to the replay's id, which is made of table, topic and the id of the target topic unless it
+is given.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odradek.spark.client import ANY_NODE, LATEST, Cluster
+from odradek.spark.jobs.delivering import RESULT, Delivery, delivering
+from odradek.spark.jobs.errors import JobError, sentence_of
+from odradek.spark.jobs.tables import read_table
+from odradek.spark.jobs.topics import Topics, job_session, kafka_options
+from odradek.spark.progress import Progress
+from odradek.spark.report import Report, Table
+from odradek.spark.watching import watched
+from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["run"]
+
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+TOPIC_RESOURCE = 2
+ARROW_ROWS = 2_000
+"""Of one step into Python: a row may be a megabyte."""
+
+
+def run(
+    spark: "SparkSession",
+    *,
+    bootstrap_servers: str,
+    table: str,
+    topic: str,
+    to_topic: str | None = None,
+    replay_id: str | None = None,
+    rows_per_second: float | None = None,
+    compression: str = "none",
+    options: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Replays the rows of `topic` in the table into `to_topic` (default: of the same name), which has to be
+    there.
+
+    `rows_per_second` bounds all partitions together. JobError for whatever is wrong with table, topic or
+    options.
+    """
+    if compression not in COMPRESSIONS:
+        raise JobError(f"compression {compression!r} is none: it is {', '.join(COMPRESSIONS)}")
+    if rows_per_second is not None and rows_per_second <= 0:
+        raise JobError(f"{rows_per_second:g} rows a second are none: give a number above 0, or nothing")
+    progress = progress or Progress("replay", None)
+    session = job_session(spark)
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
+    target = Topics(bootstrap_servers, (to_topic or topic,), options=dict(options or {}))
+    target.check()
+    rows = read_table(session, table).where(f"topic = {_quoted(topic)}")
+    try:
+        job = _replay(session, target, rows, table, topic, replay_id, rows_per_second, compression)
+        return job.run(progress)
+    except JobError:
+        raise
+    except Exception as error:
+        raise JobError(
+            f"replaying {table} into topic {target.names[0]} failed: {sentence_of(error)}"
+        ) from None
+    finally:
+        progress.clear()
+
+
+@dataclass
+class _Replay:
+    session: "SparkSession"
+    target: Topics
+    delivery: Delivery
+    rows: "DataFrame"
+    count: int
+    ends: int
+    """Sum of the ends of the target's partitions when it began."""
+    parallel: int
+
+    def run(self, progress: Progress) -> Report:
+        sorted_rows = (
+            self.rows.select("key", "value", "headers", "partition", "timestamp", "offset")
+            .repartition(self.parallel, "partition")
+            .sortWithinPartitions("partition", "offset")
+        )
+        deliver = delivering(self.delivery)
+        results = watched(
+            self.session,
+            progress,
+            "",
+            lambda: sorted_rows.mapInArrow(deliver, RESULT).collect(),
+            lambda: min(self.count, self._ends() - self.ends),
+            self.count,
+        )
+        written, skipped = sum(r["rows"] for r in results), sum(r["skipped"] for r in results)
+        topic = self.target.names[0]
+        report = Report("replay", f"{written:,} rows went into topic {topic}")
+        report.figures = {
+            "rows": written,
+            "rows that were there already": skipped,
+            "replay id": self.delivery.id,
+            "seconds": round(progress.seconds, 1),
+            "rows a second": round(written / max(progress.seconds, 1e-9)),
+        }
+        columns = ("partition", "rows", "there already", "up to the table's offset")
+        of_partitions = sorted(
+            (r["partition"], r["rows"], r["skipped"], r["next_offset"] - 1) for r in results
+        )
+        report.tables = [Table("partitions", columns, of_partitions)]
+        return report
+
+    def _ends(self) -> int:
+        with self.target.cluster() as cluster:
+            return _sum_of_ends(cluster, self.delivery.topic, self.delivery.partitions)
+
+
+def _replay(
+    session: "SparkSession",
+    target: Topics,
+    rows: "DataFrame",
+    table: str,
+    topic: str,
+    replay_id: str | None,
+    rows_per_second: float | None,
+    compression: str,
+) -> _Replay:
+    from odradek.spark import markers
+
+    counts = {row["partition"]: row["count"] for row in rows.groupBy("partition").count().collect()}
+    if not counts:
+        raise JobError(f"the table {table} has no row of topic {topic}")
+    name = target.names[0]
+    with target.cluster() as cluster:
+        partitions = cluster.partitions_of([name])[name]
+        if partitions <= max(counts):
+            raise JobError(
+                f"topic {name} has {partitions} partitions, and the table has rows of partition "
+                f"{max(counts)}: create it with {max(counts) + 1} or more"
+            )
+        _check_timestamps(cluster, name)
+        markers.prepare(cluster)
+        made = f"{table.rstrip('/')} {topic} {name} {cluster.topic_id(name).hex()}"
+        ends = _sum_of_ends(cluster, name, partitions)
+    delivery_id = replay_id or f"replay-{hashlib.sha256(made.encode()).hexdigest()[:16]}"
+    parallel = min(len(counts), session.sparkContext.defaultParallelism)
+    delivery = Delivery(
+        delivery_id,
+        kafka_options(target.bootstrap_servers, target.options),
+        name,
+        partitions,
+        compression,
+        None if rows_per_second is None else rows_per_second / parallel,
+    )
+    return _Replay(session, target, delivery, rows, sum(counts.values()), ends, parallel)
+
+
+def _check_timestamps(cluster: Cluster, topic: str) -> None:
+    """A topic that stamps records itself would lose theirs."""
+    wanted = DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=["message.timestamp.type"]
+    )
+    (answer,) = cluster.ask(ANY_NODE, DescribeConfigsRequest(resources=[wanted])).results
+    for one in answer.configs:
+        if one.name == "message.timestamp.type" and one.value == "LogAppendTime":
+            raise JobError(
+                f"topic {topic} has message.timestamp.type=LogAppendTime and would give all rows new "
+                "timestamps: set it to CreateTime for the replay"
+            )
+
+
+def _sum_of_ends(cluster: Cluster, topic: str, partitions: int) -> int:
+    ends = cluster.list_offsets({(topic, partition): LATEST for partition in range(partitions)})
+    return sum(ends.values())
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

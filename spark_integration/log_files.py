@@ -1,0 +1,436 @@
+"""The segment files of data directories, Odradek's or Kafka's, read without a broker.
+
+    for partition in find_partitions(["/var/lib/kafka"]):
+        for piece in partition.pieces(start, end, with_transactions=True):     # where the directory is known
+            for records in read_piece(piece):  # wherever the files can be read
+            read
+                ...
+
+Files are only read. Offsets and timestamps are found through the indexes; where one is missing or damaged
+the log itself is looked through. A log to which somebody appends meanwhile is read as far as it is whole.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from odradek.spark.fetching import FetchedRecords, whole_records
+from odradek.storage.batches import LOG_OVERHEAD_BYTES, StoredBatch, scan
+from odradek.storage.checkpoints import LOG_STARTS, read_offsets
+from odradek.storage.disk import OsDisk, read_file
+from odradek.storage.indexes import OffsetIndex, TimeIndex
+from odradek.storage.log_walk import Hole, batch_of, walk
+from odradek.storage.places import key_of
+from odradek.storage.producer_state import decode_snapshot
+from odradek.storage.recovery import base_offset_of
+from odradek.storage.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from odradek.storage.transaction_index import AbortedTransaction, decode_aborted
+from odradek.storage.transactions import stored_marker
+from odradek.wire.errors import KafkaError
+from odradek.wire.legacy_records import is_legacy, iter_messages, stored_messages
+from odradek.wire.records import iter_records
+
+__all__ = ["LogFilesError", "LogPartition", "Piece", "Segment", "find_partitions", "read_piece"]
+
+READ_BYTES = 4 << 20
+"""What is read of a file at a time; a batch that is larger comes whole all the same."""
+BATCH_BYTES_MAX = 1 << 30
+_NO_OFFSET_IS_BEHIND = 2**63 - 1
+_MAGIC_POSITION = 16
+
+_disk = OsDisk()
+
+
+class LogFilesError(ValueError):
+    """What cannot be read of a directory or a file; the text is one sentence that names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One `.log` file; the offsets in it are those from `base_offset` on to before `end_offset`."""
+
+    path: str
+    base_offset: int
+    end_offset: int
+    """The base offset of the next segment; beyond every offset for the last one."""
+
+    @property
+    def is_last(self) -> bool:
+        return self.end_offset == _NO_OFFSET_IS_BEHIND
+
+    def beside(self, suffix: str) -> str:
+        """The path of an index of this segment."""
+        return self.path.removesuffix(LOG) + suffix
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The part of a segment that one task reads: the offsets from `start` on to before `end`."""
+
+    topic: str
+    partition: int
+    path: str
+    position: int
+    """Where in the file to begin: at or before the batch with the offset `start`."""
+    start: int
+    end: int
+    is_last: bool
+    """Whether it is the last segment, whose end may be torn."""
+    aborted: tuple[tuple[int, int, int], ...] = ()
+    """(producer id, first offset, offset of the marker) of the aborted transactions that reach into it."""
+    open_from: dict[int, int] = field(default_factory=dict)
+    """Producer id -> first offset of the transactions without an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """What became of a partition's transactions."""
+
+    aborted: tuple[AbortedTransaction, ...]
+    open_from: dict[int, int]
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where the first transaction without an end begins; beyond every offset if there is none."""
+        return min(self.open_from.values(), default=_NO_OFFSET_IS_BEHIND)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPartition:
+    """The directory of one partition."""
+
+    topic: str
+    partition: int
+    path: str
+    log_start_offset: int
+    segments: tuple[Segment, ...]
+
+    def pieces(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        with_transactions: bool,
+        read_committed: bool = False,
+    ) -> list[Piece]:
+        """One piece for each segment that has offsets of [start, end); None is no bound.
+
+        `with_transactions` gives pieces their `aborted` and `open_from`; with `read_committed` they end
+        where the first transaction begins that has no end.
+        """
+        start = max(self.log_start_offset, 0 if start is None else start)
+        end = _NO_OFFSET_IS_BEHIND if end is None else end
+        transactions = Transactions((), {})
+        if with_transactions or read_committed:
+            transactions = self.transactions()
+            if read_committed:
+                end = min(end, transactions.last_stable_offset)
+        return [
+            Piece(
+                self.topic,
+                self.partition,
+                segment.path,
+                _position_of(segment, start),
+                max(start, segment.base_offset),
+                min(end, segment.end_offset),
+                segment.is_last,
+                tuple(
+                    one[:3]
+                    for one in transactions.aborted
+                    if one.last_offset >= segment.base_offset and one.first_offset < segment.end_offset
+                ),
+                transactions.open_from,
+            )
+            for segment in self.segments
+            if max(start, segment.base_offset) < min(end, segment.end_offset)
+        ]
+
+    def offset_at(self, timestamp_ms: int) -> int | None:
+        """The offset of the first record that is not before `timestamp_ms`; None if there is none."""
+        for segment in self.segments:
+            index = _time_index(segment)
+            if segment.end_offset <= self.log_start_offset:
+                continue
+            if index is not None and len(index) and not segment.is_last and index.last()[0] < timestamp_ms:
+                continue
+            position = 0 if index is None else _position_of(segment, index.lookup(timestamp_ms))
+            with _SegmentFile(segment) as file:
+                for batch in file.batches(position):
+                    if batch.max_timestamp >= timestamp_ms and batch.last_offset >= self.log_start_offset:
+                        found = file.first_at(batch, timestamp_ms, self.log_start_offset)
+                        if found is not None:
+                            return found
+        return None
+
+    def transactions(self) -> Transactions:
+        """From the transaction indexes and the newest snapshot, or, without these, from the log."""
+        aborted: list[AbortedTransaction] = []
+        try:
+            for segment in self.segments:
+                aborted += _aborted_in(segment)
+        except (KafkaError, _NoIndex):
+            # Indexes are caches: somebody has deleted them.
+            return self._transactions_from(0, {}, [])
+        offset, opened = self._newest_snapshot()
+        behind = self._transactions_from(offset, opened, [])
+        return Transactions(tuple(aborted), behind.open_from)
+
+    def _newest_snapshot(self) -> tuple[int, dict[int, int]]:
+        """The offset behind what the newest sound one knows, and the transactions that were open there."""
+        names = os.listdir(self.path)
+        offsets = (offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None)
+        for offset in sorted(offsets, reverse=True):
+            producers = decode_snapshot(read_file(_disk, f"{self.path}/{offset:020d}{SNAPSHOT}"))
+            if producers is not None:
+                firsts = {key: entry.current_txn_first_offset for key, entry in producers.items()}
+                return offset, {key: first for key, first in firsts.items() if first >= 0}
+        return 0, {}
+
+    def _transactions_from(
+        self, offset: int, opened: dict[int, int], aborted: list[AbortedTransaction]
+    ) -> Transactions:
+        for segment in self.segments:
+            if segment.end_offset <= offset:
+                continue
+            with _SegmentFile(segment) as file:
+                for batch in file.batches(_position_of(segment, offset)):
+                    if batch.base_offset < offset or not batch.is_transactional:
+                        continue
+                    if not batch.is_control:
+                        opened.setdefault(batch.producer_id, batch.base_offset)
+                        continue
+                    first = opened.pop(batch.producer_id, None)
+                    marker = stored_marker(batch, file.read)
+                    if first is not None and marker is not None and not marker.commit:
+                        aborted.append(AbortedTransaction(batch.producer_id, first, batch.last_offset, 0))
+        return Transactions(tuple(aborted), opened)
+
+
+# Directories ------------------------------------------------------------------------------------------
+
+
+def find_partitions(paths: Iterable[str]) -> list[LogPartition]:
+    """The partitions in data directories (or the one whose directory is named), in their order.
+
+    LogFilesError where a path is neither, and where two hold the same partition.
+    """
+    found: dict[tuple[str, int], LogPartition] = {}
+    for path in paths:
+        for partition in _partitions_in(os.path.abspath(path)):
+            key = partition.topic, partition.partition
+            if key in found:
+                raise LogFilesError(
+                    f"topic {key[0]}, partition {key[1]} is in {found[key].path} and in {partition.path}: "
+                    f"name "
+                    "the directories of one broker, and of those that are no copies"
+                )
+            found[key] = partition
+    return [found[key] for key in sorted(found)]
+
+
+def _partitions_in(path: str) -> list[LogPartition]:
+    try:
+        names = os.listdir(path)
+    except OSError as error:
+        raise LogFilesError(f"the directory {path} cannot be read: {error.strerror}") from error
+    if any(base_offset_of(name, LOG) is not None for name in names):
+        key = key_of(os.path.basename(path))
+        if key is None:
+            raise LogFilesError(f"the directory {path} has segments, but its name is not TOPIC-PARTITION")
+        return [_partition_at(path, key, _log_starts(os.path.dirname(path)))]
+    starts = _log_starts(path)
+    found = []
+    for name in names:
+        inside, key = f"{path}/{name}", key_of(name)
+        if key is not None and os.path.isdir(inside):
+            found.append(_partition_at(inside, key, starts))
+    if not found:
+        raise LogFilesError(
+            f"the directory {path} has no partitions: name the data directory of a broker (log.dirs), or "
+            f"that of one "
+            "partition"
+        )
+    return found
+
+
+def _log_starts(path: str) -> dict[tuple[str, int], int]:
+    return read_offsets(_disk, f"{path}/{LOG_STARTS}") or {}
+
+
+def _partition_at(path: str, key: tuple[str, int], starts: dict[tuple[str, int], int]) -> LogPartition:
+    bases = sorted(offset for name in os.listdir(path) if (offset := base_offset_of(name, LOG)) is not None)
+    segments = tuple(
+        Segment(f"{path}/{base:020d}{LOG}", base, end)
+        for base, end in zip(bases, [*bases[1:], _NO_OFFSET_IS_BEHIND], strict=False)
+    )
+    return LogPartition(*key, path, max(starts.get(key, 0), bases[0] if bases else 0), segments)
+
+
+# Indexes ----------------------------------------------------------------------------------------------
+
+
+class _NoIndex(Exception):
+    """A segment has none of its indexes."""
+
+
+def _position_of(segment: Segment, offset: int) -> int:
+    """Where a batch begins at or before the one that holds `offset`: 0 without a sound index."""
+    if offset <= segment.base_offset:
+        return 0
+    try:
+        content = read_file(_disk, segment.beside(INDEX))
+        index = OffsetIndex.decode(segment.base_offset, content, os.path.getsize(segment.path))
+    except OSError:
+        return 0
+    return 0 if index is None else index.lookup(offset)
+
+
+def _time_index(segment: Segment) -> TimeIndex | None:
+    try:
+        return TimeIndex.decode(segment.base_offset, read_file(_disk, segment.beside(TIME_INDEX)))
+    except OSError:
+        return None
+
+
+def _aborted_in(segment: Segment) -> list[AbortedTransaction]:
+    try:
+        return decode_aborted(read_file(_disk, segment.beside(TRANSACTION_INDEX)))
+    except FileNotFoundError:
+        if not os.path.exists(segment.beside(INDEX)):
+            raise _NoIndex from None
+        # The file is only there when a transaction was aborted.
+        return []
+
+
+# Segments ---------------------------------------------------------------------------------------------
+
+
+class _SegmentFile:
+    """A segment whose headers are looked at."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._file = _disk.open(segment.path)
+        self.read = self._file.read
+        self._size_bytes = self._file.size()
+
+    def __enter__(self) -> "_SegmentFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def batches(self, position: int) -> Iterator[StoredBatch]:
+        """From a position on, as far as they are sound; a message of format v0 or v1 counts as a batch."""
+        head = self.read(0, _MAGIC_POSITION + 1)
+        if is_legacy(head):
+            for item in walk(self.read, self._size_bytes, self._segment.base_offset):
+                if not isinstance(item, Hole) and batch_of(item).position >= position:
+                    yield batch_of(item)
+        else:
+            yield from scan(self.read, position, self._size_bytes)
+
+    def first_at(self, batch: StoredBatch, timestamp_ms: int, start: int) -> int | None:
+        """The first offset from `start` on of a record in a batch that is not before `timestamp_ms`."""
+        content = memoryview(self.read(batch.position, batch.size_bytes))
+        try:
+            records: Iterable[Any]
+            if is_legacy(content):
+                records = [one for outer in iter_messages(content) for one in stored_messages(outer)]
+            else:
+                records = iter_records(content)
+            for record in records:
+                if record.timestamp >= timestamp_ms and record.offset >= start:
+                    return record.offset
+        except KafkaError as error:
+            raise LogFilesError(
+                f"{self._segment.path} has a batch at byte {batch.position} that cannot be read: "
+                f"{error.message}"
+            ) from error
+        return None
+
+
+def read_piece(piece: Piece, read_bytes: int = READ_BYTES) -> Iterator[FetchedRecords]:
+    """Whole batches (or messages), in their order; the bytes of one are overwritten by the next.
+
+    Ends where `end` is reached. LogFilesError for what is no batch, unless it stands at the end of the last
+    segment, where somebody may just be writing.
+    """
+    with _opened(piece) as file:
+        buffer = bytearray(read_bytes)
+        position = piece.position
+        while True:
+            view = memoryview(buffer)[: _read_into(file, position, buffer)]
+            if _is_end(piece, view):
+                return
+            try:
+                whole, next_offset = whole_records(view)
+            except KafkaError as error:
+                raise _damaged(piece, position, error.message) from error
+            if not whole:
+                if _is_torn(piece, position, view, len(buffer)):
+                    return
+                buffer = bytearray(_size_of(view))
+                continue
+            yield FetchedRecords(whole, _aborted_from(piece, whole), next_offset, -1)
+            if next_offset >= piece.end:
+                return
+            position += len(whole)
+
+
+def _size_of(view: memoryview) -> int:
+    """What the batch there says that it has."""
+    return LOG_OVERHEAD_BYTES + int.from_bytes(view[8:LOG_OVERHEAD_BYTES], "big")
+
+
+def _is_torn(piece: Piece, position: int, view: memoryview, room_bytes: int) -> bool:
+    """Whether the log ends within the batch there; False where it is only larger than what was read.
+
+    LogFilesError in an earlier segment, and for what nobody could have in memory.
+    """
+    if _size_of(view) <= BATCH_BYTES_MAX:
+        if len(view) == room_bytes:
+            return False
+        if piece.is_last:
+            return True
+    raise _damaged(piece, position, f"a batch of {_size_of(view)} bytes where {len(view)} are left")
+
+
+def _aborted_from(piece: Piece, whole: memoryview) -> tuple[tuple[int, int], ...]:
+    """Those that reach into these batches: a producer's later transaction may have been committed."""
+    offset = int.from_bytes(whole[:8], "big")
+    return tuple((producer, first) for producer, first, last in piece.aborted if last >= offset)
+
+
+def _opened(piece: Piece) -> BinaryIO:
+    try:
+        return open(piece.path, "rb", buffering=0)  # type: ignore[return-value]
+    except OSError as error:
+        raise LogFilesError(
+            f"the segment {piece.path} cannot be opened: {error.strerror}; it has to be there for every "
+            f"worker, and "
+            "its broker may have deleted it by now"
+        ) from error
+
+
+def _read_into(file: BinaryIO, position: int, buffer: bytearray) -> int:
+    file.seek(position)
+    view, filled = memoryview(buffer), 0
+    while filled < len(buffer) and (read := file.readinto(view[filled:])):  # type: ignore[attr-defined]
+        filled += read
+    return filled
+
+
+def _is_end(piece: Piece, view: memoryview) -> bool:
+    """Whether nothing more comes: the end of the file; in the last segment room that was set aside, too."""
+    head = bytes(view[: _MAGIC_POSITION + 1])
+    return not head or (piece.is_last and (len(head) <= _MAGIC_POSITION or not any(head)))
+
+
+def _damaged(piece: Piece, position: int, why: str) -> LogFilesError:
+    return LogFilesError(
+        f"the segment {piece.path} of topic {piece.topic}, partition {piece.partition} is damaged at byte "
+        f"{position}: "
+        f"{why}; `odradek check` says more"
+    )

@@ -1,0 +1,104 @@
+"""What a query's `where` says of topics, partitions, offsets and timestamps, for the plan of a read.
+
+Spark hands filters over from PySpark 4.1 on, with `spark.sql.python.filterPushdown.enabled`. They are told
+by their names, so that nothing of PySpark is needed to understand them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+__all__ = ["Narrowed", "narrow"]
+
+_END_OF_ALL = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """What is left of a table; a bound that is not there is as wide as can be."""
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    start: int = 0
+    end: int = _END_OF_ALL
+    """Offsets from `start` on to before `end`."""
+    first_timestamp_ms: int | None = None
+    """No record before this is wanted; those behind the first that is as late are, whatever they have."""
+
+    def takes(self, topic: str, partition: int) -> bool:
+        return (self.topics is None or topic in self.topics) and (
+            self.partitions is None or partition in self.partitions
+        )
+
+
+def narrow(filters: list[Any]) -> tuple[Narrowed, list[Any]]:
+    """What the filters, all of which have to hold, leave of a table; and those that Spark still has to
+    apply.
+    """
+    narrowed, left = Narrowed(), []
+    for one in filters:
+        taken = _taken(narrowed, one)
+        if taken is not None:
+            narrowed = taken
+        if taken is None or one.attribute == ("timestamp",):
+            left.append(one)
+    return narrowed, left
+
+
+def _taken(narrowed: Narrowed, one: Any) -> Narrowed | None:
+    """With one filter more; None for one that says nothing to us."""
+    attribute, kind = getattr(one, "attribute", None), type(one).__name__
+    if attribute in (("topic",), ("partition",)):
+        values = _values(one, kind, str if attribute == ("topic",) else int)
+        return None if values is None else _among(narrowed, attribute[0], values)
+    if attribute == ("offset",) and _is_number(one.value if hasattr(one, "value") else None):
+        bound = _OFFSETS.get(kind)
+        return None if bound is None else _between(narrowed, *bound(one.value))
+    if attribute == ("timestamp",) and kind in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
+        return _not_before(narrowed, one.value)
+    return None
+
+
+def _values(one: Any, kind: str, wanted: type) -> frozenset[Any] | None:
+    values = {"EqualTo": lambda: (one.value,), "In": lambda: one.value}.get(kind, lambda: None)()
+    if values is None or not all(type(value) is wanted for value in values):
+        return None
+    return frozenset(values)
+
+
+def _among(narrowed: Narrowed, column: str, values: frozenset[Any]) -> Narrowed:
+    if column == "topic":
+        return replace(narrowed, topics=values if narrowed.topics is None else narrowed.topics & values)
+    return replace(
+        narrowed, partitions=values if narrowed.partitions is None else narrowed.partitions & values
+    )
+
+
+_OFFSETS: dict[str, Callable[[int], tuple[int, int]]] = {
+    "EqualTo": lambda offset: (offset, offset + 1),
+    "GreaterThan": lambda offset: (offset + 1, _END_OF_ALL),
+    "GreaterThanOrEqual": lambda offset: (offset, _END_OF_ALL),
+    "LessThan": lambda offset: (0, offset),
+    "LessThanOrEqual": lambda offset: (0, offset + 1),
+}
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int
+
+
+def _between(narrowed: Narrowed, start: int, end: int) -> Narrowed:
+    return replace(narrowed, start=max(narrowed.start, start), end=min(narrowed.end, end))
+
+
+def _not_before(narrowed: Narrowed, value: Any) -> Narrowed | None:
+    # Without a time zone it is that of a session, which is not known here.
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return None
+    first = (value - _EPOCH) // timedelta(milliseconds=1)
+    known = narrowed.first_timestamp_ms
+    return replace(narrowed, first_timestamp_ms=first if known is None else max(known, first))

@@ -1,0 +1,95 @@
+"""What users write to read segment files: the names of the Kafka source where it has them.
+
+`read_log_options` takes what Spark hands over and gives `LogOptions`, or raises `OptionError`: one sentence
+with the option and the remedy. No file is looked at here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.spark import options as kafka_options
+from odradek.spark.options import Assigned, Bound, GivenOptions, Matching, Subscribed, refuse
+
+__all__ = ["COLUMNS", "METADATA_COLUMNS", "LogOptions", "read_log_columns", "read_log_options"]
+
+FORMAT = "odradek-log"
+
+METADATA_COLUMNS = {
+    "producerId": "BIGINT",
+    "producerEpoch": "INT",
+    "transactionState": "STRING",
+    "codec": "STRING",
+    "leaderEpoch": "INT",
+}
+"""Column -> its type in Spark's DDL: what a batch says of the records in it."""
+
+COLUMNS = {**kafka_options.COLUMNS, **METADATA_COLUMNS}
+
+_REASONS = {
+    "kafka.bootstrap.servers": "files are read and no broker is asked; remove it, or use format('odradek')",
+    "minPartitions": "there is one task for each segment; remove it",
+}
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """A read of segment files, as it was asked for."""
+
+    paths: tuple[str, ...]
+    """Data directories, or directories of single partitions."""
+    subscription: Subscribed | Matching | Assigned | None
+    """None: every topic but the brokers' own."""
+    start: Bound
+    end: Bound
+    columns: tuple[str, ...]
+    read_committed: bool
+    check_crcs: bool
+    push_filters: bool
+    """Whether a `where` becomes part of the plan, with the consequences that `log_source.py` tells of."""
+
+
+def read_log_options(options: Mapping[str, Any]) -> LogOptions:
+    """What a user's options ask for; raises OptionError where they cannot be had."""
+    given = GivenOptions(options)
+    subscription, start, end = kafka_options.batch_range(given)
+    read = LogOptions(
+        paths=_paths(given),
+        subscription=subscription,
+        start=start,
+        end=end,
+        columns=_columns(given),
+        read_committed=given.one_of(
+            "kafka.isolation.level", {"read_committed": True, "read_uncommitted": False}, False
+        ),
+        check_crcs=given.boolean("kafka.check.crcs", True),
+        push_filters=given.boolean("pushFilters", False),
+    )
+    given.refuse_rest(FORMAT, _REASONS)
+    return read
+
+
+def read_log_columns(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Which columns these options ask for, whatever else they say."""
+    return _columns(GivenOptions(options))
+
+
+def _paths(given: GivenOptions) -> tuple[str, ...]:
+    text = given.text("path") or ""
+    paths = tuple(part.strip().removeprefix("file://") for part in text.split(",") if part.strip())
+    return paths or refuse("path is missing: call load(...) with the data directories of a broker (log.dirs)")
+
+
+def _columns(given: GivenOptions) -> tuple[str, ...]:
+    include_headers = given.boolean("includeHeaders", False)
+    include_metadata = given.boolean("includeMetadata", True)
+    text = given.text("columns")
+    if text is not None:
+        return kafka_options.named_columns(text, COLUMNS)
+    return tuple(
+        name
+        for name in COLUMNS
+        if (include_headers or name != "headers") and (include_metadata or name not in METADATA_COLUMNS)
+    )

@@ -1,0 +1,293 @@
+"""From options to ranges of offsets: which partitions, from where to where, in which tasks, how much at once.
+
+The arithmetic is that of Spark's Kafka source, so that a job which changes its format keeps its tasks and its
+batches. `Offsets` go into Spark's checkpoints as the same JSON that Spark's source writes there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from odradek.spark.client import EARLIEST, LATEST, ClientError, Cluster, Patience
+from odradek.spark.options import (
+    Assigned,
+    Bound,
+    ByOffset,
+    ByTimestamp,
+    Everywhere,
+    Matching,
+    Offsets,
+    OptionError,
+    ReadOptions,
+    check_bound,
+)
+
+__all__ = [
+    "OffsetRange",
+    "Offsets",
+    "earliest_offsets",
+    "flat",
+    "from_json",
+    "in_checkpoint",
+    "latest_offsets",
+    "limited",
+    "nested",
+    "of_checkpoint",
+    "partitions_read",
+    "plan",
+    "resolve_end",
+    "resolve_start",
+    "size_between",
+    "to_json",
+]
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """What one task reads: [start, end) of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Offsets, of which compaction and transactions may have left fewer records."""
+        return self.end - self.start
+
+
+# -- as Spark keeps them
+
+
+def in_checkpoint(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """What Spark is given to keep; in one order, since Spark compares the text that it makes of it."""
+    return {
+        topic: {str(partition): offset for partition, offset in sorted(of_topic.items())}
+        for topic, of_topic in sorted(offsets.items())
+        if of_topic
+    }
+
+
+def of_checkpoint(kept: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {topic: {int(number): offset for number, offset in of.items()} for topic, of in kept.items()}
+
+
+def to_json(offsets: Offsets) -> str:
+    """`{"topic":{"0":23}}`, as Spark's source writes it."""
+    return json.dumps(in_checkpoint(offsets), separators=(",", ":"))
+
+
+def from_json(text: str) -> Offsets:
+    return of_checkpoint(json.loads(text))
+
+
+def flat(offsets: Offsets) -> Iterator[tuple[TopicPartition, int]]:
+    """((topic, partition), offset), in order."""
+    for topic, of_topic in sorted(offsets.items()):
+        for partition, offset in sorted(of_topic.items()):
+            yield (topic, partition), offset
+
+
+def nested(found: Iterable[tuple[TopicPartition, int]]) -> Offsets:
+    offsets: Offsets = {}
+    for (topic, partition), offset in found:
+        offsets.setdefault(topic, {})[partition] = offset
+    return offsets
+
+
+# -- what the cluster says
+
+
+def partitions_read(cluster: Cluster, options: ReadOptions) -> list[TopicPartition]:
+    """The partitions that a read is about, as of now; OptionError for a topic that does not exist."""
+    subscription = options.subscription
+    if isinstance(subscription, Assigned):
+        numbers = _numbers_of(cluster, subscription.partitions)
+        wanted = [(topic, n) for topic, of_topic in subscription.partitions.items() for n in of_topic]
+        _refuse_unknown(wanted, numbers)
+        return wanted
+    if isinstance(subscription, Matching):
+        names = cluster.topics(subscription.pattern)
+        numbers = cluster.partitions_of(names) if names else {}
+    else:
+        numbers = _numbers_of(cluster, subscription.topics)
+        _refuse_unknown([(topic, 0) for topic in subscription.topics], numbers)
+    return [(topic, n) for topic, count in sorted(numbers.items()) for n in range(count)]
+
+
+def _numbers_of(cluster: Cluster, topics: Collection[str]) -> dict[str, int]:
+    """How many partitions each topic has; a broker that has just started may not know it for a moment."""
+    patience = Patience(cluster.settings)
+    while True:
+        numbers = cluster.partitions_of(topics)
+        if len(numbers) == len(topics) or patience.waited_ms() >= cluster.settings.unknown_topic_ms:
+            return numbers
+        patience.pause("looking for topics", ClientError("some are unknown"))
+
+
+def _refuse_unknown(wanted: list[TopicPartition], numbers: Mapping[str, int]) -> None:
+    for topic, partition in wanted:
+        if topic not in numbers:
+            raise OptionError(f"topic {topic} does not exist: create it, or look for a slip in its name")
+        if partition >= numbers[topic]:
+            raise OptionError(
+                f"assign names {topic}-{partition}, and that topic has {numbers[topic]} partitions"
+            )
+
+
+def latest_offsets(
+    cluster: Cluster, options: ReadOptions, partitions: Iterable[TopicPartition] | None = None
+) -> Offsets:
+    """The end of each partition that is read; with read_committed that of what is decided (last stable)."""
+    wanted = partitions_read(cluster, options) if partitions is None else list(partitions)
+    if not wanted:
+        return {}
+    found = cluster.list_offsets(dict.fromkeys(wanted, LATEST), read_committed=options.read_committed)
+    return nested(found.items())
+
+
+def earliest_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    wanted = dict.fromkeys(partitions, EARLIEST)
+    return cluster.list_offsets(wanted) if wanted else {}
+
+
+def resolve_start(cluster: Cluster, options: ReadOptions, latest: Offsets) -> Offsets:
+    """Where reading starts in each partition of `latest`, which also says where the latest is.
+
+    OptionError where a partition is not named, or has no record as late as the timestamp given.
+    """
+    return _resolve(cluster, options, options.start, latest, options.unmatched_is_latest)
+
+
+def resolve_end(cluster: Cluster, options: ReadOptions, latest: Offsets) -> Offsets:
+    """Where reading ends; a partition without a record as late as the timestamp given is read whole."""
+    return _resolve(cluster, options, options.end, latest, unmatched_is_latest=True)
+
+
+def _resolve(
+    cluster: Cluster, options: ReadOptions, bound: Bound, latest: Offsets, unmatched_is_latest: bool
+) -> Offsets:
+    ends = dict(flat(latest))
+    check_bound(bound, ends)
+    asked = _asked(bound, ends)
+    if isinstance(bound, ByTimestamp):
+        found = _by_timestamp(cluster, bound, asked, ends, unmatched_is_latest, options.read_committed)
+        return nested(found)
+    # What is latest was listed already: asked again it could be another.
+    earliest = earliest_offsets(cluster, [key for key, place in asked.items() if place == EARLIEST])
+    return nested(
+        (key, ends[key] if place == LATEST else earliest.get(key, place)) for key, place in asked.items()
+    )
+
+
+def _asked(bound: Bound, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The offset or the timestamp that was asked for in each partition."""
+    if isinstance(bound, Everywhere):
+        return dict.fromkeys(partitions, bound.offset)
+    given = bound.offsets if isinstance(bound, ByOffset) else bound.timestamp_ms
+    if isinstance(given, int):
+        return dict.fromkeys(partitions, given)
+    return dict(flat(given))
+
+
+def _by_timestamp(
+    cluster: Cluster,
+    bound: ByTimestamp,
+    asked: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    unmatched_is_latest: bool,
+    read_committed: bool,
+) -> Iterator[tuple[TopicPartition, int]]:
+    if not asked:
+        return
+    for key, offset in cluster.list_offsets(asked, read_committed).items():
+        if offset >= 0:
+            # A record that came after the ends were listed belongs to the next read.
+            yield key, min(offset, ends[key])
+        elif unmatched_is_latest:
+            yield key, ends[key]
+        else:
+            raise OptionError(
+                f"No offset matched {bound.option} {asked[key]} in {key[0]}-{key[1]}: it has no record that "
+                "late; give an earlier time, or startingOffsetsByTimestampStrategy=latest to start at its end"
+            )
+
+
+# -- tasks
+
+
+def plan(ranges: Iterable[OffsetRange], options: ReadOptions) -> list[OffsetRange]:
+    """The ranges of the tasks, ordered by topic, partition and offset; empty ones are left out.
+
+    A range of more than `maxRecordsPerPartition` offsets is split evenly; if there are fewer ranges than
+    `minPartitions` then, the larger ones are split in proportion to their sizes, which gives about that many.
+    """
+    split = sorted(one for one in ranges if one.size > 0)
+    most = options.max_records_per_partition
+    if most is not None:
+        split = [part for one in split for part in _divided(one, -(-one.size // most))]
+    if options.min_partitions is not None and len(split) < options.min_partitions:
+        split = _split_by_size(split, options.min_partitions)
+    return split
+
+
+def _split_by_size(ranges: list[OffsetRange], at_least: int) -> list[OffsetRange]:
+    total = sum(one.size for one in ranges)
+    # Ranges too small for a second task would make the shares of the others too small, too.
+    small = {one for one in ranges if _share(one.size, total, at_least) == 1}
+    rest_total = total - sum(one.size for one in small)
+    rest_tasks = max(at_least - len(small), 1)
+    return [
+        part
+        for one in ranges
+        for part in ([one] if one in small else _divided(one, _share(one.size, rest_total, rest_tasks)))
+    ]
+
+
+def _share(size: int, total: int, tasks: int) -> int:
+    # Half up, as Java rounds; Python's round would go to the even one.
+    return max(math.floor(size / total * tasks + 0.5), 1)
+
+
+def _divided(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    """Even parts of at least one offset, the larger ones last."""
+    bounds, start, remaining = [], whole.start, whole.size
+    for part in range(parts):
+        size = remaining // (parts - part)
+        remaining -= size
+        bounds.append(OffsetRange(whole.topic, whole.partition, start, start + size))
+        start += size
+    return [one for one in bounds if one.size > 0]
+
+
+# -- how much at once
+
+
+def size_between(start: Offsets, end: Offsets) -> int:
+    """Offsets from `start` to `end`; a partition that `start` lacks counts from 0, as in Spark's source."""
+    return sum(offset - start.get(topic, {}).get(partition, 0) for (topic, partition), offset in flat(end))
+
+
+def limited(start: Offsets, latest: Offsets, options: ReadOptions) -> Offsets:
+    """Where a batch of at most `maxOffsetsPerTrigger` offsets ends that begins at `start`.
+
+    Each partition gets its share by what it has waiting, and one that has anything gets at least one offset.
+    A partition that `start` lacks is left as it is in `latest`: give its beginning.
+    """
+    most = options.max_offsets_per_trigger
+    begins = dict(flat(start))
+    waiting = {key: end - begins[key] for key, end in flat(latest) if key in begins and end > begins[key]}
+    total = sum(waiting.values())
+    if most is None or total < 1:
+        return latest
+    ends = dict(flat(latest))
+    for key, size in waiting.items():
+        share = most * (size / total)
+        ends[key] = begins[key] + min(size, math.ceil(share) if share < 1 else math.floor(share))
+    return nested(ends.items())

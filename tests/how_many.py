@@ -1,0 +1,17 @@
+"""How much of a test that could go on for ever is run in the fast tier, and where the rest is."""
+
+import os
+
+import pytest
+
+NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
+
+
+def examples(count: int) -> int:
+    """How many examples hypothesis tries: `count` at night, a third by day, when they are always the same."""
+    return count if NIGHTLY else count // 3
+
+
+def seeds(count: int, *, fast: int) -> list:
+    """So many seeds, of which the first `fast` are in the fast tier, and all others in the suite `log`."""
+    return [*range(fast), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(fast, count))]

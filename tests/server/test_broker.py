@@ -12,6 +12,8 @@ from odradek.server import work
 from odradek.server.broker import BrokerServer
 from odradek.server.config import ConfigError, load
 from odradek.storage import time_search
+from odradek.storage.group_log import Block
+from odradek.storage.partition import Partition
 from odradek.wire.compression import Compression
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
@@ -156,22 +158,30 @@ def test_a_kill_between_decision_and_directories_is_mended_at_the_next_start(tmp
     asyncio.run(second())
 
 
-def test_produce_waits_for_the_disk_when_every_message_is_to_be_flushed(tmp_path):
+def test_produce_waits_for_the_disk_when_every_message_is_to_be_flushed(tmp_path, monkeypatch):
+    """Whichever way it gets there: by its own file, or by the group log, which is prepared meanwhile."""
+    flushed = []
+    by_file, by_block = Partition.flush, Block.write
+
+    def flush(partition):
+        by_file(partition)
+        flushed.append(partition.name)
+
+    def write(block):
+        by_block(block)
+        flushed.extend(partition.name for partition, _ in block.tails)
+
     async def act():
         async with running(tmp_path) as server:
             client = await Client.connect(server.port)
             await client.create("safe", configs=[("flush.messages", "1")])
-            partition = server._store.get("safe", 0)
-            flushed = []
-            original = type(partition).flush
-            type(partition).flush = lambda self: (flushed.append(self.name), original(self))[1]
-            try:
-                assert (await client.produce("safe", b"x")).error_code == 0
-                assert flushed == ["safe-0"]
-                assert (await client.produce("safe", b"y")).error_code == 0
-                assert flushed == ["safe-0", "safe-0"]
-            finally:
-                type(partition).flush = original
+            monkeypatch.setattr(Partition, "flush", flush)
+            monkeypatch.setattr(Block, "write", write)
+            assert (await client.produce("safe", b"x")).error_code == 0
+            assert flushed == ["safe-0"]
+            assert (await client.produce("safe", b"y")).error_code == 0
+            assert flushed == ["safe-0", "safe-0"]
+            monkeypatch.undo()
 
     asyncio.run(act())
 

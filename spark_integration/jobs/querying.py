@@ -77,6 +77,8 @@ class TableQuery:
     topics: Topics
     table: str
     take: "Callable[[DataFrame, int], None]"
+    into: str | None = None
+    """What the job fills, if that is not the table itself."""
     writing: Any = field(default_factory=threading.RLock)
     """Held by whoever changes files of the table: Spark's thread, or the caller's."""
     is_over: bool = False
@@ -116,8 +118,18 @@ class TableQuery:
             if isinstance(cause, JobError):
                 raise cause from None
             raise JobError(
-                f"{self.job} of {self.topics} into {self.table} failed: {sentence_of(cause)}"
+                f"{self.job} of {self.topics} into {self.into or self.table} failed: {sentence_of(cause)}"
             ) from None
+
+    def offsets_committed(self) -> dict[tuple[str, int], int]:
+        """By topic and partition the offset behind the last epoch that is whole, as the checkpoint has it."""
+        checkpoint = f"{self.state}/checkpoint"
+        numbers = [int(name) for name in self.files.names(f"{checkpoint}/commits") if name.isdigit()]
+        if not numbers:
+            return {}
+        text = self.files.read_text(f"{checkpoint}/offsets/{max(numbers)}") or ""
+        # A version, what Spark wants to know of the epoch, and the offsets of each source.
+        return _flat(json.loads(text.splitlines()[2]))
 
     def _take(self, batch: "DataFrame", number: int) -> None:
         try:
@@ -185,14 +197,17 @@ def _offsets(progress: Any, name: str) -> dict[tuple[str, int], int]:
         return {}
     try:
         value = json.loads(progress.json)["sources"][0][name]
-        by_topic = json.loads(value) if isinstance(value, str) else value
-        return {
-            (topic, int(partition)): int(offset)
-            for topic, offsets in (by_topic or {}).items()
-            for partition, offset in offsets.items()
-        }
+        return _flat(json.loads(value) if isinstance(value, str) else value)
     except (ValueError, LookupError, AttributeError):
         return {}
+
+
+def _flat(by_topic: dict[str, dict[str, int]] | None) -> dict[tuple[str, int], int]:
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, offsets in (by_topic or {}).items()
+        for partition, offset in offsets.items()
+    }
 
 
 def _rows_behind(progress: Any) -> int | None:

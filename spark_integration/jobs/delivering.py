@@ -239,7 +239,7 @@ class _Partition:
         for text in self._markers.attached(self.cluster, self._query, 0, self._marker):
             runs = offset_runs.from_text(text)
             self._found_from = runs[0].source_start
-            yield self._told(runs, was_there=True)
+            yield self._told(runs, was_there=True, size_bytes=0)
 
     def result(self) -> "pyarrow.RecordBatch":
         """A row of RESULT."""
@@ -308,12 +308,13 @@ class _Partition:
         marker = self._markers.Marker(self.next_offset, (told,), self._attached)
         self._markers.write(self._producer, self._query, 0, marker)
         self._producer.commit()
+        size_bytes = self._open_bytes
         self.rows, self._open_rows, self._open_bytes = rows, 0, 0
         if self.delivery.rows_per_second is not None:
             ahead = self.rows / self.delivery.rows_per_second - (time.monotonic() - self._began)
             time.sleep(max(0.0, ahead))
         if runs:
-            yield self._told(runs, was_there=False)
+            yield self._told(runs, was_there=False, size_bytes=size_bytes)
 
     def _send(self, batches: "Iterable[RecordsBuffer]") -> None:
         for records in batches:
@@ -336,5 +337,7 @@ class _Partition:
         )
         return runs
 
-    def _told(self, runs: "list[Run]", *, was_there: bool) -> "pyarrow.RecordBatch":
-        return offset_runs.as_rows(self.topic, self.number, self.delivery.topic, runs, was_there)
+    def _told(self, runs: "list[Run]", *, was_there: bool, size_bytes: int) -> "pyarrow.RecordBatch":
+        return offset_runs.as_rows(
+            self.topic, self.number, self.delivery.topic, runs, was_there=was_there, size_bytes=size_bytes
+        )

@@ -20,7 +20,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 __all__ = ["Place", "run", "translate"]
 
 COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp", "offset")
-CONTENT_BYTES = "coalesce(length(key), 0) + coalesce(length(value), 0)"
 CODEC = "snappy"
 """Of the table's files."""
 OPEN_FILES = 16
@@ -108,15 +107,15 @@ def run(
     pace = Pace(stream, trigger_seconds, max_offsets_per_trigger, starting_offsets, fail_on_data_loss)
     pace.check()
     _check(more, compression)
-    source.check()
     carried = Groups(tuple(groups), source, target)
+    table = offsets.rstrip("/")
+    files = open_files(spark, table)
+    targets = Targets(source, target, prefix, files, f"{table}/{STATE}/topics.json")
+    targets.check()
     carried.check()
     session = job_session(spark)
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
     session.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(OPEN_FILES))
-    table = offsets.rstrip("/")
-    files = open_files(spark, table)
-    targets = Targets(source, target, prefix, files, f"{table}/{STATE}/topics.json")
     job = _Mirror(session, files, table, targets, carried, pace, compression, mirror_id)
     if compact:
         order = ("partition", "source_start")
@@ -127,7 +126,7 @@ def run(
     try:
         with query.held({"prefix": prefix, "id": mirror_id}):
             job.prepare()
-            query.run(pace, lambda _: job.tell(progress), stop or threading.Event())
+            query.run(pace, lambda lag: job.tell(progress, lag), stop or threading.Event())
             job.compact()
             job.carry_over()
     finally:
@@ -186,8 +185,8 @@ class _Mirror:
     compaction: Compaction | None = None
     done: _Done = field(default_factory=_Done)
     carried: Table | None = None
-    is_first: bool = True
-    """Whether the next epoch is the first of this run, which an earlier one may have begun."""
+    begun: int | None = None
+    """The epoch that a run before this one has begun."""
     started: dict[TopicPartition, int] | None = None
     """Where the epoch under way starts, None where that is not known."""
     ends_before: int | None = None
@@ -200,6 +199,7 @@ class _Mirror:
         """Copies are there, and where they keep their markers."""
         from odradek.spark import markers
 
+        self.begun = self.query.epoch_begun()
         self.targets.bring_up()
         with self.targets.target.cluster() as cluster:
             markers.prepare(cluster)
@@ -213,8 +213,7 @@ class _Mirror:
         self.ends_before = self.targets.sum_of_ends()
         publisher = Publisher(self.files, self.table)
         publisher.publish(number, lambda path: self._write(batch, number, path))
-        self.ends_before = None
-        self.is_first = False
+        self.ends_before = self.started = None
         self.done.epochs += 1
         if time.monotonic() > self.next_compaction:
             self.compact()
@@ -231,50 +230,41 @@ class _Mirror:
         from pyspark.sql import functions as f
 
         deliveries = self._deliveries(number)
-        if self.is_first:
-            take_over(deliveries)
-        read, told = Observation(), Observation()
-        rows = batch.select(*COLUMNS).observe(read, f.sum(f.expr(CONTENT_BYTES)).alias("size_bytes"))
         # The source makes one task of each partition, with its rows in order: nothing has to be sorted.
-        runs = rows.mapInArrow(mapping(deliveries), offset_runs.TOLD).observe(
-            told,
-            f.sum(f.expr("IF(was_there, 0, rows)")).alias("rows"),
-            f.sum(f.expr("IF(was_there, rows, 0)")).alias("found"),
-        )
-        self._put(runs, path)
+        runs = batch.select(*COLUMNS).mapInArrow(mapping(deliveries), offset_runs.TOLD)
+        with ExitStack() as stack:
+            if number == self.begun:
+                take_over(deliveries)
+                runs = runs.persist()
+                stack.callback(runs.unpersist)
+                runs = runs.unionByName(self._lost(deliveries, runs))
+            told = Observation()
+            runs = runs.observe(
+                told,
+                f.sum(f.expr("IF(was_there, 0, rows)")).alias("rows"),
+                f.sum(f.expr("IF(was_there, rows, 0)")).alias("found"),
+                f.sum("size_bytes").alias("size_bytes"),
+            )
+            files = runs.drop("was_there", "size_bytes").write.partitionBy("topic")
+            files.option("compression", CODEC).parquet(path)
         new, found = int(told.get["rows"] or 0), int(told.get["found"] or 0)
-        if self.is_first and not self.pace.fail_on_data_loss:
-            found += self._recover(deliveries, path)
         self.done.rows += new
         self.done.found += found
-        self.done.size_bytes += int(read.get["size_bytes"] or 0)
+        self.done.size_bytes += int(told.get["size_bytes"] or 0)
         return new + found
 
-    def _recover(self, deliveries: Mapping[str, Delivery], path: str) -> int:
-        """The runs of partitions of which no row has come again, as the source has lost them meanwhile."""
-        from pyspark.sql import functions as f
-
-        read = _read(self.session, path).select("topic", "partition").distinct()
-        there = {(row.topic, row.partition) for row in read.collect()}
+    def _lost(self, deliveries: Mapping[str, Delivery], runs: "DataFrame") -> "DataFrame":
+        """The runs of an epoch that comes again, of those partitions of which no row has come again, as the
+        source has lost them meanwhile."""
+        there = {(row.topic, row.partition) for row in runs.select("topic", "partition").distinct().collect()}
         left = [
             (topic, partition)
             for topic, delivery in deliveries.items()
             for partition in range(delivery.partitions)
             if (topic, partition) not in there
         ]
-        if not left:
-            return 0
         asked = self.session.createDataFrame(left, "topic STRING, partition INT")
-        runs = asked.mapInArrow(recovering(deliveries), offset_runs.TOLD).persist()
-        try:
-            self._put(runs, path)
-            return int(runs.agg(f.sum("rows")).collect()[0][0] or 0)
-        finally:
-            runs.unpersist()
-
-    def _put(self, runs: "DataFrame", path: str) -> None:
-        files = runs.drop("was_there").write.mode("append").partitionBy("topic")
-        files.option("compression", CODEC).parquet(path)
+        return asked.mapInArrow(recovering(deliveries), offset_runs.TOLD)
 
     def _deliveries(self, epoch: int) -> dict[str, Delivery]:
         target = self.targets.target
@@ -298,8 +288,8 @@ class _Mirror:
         made = f"{topic} {copy.source_id} {copy.name} {copy.target_id} {self.id or ''}"
         return f"mirror-{hashlib.sha256(made.encode()).hexdigest()[:16]}"
 
-    def tell(self, progress: Progress) -> None:
-        """How far it is; and, now and then, how far the groups are."""
+    def tell(self, progress: Progress, lag: int | None) -> None:
+        """How far it is; and, now and then, how far the groups are. `lag` is that between epochs."""
         is_due = self.groups.names and time.monotonic() > self.next_groups
         # Not while files are put into the table, which has to be whole.
         if is_due and self.query.writing.acquire(blocking=False):
@@ -309,7 +299,7 @@ class _Mirror:
                 self.query.writing.release()
         if not progress.is_due():
             return
-        rows, lag, before, started = self.done.rows, None, self.ends_before, self.started
+        rows, before, started = self.done.rows, self.ends_before, self.started
         with suppress(JobError):  # of brokers that are away: the epoch says so if it cannot be done
             if before is not None:
                 rows += max(0, self.targets.sum_of_ends() - before)
@@ -342,7 +332,7 @@ class _Mirror:
             "rows": done.rows,
             "rows that were there already": done.found,
             "epochs": done.epochs,
-            "bytes of keys and values": done.size_bytes,
+            "bytes": done.size_bytes,
             "seconds": round(seconds, 1),
             "rows a second": round(done.rows / max(seconds, 1e-9)),
         }

@@ -28,8 +28,9 @@ SCHEMA = (
     "target_start BIGINT, target_end BIGINT, rows BIGINT"
 )
 """Of the table. The partition is the same in both topics."""
-TOLD = f"{SCHEMA}, was_there BOOLEAN"
-"""What tasks tell: the runs, and whether an earlier attempt had written their records."""
+TOLD = f"{SCHEMA}, was_there BOOLEAN, size_bytes BIGINT"
+"""What tasks tell: the runs, whether an earlier attempt had written their records, and, in one row for all of
+a transaction, how large these are."""
 RUNS_OF_A_TEXT = 10_000
 """A text is a record of the markers topic: with the largest offsets this is below 1 MB."""
 
@@ -110,7 +111,7 @@ def from_text(text: str) -> list[Run]:
 
 
 def as_rows(
-    topic: str, partition: int, target_topic: str, runs: Sequence[Run], was_there: bool
+    topic: str, partition: int, target_topic: str, runs: Sequence[Run], *, was_there: bool, size_bytes: int
 ) -> "pyarrow.RecordBatch":
     """Rows of `TOLD`."""
     import pyarrow
@@ -128,6 +129,7 @@ def as_rows(
             "target_end": pyarrow.array([run.target_end for run in runs], int64),
             "rows": pyarrow.array([run.rows for run in runs], int64),
             "was_there": pyarrow.repeat(pyarrow.scalar(was_there), number),
+            "size_bytes": pyarrow.array([size_bytes, *[0] * (number - 1)], int64),
         }
     )
 

@@ -123,13 +123,22 @@ class TableQuery:
 
     def offsets_committed(self) -> dict[tuple[str, int], int]:
         """By topic and partition the offset behind the last epoch that is whole, as the checkpoint has it."""
-        checkpoint = f"{self.state}/checkpoint"
-        numbers = [int(name) for name in self.files.names(f"{checkpoint}/commits") if name.isdigit()]
-        if not numbers:
+        number = self._last("commits")
+        if number is None:
             return {}
-        text = self.files.read_text(f"{checkpoint}/offsets/{max(numbers)}") or ""
+        text = self.files.read_text(f"{self.state}/checkpoint/offsets/{number}") or ""
         # A version, what Spark wants to know of the epoch, and the offsets of each source.
         return _flat(json.loads(text.splitlines()[2]))
+
+    def epoch_begun(self) -> int | None:
+        """The epoch that the run before has planned and not completed: the first of the next one."""
+        planned = self._last("offsets")
+        return None if planned == self._last("commits") else planned
+
+    def _last(self, kind: str) -> int | None:
+        """The highest number of an epoch in a log of the checkpoint."""
+        names = self.files.names(f"{self.state}/checkpoint/{kind}")
+        return max((int(name) for name in names if name.isdigit()), default=None)
 
     def _take(self, batch: "DataFrame", number: int) -> None:
         try:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -67,31 +67,35 @@ class Targets:
     settings_left_out: list[tuple[str, str]] = field(default_factory=list)
     """(topic, setting) of those that the target's brokers do not take."""
 
+    def check(self) -> list[str]:
+        """The sources; JobError for those that are not there, or would be copied into themselves."""
+        names = self.source.check()
+        with self.source.cluster() as source, self.target.cluster() as target:
+            self._check_names(names, _cluster_id(source) in {_cluster_id(target)} - {None})
+        return names
+
     def bring_up(self) -> None:
         """Sees to it that each source, as of now, has its target: with as many partitions or more, and made
         with the same settings where it was not there. JobError where that cannot be."""
-        names = self.source.check()
-        with self.source.cluster() as cluster:
+        names = self.check()
+        with self.source.cluster() as cluster, self.target.cluster() as target:
             numbers = cluster.partitions_of(names)
-            source_ids = {name: cluster.topic_id(name).hex() for name in numbers}
-            with self.target.cluster() as target:
-                self._check_names(numbers, _cluster_id(cluster) in {_cluster_id(target)} - {None})
-                there = target.partitions_of([self.prefix + name for name in numbers])
-                for name, number in numbers.items():
-                    self._bring_up_one(cluster, target, name, number, there.get(self.prefix + name))
-                copies = [self.prefix + name for name in numbers]
-                self.partitions.update(target.partitions_of(copies))
-                found = {
-                    name: Target(self.prefix + name, id, target.topic_id(self.prefix + name).hex())
-                    for name, id in source_ids.items()
-                }
-        self._remember(found)
+            copies = [self.prefix + name for name in numbers]
+            there = target.partitions_of(copies)
+            for name, number in numbers.items():
+                self._bring_up_one(cluster, target, name, number, there.get(self.prefix + name))
+            self.partitions.update(target.partitions_of(copies))
+            ids = {
+                name: (cluster.topic_id(name).hex(), target.topic_id(self.prefix + name).hex())
+                for name in numbers
+            }
+        self._remember({name: Target(self.prefix + name, *of) for name, of in ids.items()})
 
     def sum_of_ends(self) -> int:
         with self.target.cluster() as cluster:
             return sum_of_ends(cluster, self.partitions)
 
-    def _check_names(self, names: Mapping[str, int], is_same_cluster: bool) -> None:
+    def _check_names(self, names: Sequence[str], is_same_cluster: bool) -> None:
         from odradek.spark.markers import MARKERS_TOPIC
 
         if MARKERS_TOPIC in names:
@@ -117,10 +121,12 @@ class Targets:
         copy = self.prefix + name
         if there is None:
             self._create(source, target, name, partitions)
-        else:
+        elif there < partitions:
+            grow_topic(target, copy, partitions)
+        elif copy in self.partitions:
+            return  # as it was a moment ago
+        if there is not None:
             check_timestamps(target, copy)
-            if there < partitions:
-                grow_topic(target, copy, partitions)
         # Waits until every partition has its leader.
         target.list_offsets({(copy, partition): LATEST for partition in range(partitions)})
 

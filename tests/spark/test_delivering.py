@@ -47,8 +47,8 @@ class Into:
         """(partition, source offset) -> target offset, as a consumer reads it; a double fails."""
         places = [(self.topic, number) for number in range(PARTITIONS)]
         found = {}
-        for (_, partition), records in readers.read_all(self.direct, places).items():
-            for offset, value in records:
+        for (_, partition), there in readers.read_all(self.direct, places).items():
+            for offset, value in there:
                 assert (partition, int(value)) not in found
                 found[partition, int(value)] = offset
         return found

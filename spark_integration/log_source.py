@@ -80,9 +80,10 @@ class LogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         return [PiecePartition(piece) for piece in plan(self._options, self._narrowed)]
 
-    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        # Spark has a task without a partition where there is none.
-        return iter(()) if partition is None else batches_of(self._options, partition.value)
+    def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
+        # Where there is no partition Spark makes one task with None, or with a partition of None.
+        piece = None if partition is None else partition.value
+        return iter(()) if piece is None else batches_of(self._options, piece)
 
 
 class FilteringLogReader(LogReader):

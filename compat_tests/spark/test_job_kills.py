@@ -122,7 +122,7 @@ def test_an_archive_in_iceberg_that_is_killed_at_any_moment_goes_on_exactly_ther
     }
     for number in range(KILLS):
         topic.add(some_messages(chance, 400, topic.partitions, number % 4))
-        enough = snapshots(metadata) + chance.randrange(1, 12)
+        enough = snapshots(metadata) + chance.randrange(1, 7)
         command = Command(
             tmp_path / f"log-{number}",
             *("archive", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name),

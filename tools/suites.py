@@ -78,6 +78,9 @@ SPARK_CONNECTOR = [
 ]
 """The tests of Spark's own connector to Kafka, which older versions of Spark have as well."""
 
+SPARK_JARS = ["spark-4.0.0", "spark-4.0.0-formats", "spark-4.0.0-iceberg"]
+"""Those of the session of the tests."""
+
 LINTERS = [
     ["python", "-m", "ruff", "check", "."],
     ["python", "-m", "ruff", "format", "--check", "."],
@@ -125,10 +128,14 @@ SUITES = {
             )
         ]
     ),
-    "benchmarks": Suite([pytest("compat_tests/benchmarks")], jars=["kafka-4.3.1", "spark-4.0.0"]),
+    "benchmarks": Suite([pytest("compat_tests/benchmarks")], jars=["kafka-4.3.1", *SPARK_JARS]),
     "soak": Suite([pytest("compat_tests/soak")]),
     "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=600")]),
-    "spark": Suite([pytest("compat_tests/spark")], jars=["spark-4.0.0", "kafka-4.3.1"], python="spark"),
+    "spark": Suite(
+        [pytest("compat_tests/spark")],
+        jars=[*SPARK_JARS, "kafka-4.3.1"],
+        python="spark",
+    ),
     "spark-newest": Suite([pytest(*ODRADEK_FORMATS)], python="spark-newest"),
     "spark-3.5": Suite(
         [pytest(*SPARK_CONNECTOR, *([] if NIGHTLY else ["-m", "representative"]))],
@@ -137,7 +144,7 @@ SUITES = {
     ),
     "spark-on-kafka": Suite(
         [pytest(*SPARK_CONNECTOR, "--broker=kafka")],
-        jars=["spark-4.0.0", "kafka-4.3.1"],
+        jars=[*SPARK_JARS, "kafka-4.3.1"],
         python="spark",
     ),
 }

@@ -108,6 +108,23 @@ def test_rows_are_the_records_that_a_consumer_got(spark: SparkSession, left: Lef
     assert frame.rdd.getNumPartitions() == segments
 
 
+def test_tasks_share_what_is_larger_than_one_may_read(spark: SparkSession, left: Left) -> None:
+    from pyspark.sql.functions import spark_partition_id
+
+    whole = read(spark, left.data_dir, includeHeaders="true")
+    shared = read(spark, left.data_dir, includeHeaders="true", maxBytesPerPartition="1000")
+    logs = [path.stat().st_size for path in left.data_dir.glob("[ct]*-[01]/*.log")]
+    least = sum(-(-size // 1000) for size in logs)
+    assert whole.rdd.getNumPartitions() == len(logs) < least
+    assert shared.rdd.getNumPartitions() >= least
+    with_rows = shared.select(spark_partition_id().alias("task")).distinct().count()
+    assert len(logs) < with_rows <= shared.rdd.getNumPartitions()
+    assert in_order(shared) == in_order(whole)
+    committed = {"subscribe": "transactions", "kafka.isolation.level": "read_committed"}
+    shared = read(spark, left.data_dir, maxBytesPerPartition="1", **committed)
+    assert in_order(shared) == in_order(read(spark, left.data_dir, **committed))
+
+
 def test_the_batch_tells_of_its_codec_its_producer_and_its_transaction(
     spark: SparkSession, left: Left
 ) -> None:
@@ -222,7 +239,7 @@ def test_a_log_is_read_while_its_broker_writes(spark: SparkSession, tmp_path: pa
             "subscribe names topic codec, of which path has no partition: it has cod",
         ),
         ("/no", {}, "/no cannot be read: No such file or directory"),
-        ("", {"minPartitions": "8"}, "there is one task for each segment; remove it"),
+        ("", {"minPartitions": "8"}, "tasks are made by their bytes; remove it, or use maxBytesPerPartition"),
     ],
 )
 def test_a_mistake_is_the_last_line_of_the_error(

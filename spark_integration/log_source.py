@@ -3,8 +3,8 @@
     spark.read.format("odradek-log").option("subscribe", "orders").load("/var/lib/kafka")
 
 Spark finds it by itself where Odradek's wheel is installed (the top-level module `pyspark_odradek_log`);
-`odradek.spark.register(spark)` makes it known by hand. There is one task for each segment; the directories
-have to be there, under the same path, for the driver and for every worker.
+`odradek.spark.register(spark)` makes it known by hand. There is one task for each segment, more for one that
+is large; the directories have to be there, under the same path, for the driver and for every worker.
 
 With the option `pushFilters` a `where` on topic, partition, offset and timestamp narrows the plan, as the
 options do (PySpark 4.1 and later, with `spark.sql.python.filterPushdown.enabled`). It is off by default:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import odradek
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.spark import sessions
 from compat_tests.spark.topics import KafkaTables
@@ -62,6 +63,13 @@ def client(bootstrap: str) -> Iterator[KafkaPythonClient]:
     client = KafkaPythonClient(bootstrap)
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session")
+def target() -> Iterator[str]:
+    """Another broker, into which topics are copied: host:port."""
+    with odradek.Broker(process=True, group_initial_rebalance_delay_ms=0) as broker:
+        yield broker.bootstrap_servers
 
 
 @pytest.fixture

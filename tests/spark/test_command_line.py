@@ -9,7 +9,7 @@ import pytest
 from odradek.server import cli
 
 
-@pytest.mark.parametrize("job", ["archive", "replay", "verify", "latest", "profile"])
+@pytest.mark.parametrize("job", ["archive", "replay", "mirror", "verify", "latest", "profile"])
 def test_help_has_examples_and_fits_a_terminal(capsys, monkeypatch, job):
     monkeypatch.setenv("COLUMNS", "110")
     with pytest.raises(SystemExit) as ended:
@@ -56,7 +56,7 @@ def test_without_pyspark_one_sentence_says_what_to_install():
 
 def test_importing_the_jobs_imports_neither_pyspark_nor_pyarrow():
     script = (
-        "import sys, odradek.spark.cli, odradek.spark.jobs.archive, odradek.spark.jobs.verify;"
+        "import sys, odradek.spark.cli, odradek.spark.jobs.archive, odradek.spark.jobs.mirror;"
         "sys.exit(bool({'pyspark', 'pyarrow', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -94,10 +94,7 @@ def _session(options: argparse.Namespace) -> tuple["SparkSession", bool]:
         builder = builder.master(options.master or "local[*]")
         builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
         builder = builder.config("spark.ui.showConsoleProgress", "false")
-    for text in options.conf:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise JobError(f"--conf {text} is not NAME=VALUE")
+    for name, value in named_options(options.conf, "--conf").items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate(), is_ours
@@ -145,13 +142,13 @@ class Job:
         raise NotImplementedError
 
 
-def named_options(texts: Sequence[str]) -> dict[str, str]:
-    """Of `--option NAME=VALUE`."""
+def named_options(texts: Sequence[str], argument: str = "--option") -> dict[str, str]:
+    """Of `--option NAME=VALUE`, or another argument of that form."""
     found = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise JobError(f"--option {text} is not NAME=VALUE")
+            raise JobError(f"{argument} {text} is not NAME=VALUE")
         found[name] = value
     return found
 
@@ -190,6 +187,15 @@ def _pace_arguments(parser: argparse.ArgumentParser) -> None:
         help="between epochs of a stream (default 10)",
     )
     parser.add_argument("--max-offsets-per-trigger", type=int, metavar="N", help="rows of one epoch at most")
+
+
+def _table_format_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--table-format",
+        default="parquet",
+        choices=("parquet", "iceberg"),
+        help="of the table; one of Iceberg is named CATALOG.NAMESPACE.NAME (default: parquet)",
+    )
 
 
 def _pattern_argument(parser: argparse.ArgumentParser) -> None:
@@ -250,10 +256,10 @@ def _common_arguments(parser: argparse.ArgumentParser) -> None:
 
 class _ArchiveJob(Job):
     name = "archive"
-    help = "topics into a Parquet table"
+    help = "topics into a Parquet or Iceberg table"
     about = """\
-Put what is new in topics into a Parquet table, partitioned by topic and day, each row exactly once
-for every reader. A run goes on where the last one ended, whatever became of that."""
+Put what is new in topics into a Parquet or Iceberg table, partitioned by topic and day, each row exactly
+once for every reader. A run goes on where the last one ended, whatever became of that."""
     examples = """\
 examples:
   odradek spark archive --bootstrap-servers localhost:9092 --topic orders --table /data/orders
@@ -261,7 +267,13 @@ examples:
   odradek spark archive ... --stream --trigger 30
                         until Ctrl-C or SIGTERM, every 30 seconds
   odradek spark archive ... --value json --schema 'id BIGINT, name STRING'
-                        the value as columns of a struct"""
+                        the value as columns of a struct
+  odradek spark archive ... --value avro --schema @order.avsc --framing confluent
+                        from Avro, written with Confluent's Schema Registry
+  odradek spark archive ... --value protobuf --descriptor orders.desc --message shop.Order
+                        from Protobuf, with what protoc --descriptor_set_out has made
+  odradek spark archive ... --table-format iceberg --table lake.shop.orders
+                        into a table of a catalog that Spark was told of with --conf"""
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         _topic_arguments(parser)
@@ -269,16 +281,55 @@ examples:
         parser.add_argument(
             "--table",
             required=True,
+            metavar="TABLE",
+            help="directory of the table, in any file system of Spark's, or name of one of Iceberg",
+        )
+        _table_format_argument(parser)
+        parser.add_argument(
+            "--checkpoint",
             metavar="DIR",
-            help="directory of the table, in any file system of Spark's",
+            help="of an Iceberg table: where the checkpoint goes (default: where the table is)",
         )
         _pace_arguments(parser)
         _start_argument(parser)
         parser.add_argument(
-            "--value", default="binary", choices=("binary", "json"), help="how the value is stored"
+            "--value",
+            default="binary",
+            choices=("binary", "json", "avro", "protobuf"),
+            help="how the value is stored: as it is, or as what it means (default: binary)",
         )
         parser.add_argument(
-            "--schema", metavar="SCHEMA", help="of JSON values: Spark's DDL or JSON form, or @FILE with it"
+            "--schema",
+            metavar="SCHEMA",
+            help="or @FILE with it: of JSON in Spark's DDL or JSON form, of Avro what is in a schema file",
+        )
+        parser.add_argument(
+            "--descriptor", metavar="FILE", help="of Protobuf: what protoc --descriptor_set_out has made"
+        )
+        parser.add_argument("--message", metavar="NAME", help="of Protobuf: full name of the message")
+        parser.add_argument(
+            "--framing",
+            default="none",
+            choices=("none", "confluent"),
+            help="what is before a value: Confluent's serializers put the id of its schema there",
+        )
+        parser.add_argument(
+            "--decode-mode",
+            default="permissive",
+            choices=("permissive", "failfast"),
+            help="of a value that does not decode keep the bytes in the column undecoded, or end the job "
+            "(default: permissive)",
+        )
+        parser.add_argument(
+            "--decode-option",
+            action="append",
+            default=[],
+            dest="decode_options",
+            metavar="NAME=VALUE",
+            help="one option of Spark's from_json or from_avro; may be given many times",
+        )
+        parser.add_argument(
+            "--keep-raw", action="store_true", help="keep the bytes of decoded values too, in the column raw"
         )
         parser.add_argument(
             "--compression",
@@ -309,6 +360,14 @@ examples:
             isolation=options.isolation,
             value=options.value,
             schema=_text_or_file(options.schema),
+            descriptor=None if options.descriptor is None else _read("--descriptor", options.descriptor),
+            message=options.message,
+            framing=options.framing,
+            decode_mode=options.decode_mode,
+            decode_options=named_options(options.decode_options, "--decode-option"),
+            keep_raw=options.keep_raw,
+            table_format=options.table_format,
+            checkpoint=options.checkpoint,
             compression=options.compression,
             max_offsets_per_trigger=options.max_offsets_per_trigger,
             fail_on_data_loss=not options.allow_data_loss,
@@ -322,11 +381,15 @@ examples:
 def _text_or_file(text: str | None) -> str | None:
     if text is None or not text.startswith("@"):
         return text
+    return _read("--schema", text[1:]).decode("utf-8", "replace")
+
+
+def _read(argument: str, path: str) -> bytes:
     try:
-        with open(text[1:], encoding="utf-8") as file:
+        with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise JobError(f"--schema {text} cannot be read: {error.strerror}") from None
+        raise JobError(f"{argument} {path} cannot be read: {error.strerror}") from None
 
 
 class _VerifyJob(Job):
@@ -347,7 +410,8 @@ examples:
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         _topic_arguments(parser)
-        parser.add_argument("--table", metavar="DIR", help="what archive has made of the topic")
+        parser.add_argument("--table", metavar="TABLE", help="what archive has made of the topic")
+        _table_format_argument(parser)
         parser.add_argument("--other-topic", metavar="TOPIC", help="what the topic is compared with")
         parser.add_argument("--other-bootstrap-servers", metavar="HOST:PORT", help="where the other topic is")
         parser.add_argument(
@@ -373,6 +437,7 @@ examples:
             bootstrap_servers=options.bootstrap_servers,
             topic=options.topics[0],
             table=options.table,
+            table_format=options.table_format,
             other_topic=options.other_topic,
             other_bootstrap_servers=options.other_bootstrap_servers,
             isolation=options.isolation,
@@ -398,7 +463,8 @@ examples:
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         _topic_arguments(parser)
-        parser.add_argument("--table", required=True, metavar="DIR", help="what archive has made")
+        parser.add_argument("--table", required=True, metavar="TABLE", help="what archive has made")
+        _table_format_argument(parser)
         parser.add_argument("--to", metavar="TOPIC", help="where the rows go (default: the topic's own name)")
         parser.add_argument(
             "--id", metavar="ID", help="of the replay (default: made of table, topic and target)"
@@ -421,6 +487,7 @@ examples:
             spark,
             bootstrap_servers=options.bootstrap_servers,
             table=options.table,
+            table_format=options.table_format,
             topic=options.topics[0],
             to_topic=options.to,
             replay_id=options.id,

@@ -57,6 +57,11 @@ JARS: dict[str, tuple[list[str], list[str]]] = {
     "kafka-0.9.0.1": (["org.apache.kafka:kafka_2.11:0.9.0.1"], []),
     "kafka-0.8.2.2": (["org.apache.kafka:kafka_2.11:0.8.2.2"], []),
     "spark-4.0.0": (["org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"], _SPARK_OWN_JARS),
+    "spark-4.0.0-formats": (
+        ["org.apache.spark:spark-avro_2.13:4.0.0"],
+        _SPARK_OWN_JARS,
+    ),
+    "spark-4.0.0-iceberg": (["org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1"], _SPARK_OWN_JARS),
     "spark-3.5.7": (["org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7"], _SPARK_OWN_JARS),
 }
 """Name of a set -> what it asks for, and which transitive jars it leaves out because pyspark brings them."""

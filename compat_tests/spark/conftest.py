@@ -41,12 +41,17 @@ def refuse_or_skip(missing: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark_is_there() -> None:
+    """Java and PySpark, for those who start them by themselves."""
     java_home = os.environ.get("JAVA_HOME")
     if shutil.which("java", path=f"{java_home}/bin" if java_home else None) is None:
         refuse_or_skip("a JDK (Debian: openjdk-17-jdk-headless)")
     if importlib.util.find_spec("pyspark") is None:
         refuse_or_skip("PySpark (pip install 'odradek[spark]')")
+
+
+@pytest.fixture(scope="session")
+def spark(spark_is_there: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = sessions.start(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()

@@ -9,11 +9,13 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 
 from compat_tests.clients import wait_until
+from compat_tests.spark import sessions, test_job_archive_iceberg
 from compat_tests.spark.admin import TopicAdmin
 from compat_tests.spark.honest import HonestTopic, honest_topic, some_messages
 from compat_tests.spark.test_job_archive import archived, parquet_files, rows_of
@@ -36,8 +38,8 @@ pytestmark = pytest.mark.timeout(120 + START_SECONDS * KILLS)
 class Command:
     """`odradek spark ...` with a driver of its own, which can be killed with its JVM."""
 
-    def __init__(self, log: pathlib.Path, *arguments: str) -> None:
-        settings = {"spark.driver.memory": "1g", "spark.local.dir": str(log.parent / "local")}
+    def __init__(self, log: pathlib.Path, *arguments: str, more: Mapping[str, str] | None = None) -> None:
+        settings = {"spark.driver.memory": "1g", "spark.local.dir": str(log.parent / "local"), **(more or {})}
         confs = [f"--conf={name}={value}" for name, value in settings.items()]
         self._log = log.open("w")
         self.process = subprocess.Popen(
@@ -61,15 +63,19 @@ class Command:
     def end(self) -> str:
         """As a service manager ends a stream; gives what it told."""
         self.process.send_signal(signal.SIGTERM)
+        status, told = self.wait()
+        assert status == 0, told
+        return told
+
+    def wait(self) -> tuple[int, str]:
+        """Its exit status, and what it told."""
         try:
             status = self.process.wait(START_SECONDS)
         finally:
             if self.process.poll() is None:
                 self.kill()
         self._log.close()
-        told = pathlib.Path(self._log.name).read_text()
-        assert status == 0, told
-        return told
+        return status, pathlib.Path(self._log.name).read_text()
 
 
 def has_files(table: pathlib.Path, number: int) -> bool:
@@ -104,6 +110,66 @@ def test_an_archive_that_is_killed_at_any_moment_goes_on_exactly_there(
     finally:
         told = stream.end()
     assert f" rows of topic {topic.name} went into {table}" in told
+
+
+def test_an_archive_in_iceberg_that_is_killed_at_any_moment_goes_on_exactly_there(
+    spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
+) -> None:
+    topic, table = honest_topic(tables, "killed"), test_job_archive_iceberg.new_name("killed")
+    chance = random.Random()
+    metadata = test_job_archive_iceberg.folder_of(spark, table) / "metadata"
+    settings = {
+        **sessions.iceberg_catalog(pathlib.Path(spark.conf.get("spark.sql.catalog.lake.warehouse"))),
+        "spark.jars": sessions.jars(f"spark-{spark.version}-iceberg"),
+    }
+    for number in range(KILLS):
+        topic.add(some_messages(chance, 400, topic.partitions, number % 4))
+        enough = snapshots(metadata) + chance.randrange(1, 7)
+        command = Command(
+            tmp_path / f"log-{number}",
+            *("archive", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name),
+            *("--table", table, "--table-format", "iceberg"),
+            *("--stream", "--trigger", "0", "--max-offsets-per-trigger", "40"),
+            more=settings,
+        )
+        try:
+            wait_until(lambda: snapshots(metadata) >= enough, "it writes", seconds=START_SECONDS)  # noqa: B023
+        finally:
+            command.kill()
+        test_job_archive_iceberg.rows_of(spark, table)  # which looks for doubles
+    test_job_archive_iceberg.archived(spark, topic, table)
+    assert test_job_archive_iceberg.rows_of(spark, table) == topic.rows
+
+
+def snapshots(metadata: pathlib.Path) -> int:
+    return len(list(metadata.glob("snap-*.avro")))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("arguments", "what", "jar"),
+    [
+        (["--table-format", "iceberg"], "table format iceberg", "org.apache.iceberg:iceberg-spark-runtime-"),
+        (["--value", "avro", "--schema", '"string"'], "value avro", "org.apache.spark:spark-avro_2.13:"),
+    ],
+)
+def test_without_its_jar_a_job_says_which_one_it_needs(
+    spark: SparkSession,
+    tables: KafkaTables,
+    tmp_path: pathlib.Path,
+    arguments: list[str],
+    what: str,
+    jar: str,
+) -> None:
+    command = Command(
+        tmp_path / "log",
+        *("archive", "--bootstrap-servers", tables.client.bootstrap, "--topic", tables.new_topic("jars")),
+        *("--table", str(tmp_path / "table"), *arguments),
+    )
+    status, told = command.wait()
+    assert status == 1
+    assert f"odradek: {what} needs a jar that this Spark does not have: start it with --conf " in told
+    assert f"spark.jars.packages={jar}" in told
 
 
 def test_a_table_of_latest_values_is_right_after_kills(

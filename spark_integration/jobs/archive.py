@@ -1,27 +1,30 @@
-"""Topics become a Parquet table, partitioned by topic and day: `odradek spark archive`, or `run`.
+"""Topics become a Parquet or Iceberg table, by topic and day: `odradek spark archive`, or `run`.
 
     from odradek.spark.jobs import archive
     archive.run(spark, bootstrap_servers="localhost:9092", topics=["orders"], table="/data/orders")
 
 Each run goes on where the last one ended. A row is in the table exactly once, also for readers that know
-nothing of Spark's streams, whatever was killed and run again (`publishing`). The checkpoint lies in the
-table, so that the two cannot part. The table has the columns of Spark's Kafka source, `topic` and `day` (of
-the timestamp, UTC) as directories; a record that comes late goes to its own day.
+nothing of Spark's streams, whatever was killed and run again (`publishing`, `iceberg`). The checkpoint lies
+in the table, so that the two cannot part. The table has the columns of Spark's Kafka source, `topic` and
+`day` (of the timestamp, UTC) as directories; a record that comes late goes to its own day. Values are bytes,
+or what `decoding` makes of them.
 """
 
-import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.spark.jobs.compaction import Compaction, SizeRules
-from odradek.spark.jobs.errors import JobError, sentence_of
-from odradek.spark.jobs.files import Files, open_files
+from odradek.spark.jobs.decoding import UNDECODED, Decoding
+from odradek.spark.jobs.errors import JobError
+from odradek.spark.jobs.files import open_files
+from odradek.spark.jobs.iceberg import IcebergTable
 from odradek.spark.jobs.publishing import Epoch, Publisher
-from odradek.spark.jobs.querying import Pace, TableQuery, offsets_reached
-from odradek.spark.jobs.topics import READ_COMMITTED, Topics, job_session
+from odradek.spark.jobs.querying import DirectoryTable, Pace, TableQuery, Written, offsets_reached
+from odradek.spark.jobs.tables import SOURCE_SCHEMA, check_format
+from odradek.spark.jobs.topics import ARROW_ROWS, READ_COMMITTED, Topics, job_session
 from odradek.spark.progress import Progress
 from odradek.spark.report import Report, Table
 
@@ -33,9 +36,6 @@ __all__ = ["DAY", "run"]
 DAY = "date_add(DATE'1970-01-01', CAST(floor(unix_millis(timestamp) / 86400000) AS INT))"
 """The day of a record in UTC, whatever the session's time zone."""
 
-VALUES = ("binary", "json")
-BROKEN = "_corrupt_record"
-"""Where `from_json` puts a text that does not fit the schema, if the schema has it."""
 COMPACTION_INTERVAL_S = 3600
 """Between two looks at the small files of a stream."""
 OPEN_FILES = 16
@@ -55,6 +55,14 @@ def run(
     isolation: str = READ_COMMITTED,
     value: str = "binary",
     schema: str | None = None,
+    descriptor: bytes | None = None,
+    message: str | None = None,
+    framing: str = "none",
+    decode_mode: str = "permissive",
+    decode_options: Mapping[str, str] | None = None,
+    keep_raw: bool = False,
+    table_format: str = "parquet",
+    checkpoint: str | None = None,
     compression: str = "snappy",
     max_offsets_per_trigger: int | None = None,
     fail_on_data_loss: bool = True,
@@ -66,29 +74,47 @@ def run(
 ) -> Report:
     """Archives what is there now; with `stream` goes on until `stop` is set.
 
-    `starting_offsets` (Spark's `startingOffsets`) counts for the first run. With `value="json"` and `schema`
-    (Spark's DDL or JSON form) the column `value` is a struct; a value that is none keeps its bytes in the
-    column `undecoded`. `options` are more options of the source. JobError for whatever is wrong with topics,
-    options or the table.
+    `starting_offsets` (Spark's `startingOffsets`) counts for the first run.
+
+    With `value` "json" (and `schema`, in Spark's DDL or JSON form), "avro" (and `schema`, the content of a
+    schema file) or "protobuf" (and `descriptor`, a FileDescriptorSet, with the full name of a `message`) the
+    column `value` is what the value means. One that does not decode keeps its bytes in the column
+    `undecoded`, or with `decode_mode="failfast"` ends the job. `framing="confluent"`: values begin with the
+    id of a schema, which gets the column `schema_id`. `keep_raw` keeps the bytes of all values in the column
+    `raw`. `decode_options` are those of Spark's `from_json` or `from_avro`.
+
+    With `table_format="iceberg"` the table is `catalog.namespace.name`, and `checkpoint` a directory for what
+    else has to be kept (default: where the table is). `options` are more options of the source. JobError for
+    whatever is wrong with topics, options or the table.
     """
     source = Topics(bootstrap_servers, tuple(topics), topic_pattern, isolation, dict(options or {}))
     pace = Pace(stream, trigger_seconds, max_offsets_per_trigger, starting_offsets, fail_on_data_loss)
     pace.check()
-    _check_value(value, schema)
+    decoding = Decoding(
+        value, schema, descriptor, message, framing, decode_mode, keep_raw, dict(decode_options or {})
+    )
+    decoding.check()
+    check_format(table_format)
     source.check()
     session = job_session(spark)
-    session.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(OPEN_FILES))
-    table = table.rstrip("/")
-    files = open_files(spark, table)
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
+    rules = (size_rules or SizeRules()) if compact else None
+    columns = decoding.apply(session.createDataFrame([], SOURCE_SCHEMA))
+    target: Target
+    if table_format == "iceberg":
+        target = IcebergTable(session, table, columns, compression, rules, checkpoint)
+    elif checkpoint is not None:
+        raise JobError(
+            f"the checkpoint {checkpoint} is for a table of Iceberg: that of a Parquet table is in the table"
+        )
+    else:
+        target = ParquetTable(session, table, compression, rules)
     progress = progress or Progress("archive", None)
-    job = _Archive(session, files, table, value, schema, compression)
-    if compact:
-        job.compaction = Compaction(session, files, table, size_rules or SizeRules(), compression)
-    query = TableQuery("archive", session, files, source, table, job.take)
+    job = _Archive(decoding, target)
+    query = TableQuery("archive", session, source, target, job.take)
     try:
-        with query.held({"value": value, "schema": schema}):
-            if job.compaction is not None:
-                job.compaction.remove_leftovers()
+        with query.held(decoding.about()):
+            target.remove_leftovers()
             last = query.run(pace, lambda lag: job.tell(progress, lag), stop or threading.Event())
             job.compact()
     finally:
@@ -96,28 +122,67 @@ def run(
     return job.report(source, last, progress)
 
 
-def _check_value(value: str, schema: str | None) -> None:
-    if value not in VALUES:
-        raise JobError(f"value {value!r} is none: it is {' or '.join(VALUES)}")
-    if (value == "json") != (schema is not None):
-        raise JobError("value json needs a schema, and a schema needs value json: give both or neither")
-    if schema is not None:
-        _with_field(schema, BROKEN)
+class Target(Written, Protocol):
+    """A table that epochs are put into, each once."""
+
+    def remove_leftovers(self) -> None:
+        """What a killed run has left behind, and nobody needs."""
+        ...
+
+    def has(self, number: int, batch: "DataFrame") -> bool:
+        """Whether the epoch is there already, as a whole."""
+        ...
+
+    def publish(self, number: int, rows: "DataFrame", count: Callable[[], int]) -> Epoch:
+        """`count` tells the number of rows once they are written."""
+        ...
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether small files are to be merged."""
+        ...
+
+    def compact(self) -> int:
+        """How many small files are gone."""
+        ...
 
 
-def _with_field(schema: str, name: str) -> Any:
-    """The schema of a struct, from Spark's DDL or JSON form, and one more field of text."""
-    from pyspark.sql.types import StringType, StructType
+class ParquetTable(DirectoryTable):
+    """A directory of files."""
 
-    try:
-        is_json = schema.lstrip().startswith("{")
-        fields = StructType.fromJson(json.loads(schema)) if is_json else StructType.fromDDL(schema)
-        return StructType([*fields.fields, StructType().add(name, StringType())[name]])
-    except Exception as error:
-        raise JobError(
-            f"the schema {schema[:60]!r} is none in Spark's DDL or JSON form ({sentence_of(error)}): write "
-            "for example 'id BIGINT, name STRING'"
-        ) from None
+    def __init__(self, session: "SparkSession", name: str, compression: str, rules: SizeRules | None) -> None:
+        super().__init__(open_files(session, name), name.rstrip("/"))
+        session.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(OPEN_FILES))
+        self._compression = compression
+        self._compaction = (
+            None if rules is None else Compaction(session, self.files, self.name, rules, compression)
+        )
+
+    @property
+    def is_compacted(self) -> bool:
+        return self._compaction is not None
+
+    def remove_leftovers(self) -> None:
+        if self._compaction is not None:
+            self._compaction.remove_leftovers()
+
+    def has(self, number: int, batch: "DataFrame") -> bool:
+        """Not known: `publish` completes what an earlier run has decided."""
+        return False
+
+    def publish(self, number: int, rows: "DataFrame", count: Callable[[], int]) -> Epoch:
+        from pyspark.sql import functions as f
+
+        def write(path: str) -> int:
+            writer = rows.withColumn("day", f.expr(DAY)).write.partitionBy("topic", "day")
+            writer.option("compression", self._compression).parquet(path)
+            return count()
+
+        epoch, _ = Publisher(self.files, self.name).publish(number, write)
+        return epoch
+
+    def compact(self) -> int:
+        return 0 if self._compaction is None else self._compaction.run()
 
 
 @dataclass
@@ -128,6 +193,7 @@ class _Done:
     size_bytes: int = 0
     files: int = 0
     epochs: int = 0
+    undecoded: int = 0
     compacted: int = 0
 
     def add(self, epoch: Epoch) -> None:
@@ -139,21 +205,28 @@ class _Done:
 
 @dataclass
 class _Archive:
-    session: "SparkSession"
-    files: Files
-    table: str
-    value: str
-    schema: str | None
-    compression: str
-    compaction: Compaction | None = None
+    decoding: Decoding
+    target: Target
     done: _Done = field(default_factory=_Done)
     next_compaction: float = field(default_factory=lambda: time.monotonic() + COMPACTION_INTERVAL_S)
 
     def take(self, batch: "DataFrame", number: int) -> None:
         """One epoch."""
-        publisher = Publisher(self.files, self.table)
-        epoch, _ = publisher.publish(number, lambda path: self._write(batch, path))
-        self.done.add(epoch)
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        if self.target.has(number, batch):
+            return
+        counted = Observation()
+        rows = self.decoding.apply(batch)
+        undecoded = f.count(UNDECODED) if UNDECODED in rows.columns else f.lit(0)
+        rows = rows.observe(counted, f.count(f.lit(1)).alias("rows"), undecoded.alias("undecoded"))
+
+        def count() -> int:
+            self.done.undecoded += int(counted.get["undecoded"])
+            return int(counted.get["rows"])
+
+        self.done.add(self.target.publish(number, rows, count))
         if time.monotonic() > self.next_compaction:
             self.compact()
 
@@ -162,44 +235,16 @@ class _Archive:
 
     def compact(self) -> None:
         """Between two epochs, or behind the last one: nobody else puts files into the table meanwhile."""
-        if self.compaction is not None:
-            self.done.compacted += self.compaction.run()
-            self.next_compaction = time.monotonic() + COMPACTION_INTERVAL_S
-
-    def _write(self, batch: "DataFrame", path: str) -> int:
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as f
-
-        counted = Observation()
-        rows = (
-            self._decoded(batch)
-            .withColumn("day", f.expr(DAY))
-            .observe(counted, f.count(f.lit(1)).alias("rows"))
-        )
-        rows.write.partitionBy("topic", "day").option("compression", self.compression).parquet(path)
-        return int(counted.get["rows"])
-
-    def _decoded(self, batch: "DataFrame") -> "DataFrame":
-        from pyspark.sql import functions as f
-
-        if self.value == "binary":
-            return batch
-        assert self.schema is not None
-        wanted = f.from_json(f.col("value").cast("string"), _with_field(self.schema, BROKEN))
-        is_broken = f.col("value").isNotNull() & (
-            f.col("decoded").isNull() | f.col(f"decoded.{BROKEN}").isNotNull()
-        )
-        return (
-            batch.withColumn("decoded", wanted)
-            .withColumn("undecoded", f.when(is_broken, f.col("value")))
-            .withColumn("value", f.when(~is_broken, f.col("decoded").dropFields(BROKEN)))
-            .drop("decoded")
-        )
+        self.done.compacted += self.target.compact()
+        self.next_compaction = time.monotonic() + COMPACTION_INTERVAL_S
 
     def report(self, topics: Topics, last: Any, progress: Progress) -> Report:
         """What this run did; `last` is the query's last progress."""
         done, seconds = self.done, progress.seconds
-        report = Report("archive", f"{done.rows:,} rows of {topics} went into {self.table}")
+        summary = f"{done.rows:,} rows of {topics} went into {self.target.name}"
+        if done.undecoded:
+            summary += f"; {done.undecoded:,} values did not decode, their bytes are in column {UNDECODED}"
+        report = Report("archive", summary)
         report.figures = {
             "rows": done.rows,
             "epochs": done.epochs,
@@ -208,7 +253,9 @@ class _Archive:
             "seconds": round(seconds, 1),
             "rows a second": round(done.rows / max(seconds, 1e-9)),
         }
-        if self.compaction is not None:
+        if self.decoding.value != "binary":
+            report.figures["values that did not decode"] = done.undecoded
+        if self.target.is_compacted:
             report.figures["small files merged"] = done.compacted
         reached = offsets_reached(last)
         if reached:

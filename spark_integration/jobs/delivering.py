@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     Work = Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]
 
 __all__ = [
-    "ARROW_ROWS",
     "COMPRESSIONS",
     "RESULT",
     "Delivery",
@@ -50,8 +49,6 @@ RESULT = "partition INT, rows BIGINT, skipped BIGINT, next_offset BIGINT"
 """What a task tells of each partition: rows that it wrote, rows that were there already, where it ended."""
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 """Of the record batches."""
-ARROW_ROWS = 2_000
-"""Of one step into Python: a row may be a megabyte."""
 TRANSACTION_ROWS = 200_000
 TRANSACTION_BYTES = 64 << 20
 SLICE_BYTES = 8 << 20

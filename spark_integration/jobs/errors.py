@@ -6,6 +6,8 @@ from typing import Any
 __all__ = ["JobError", "sentence_of"]
 
 LINE_LENGTH_MAX = 400
+_RAISED = re.compile(r"^\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: [0-9A-Z]{5})?$")
+"""What the jobs themselves raise in an expression of Spark's is a sentence already."""
 _OURS = re.compile(r"^odradek\.[A-Za-z_.]+: ")
 """The class of our own errors says nothing that their sentence does not."""
 
@@ -28,8 +30,9 @@ def _java_sentence(throwable: Any) -> str:
     while throwable is not None:
         message = throwable.getMessage()
         if message and message.strip():
-            name = throwable.getClass().getSimpleName()
-            found = _python_sentence(message) or f"{name}: {_first_line(message)}"
+            name, line = throwable.getClass().getSimpleName(), _first_line(message)
+            ours = _RAISED.match(line)
+            found = _python_sentence(message) or (ours[1] if ours else f"{name}: {line}")
         throwable = throwable.getCause()
     return found
 

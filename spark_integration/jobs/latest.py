@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from odradek.spark.jobs.errors import JobError
 from odradek.spark.jobs.files import LocalFiles, open_files
 from odradek.spark.jobs.publishing import STATE
-from odradek.spark.jobs.querying import Pace, TableQuery, offsets_reached
+from odradek.spark.jobs.querying import DirectoryTable, Pace, TableQuery, offsets_reached
 from odradek.spark.jobs.topics import READ_COMMITTED, Topics, job_session
 from odradek.spark.progress import Progress
 from odradek.spark.report import Report, Table
@@ -78,7 +78,7 @@ def run(
         )
     progress = progress or Progress("latest", None)
     job = _Latest(session, files, table, buckets, compression)
-    query = TableQuery("latest", session, files, source, table, job.take)
+    query = TableQuery("latest", session, source, DirectoryTable(files, table), job.take)
     try:
         with query.held({"buckets": buckets}):
             job.remove_leftovers()

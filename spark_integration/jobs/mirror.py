@@ -29,7 +29,6 @@ from odradek.spark.jobs import offset_runs
 from odradek.spark.jobs.carrying_over import Groups
 from odradek.spark.jobs.compaction import Compaction, SizeRules
 from odradek.spark.jobs.delivering import (
-    ARROW_ROWS,
     COMPRESSIONS,
     Delivery,
     mapping,
@@ -40,9 +39,9 @@ from odradek.spark.jobs.errors import JobError
 from odradek.spark.jobs.files import Files, open_files
 from odradek.spark.jobs.offset_runs import Place
 from odradek.spark.jobs.publishing import STATE, Publisher
-from odradek.spark.jobs.querying import Pace, TableQuery
+from odradek.spark.jobs.querying import DirectoryTable, Pace, TableQuery
 from odradek.spark.jobs.targets import Targets
-from odradek.spark.jobs.topics import Topics, job_session, kafka_options
+from odradek.spark.jobs.topics import ARROW_ROWS, Topics, job_session, kafka_options
 from odradek.spark.progress import Progress
 from odradek.spark.report import Report, Table
 
@@ -121,7 +120,9 @@ def run(
         order = ("partition", "source_start")
         job.compaction = Compaction(session, files, table, size_rules or SizeRules(), CODEC, order)
     progress = progress or Progress("mirror", None)
-    query = TableQuery("mirror", session, files, source, table, job.take, target.bootstrap_servers)
+    query = TableQuery(
+        "mirror", session, source, DirectoryTable(files, table), job.take, target.bootstrap_servers
+    )
     job.query = query
     try:
         with query.held({"prefix": prefix, "id": mirror_id}):

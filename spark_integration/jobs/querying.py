@@ -1,7 +1,7 @@
 """A streaming query that writes one table: its checkpoint, its lock, its end, and what is told when it fails.
 
-The table's state lies in `TABLE/_odradek`: `JOB.json` says what the table was made with, `checkpoint` is
-Spark's, `lock` is held while a job writes.
+The table's state lies in a directory of its own, for a table of files `TABLE/_odradek`: `JOB.json` says what
+the table was made with, `checkpoint` is Spark's, `lock` is held while a job writes.
 """
 
 import json
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.spark.jobs.errors import JobError, sentence_of
 from odradek.spark.jobs.files import Files
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["Pace", "TableQuery", "offsets_reached"]
+__all__ = ["DirectoryTable", "Pace", "TableQuery", "Written", "offsets_reached"]
 
 POLL_S = 0.2
+SHOWN_LENGTH = 60
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,31 @@ class Pace:
         return {"availableNow": True}
 
 
+class Written(Protocol):
+    """The table that a query writes."""
+
+    name: str
+    files: Files
+    """Of the state."""
+    state: str
+
+    def content(self) -> str | None:
+        """Something that readers see in the table, None if they see nothing."""
+        ...
+
+
+class DirectoryTable:
+    """A table that is a directory of files."""
+
+    def __init__(self, files: Files, name: str) -> None:
+        self.files, self.name = files, name
+        self.state = f"{name}/{STATE}"
+
+    def content(self) -> str | None:
+        names = (name for name in self.files.names(self.name) if not name.startswith(("_", ".")))
+        return next(names, None)
+
+
 @dataclass
 class TableQuery:
     """`take` puts one epoch into the table; Spark calls it in a thread of its own, one epoch after the
@@ -73,9 +99,8 @@ class TableQuery:
 
     job: str
     session: "SparkSession"
-    files: Files
     topics: Topics
-    table: str
+    table: Written
     take: "Callable[[DataFrame, int], None]"
     into: str | None = None
     """What the job fills, if that is not the table itself."""
@@ -84,14 +109,10 @@ class TableQuery:
     is_over: bool = False
     failure: BaseException | None = None
 
-    @property
-    def state(self) -> str:
-        return f"{self.table}/{STATE}"
-
     @contextmanager
     def held(self, about: Mapping[str, Any]) -> Iterator[None]:
         """The table is this job's alone, was made with the same, and has its checkpoint."""
-        with self.files.lock(f"{self.state}/lock"):
+        with self.table.files.lock(f"{self.table.state}/lock"):
             self._check(about)
             yield
 
@@ -101,32 +122,38 @@ class TableQuery:
         Gives the query's last progress (None where it had no epoch).
         """
         try:
-            query = (
-                self.topics.stream(self.session, pace.options())
-                .writeStream.queryName(f"{self.job} {self.table}")
-                .option("checkpointLocation", f"{self.state}/checkpoint")
-                .foreachBatch(self._take)
-                .trigger(**pace.trigger())
-                .start()
-            )
-            self._follow(query, tell, stop)
+            last = None
+            # Before PySpark 4.2 AvailableNow is one epoch for a Python source, and one that the run before
+            # has planned and not finished would be all of this run.
+            for _ in range(2 if self.epoch_begun() is not None and not pace.stream else 1):
+                query = (
+                    self.topics.stream(self.session, pace.options())
+                    .writeStream.queryName(f"{self.job} {self.table.name}")
+                    .option("checkpointLocation", f"{self.table.state}/checkpoint")
+                    .foreachBatch(self._take)
+                    .trigger(**pace.trigger())
+                    .start()
+                )
+                self._follow(query, tell, stop)
+                last = query.lastProgress or last
+                if stop.is_set():
+                    break
             with self.writing:
                 self.is_over = True
-            return query.lastProgress
+            return last
         except Exception as error:
             cause = self.failure or error
             if isinstance(cause, JobError):
                 raise cause from None
-            raise JobError(
-                f"{self.job} of {self.topics} into {self.into or self.table} failed: {sentence_of(cause)}"
-            ) from None
+            into = self.into or self.table.name
+            raise JobError(f"{self.job} of {self.topics} into {into} failed: {sentence_of(cause)}") from None
 
     def offsets_committed(self) -> dict[tuple[str, int], int]:
         """By topic and partition the offset behind the last epoch that is whole, as the checkpoint has it."""
         number = self._last("commits")
         if number is None:
             return {}
-        text = self.files.read_text(f"{self.state}/checkpoint/offsets/{number}") or ""
+        text = self.table.files.read_text(f"{self.table.state}/checkpoint/offsets/{number}") or ""
         # A version, what Spark wants to know of the epoch, and the offsets of each source.
         return _flat(json.loads(text.splitlines()[2]))
 
@@ -137,7 +164,7 @@ class TableQuery:
 
     def _last(self, kind: str) -> int | None:
         """The highest number of an epoch in a log of the checkpoint."""
-        names = self.files.names(f"{self.state}/checkpoint/{kind}")
+        names = self.table.files.names(f"{self.table.state}/checkpoint/{kind}")
         return max((int(name) for name in names if name.isdigit()), default=None)
 
     def _take(self, batch: "DataFrame", number: int) -> None:
@@ -161,43 +188,41 @@ class TableQuery:
         query.awaitTermination()
 
     def _check(self, about: Mapping[str, Any]) -> None:
-        path = f"{self.state}/{self.job}.json"
+        files, state, table = self.table.files, self.table.state, self.table.name
+        path = f"{state}/{self.job}.json"
         wanted = {
             "topics": sorted(set(self.topics.names)),
             "pattern": self.topics.pattern,
             "isolation": self.topics.isolation,
             **about,
         }
-        text = self.files.read_text(path)
+        content = self.table.content()
+        text = files.read_text(path)
         if text is None:
-            self._check_empty()
-            self.files.write_new(path, json.dumps(wanted))
+            if content is not None:
+                raise JobError(
+                    f"{table} has files that no {self.job} wrote ({content}): give it a table of its own"
+                )
+            files.write_new(path, json.dumps(wanted))
             return
         before = json.loads(text)
         for name, now in wanted.items():
             if before.get(name) != now:
                 raise JobError(
-                    f"the table at {self.table} was made with {name} {before.get(name)!r}, and not {now!r}: "
-                    "use that, or another table"
+                    f"the table at {table} was made with {name} {_shown(before.get(name))}, and not "
+                    f"{_shown(now)}: use that, or another table"
                 )
-        checkpoint = f"{self.state}/checkpoint"
-        if not self.files.exists(f"{checkpoint}/metadata") and self._names():
+        checkpoint = f"{state}/checkpoint"
+        if content is not None and not files.exists(f"{checkpoint}/metadata"):
             raise JobError(
                 f"the checkpoint {checkpoint} is gone, and without it nobody knows what of the topics is in "
                 "the table: bring it back, or use another table"
             )
 
-    def _check_empty(self) -> None:
-        others = self._names()
-        if others:
-            raise JobError(
-                f"{self.table} has files that no {self.job} wrote ({others[0]}): give it a directory of its "
-                "own"
-            )
 
-    def _names(self) -> list[str]:
-        """What readers see in the table's directory."""
-        return [name for name in self.files.names(self.table) if not name.startswith(("_", "."))]
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_LENGTH else f"{text[:SHOWN_LENGTH]}…"
 
 
 def _offsets(progress: Any, name: str) -> dict[tuple[str, int], int]:

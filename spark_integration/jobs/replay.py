@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek.spark.jobs.delivering import ARROW_ROWS, COMPRESSIONS, RESULT, Delivery, delivering
+from odradek.spark.jobs.delivering import COMPRESSIONS, RESULT, Delivery, delivering
 from odradek.spark.jobs.errors import JobError, sentence_of
 from odradek.spark.jobs.tables import read_table
 from odradek.spark.jobs.targets import check_timestamps, sum_of_ends
-from odradek.spark.jobs.topics import Topics, job_session, kafka_options
+from odradek.spark.jobs.topics import ARROW_ROWS, Topics, job_session, kafka_options
 from odradek.spark.progress import Progress
 from odradek.spark.report import Report, Table
 from odradek.spark.watching import watched
@@ -36,6 +36,7 @@ def run(
     *,
     bootstrap_servers: str,
     table: str,
+    table_format: str = "parquet",
     topic: str,
     to_topic: str | None = None,
     replay_id: str | None = None,
@@ -47,7 +48,8 @@ def run(
     """Replays the rows of `topic` in the table into `to_topic` (default: of the same name), which has to be
     there.
 
-    `rows_per_second` bounds all partitions together. JobError for whatever is wrong with table, topic or
+    `table_format` is "parquet" or "iceberg" (whose table is `catalog.namespace.name`). `rows_per_second`
+    bounds all partitions together. JobError for whatever is wrong with table, topic or
     options.
     """
     if compression not in COMPRESSIONS:
@@ -59,7 +61,7 @@ def run(
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
     target = Topics(bootstrap_servers, (to_topic or topic,), options=dict(options or {}))
     target.check()
-    rows = read_table(session, table).where(f"topic = {_quoted(topic)}")
+    rows = read_table(session, table, table_format).where(f"topic = {_quoted(topic)}")
     try:
         job = _replay(session, target, rows, table, topic, replay_id, rows_per_second, compression)
         return job.run(progress)

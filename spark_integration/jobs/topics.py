@@ -12,11 +12,13 @@ from odradek.spark.jobs.errors import JobError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["READ_COMMITTED", "Ranges", "Topics", "job_session", "kafka_options"]
+__all__ = ["ARROW_ROWS", "READ_COMMITTED", "Ranges", "Topics", "job_session", "kafka_options"]
 
 READ_COMMITTED = "read_committed"
 ISOLATION_LEVELS = (READ_COMMITTED, "read_uncommitted")
 NAMES_SHOWN = 10
+ARROW_ROWS = 2_000
+"""Of one step into Python: a row may be a megabyte."""
 
 Ranges = dict[tuple[str, int], tuple[int, int]]
 """Of each (topic, partition) the first offset, and the one behind the last."""
@@ -30,6 +32,10 @@ def job_session(spark: "SparkSession") -> "SparkSession":
             "spark-submit, or without spark.remote"
         )
     session = spark.newSession()
+    # Catalogs that were configured on this session alone, as in a notebook.
+    for name, value in spark.conf.getAll.items():
+        if name.startswith("spark.sql.catalog.") or name == "spark.sql.defaultCatalog":
+            session.conf.set(name, value)
     session.conf.set("spark.sql.session.timeZone", "UTC")
     # Without it a cast that has no answer ends the job; here it is a null, which is counted.
     session.conf.set("spark.sql.ansi.enabled", "false")

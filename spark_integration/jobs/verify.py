@@ -44,6 +44,7 @@ def run(
     bootstrap_servers: str,
     topic: str,
     table: str | None = None,
+    table_format: str = "parquet",
     other_topic: str | None = None,
     other_bootstrap_servers: str | None = None,
     isolation: str = READ_COMMITTED,
@@ -54,6 +55,7 @@ def run(
 ) -> Report:
     """Compares the topic with `table`, or with `other_topic` (of other brokers, if they are named).
 
+    `table_format` is that of the table, "parquet" or "iceberg" (whose table is `catalog.namespace.name`).
     `report.ok` says whether all is the same. Windows are of `window_rows` offsets or positions, or more where
     there would be too many. JobError where the two cannot be compared.
     """
@@ -67,7 +69,7 @@ def run(
     ranges = source.ranges()
     try:
         if table is not None:
-            job = _against_table(session, source, ranges, table, allow_lag)
+            job = _against_table(session, source, ranges, table, table_format, allow_lag)
         else:
             assert other_topic is not None
             servers = other_bootstrap_servers or bootstrap_servers
@@ -215,13 +217,18 @@ def _plot(
 
 
 def _against_table(
-    session: "SparkSession", source: Topics, ranges: Ranges, table: str, allow_lag: bool
+    session: "SparkSession",
+    source: Topics,
+    ranges: Ranges,
+    table: str,
+    table_format: str,
+    allow_lag: bool,
 ) -> _Verification:
     from pyspark.sql import functions as f
 
     topic = source.names[0]
     # `day` is not looked at: a directory with a wrong one is a matter of where, not of what.
-    rows = read_table(session, table).where(f.col("topic") == topic).drop("day")
+    rows = read_table(session, table, table_format).where(f.col("topic") == topic).drop("day")
     ends = f.lit(None).cast("long")
     starts = f.lit(None).cast("long")
     for (_, partition), (start, end) in ranges.items():

@@ -15,6 +15,7 @@ from tests.spark.rows import all_values, new_name, new_topic, records
 
 SOURCE = "source"
 PARTITIONS = 2
+STABLE_SECONDS = 30
 
 
 class Killed(BaseException):
@@ -44,8 +45,12 @@ class Into:
         return expanded(mapping(self.deliveries(epoch, **options))(iter(batches)))
 
     def truth(self):
-        """(partition, source offset) -> target offset, as a consumer reads it; a double fails."""
+        """(partition, source offset) -> target offset, as a consumer reads it; a double fails.
+
+        A commit is answered when it is decided; a moment later it can be read.
+        """
         places = [(self.topic, number) for number in range(PARTITIONS)]
+        assert readers.wait_until_stable(self.direct, places, STABLE_SECONDS)
         found = {}
         for (_, partition), there in readers.read_all(self.direct, places).items():
             for offset, value in there:

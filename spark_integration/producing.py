@@ -242,7 +242,8 @@ class Producer:
                 self._demand(one.error_code, f"committing the offset of group {group} in the transaction")
 
     def commit(self) -> None:
-        """Flushes and commits; when it returns, readers with read_committed see it all."""
+        """Flushes and commits; when it returns that is decided, and readers with read_committed see it all as
+        soon as each partition has its marker, a moment later."""
         self._check()
         assert self._in_transaction
         self.flush()

@@ -171,6 +171,7 @@ def test_what_killed_tasks_have_left_open_is_ended_at_once(into):
             producer.commit()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("verdict", [Verdict.LOSE_REQUEST, Verdict.LOSE_ANSWER])
 def test_a_task_that_ends_at_any_request_goes_on_exactly_there(proxied_broker, verdict):
     proxy, number, has_failed = proxied_broker.proxy, 0, True

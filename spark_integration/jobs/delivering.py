@@ -16,10 +16,12 @@ from odradek.spark.client import ClientSettings, Cluster
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["RESULT", "Delivery", "delivering"]
+__all__ = ["ARROW_ROWS", "RESULT", "Delivery", "delivering"]
 
 RESULT = "partition INT, rows BIGINT, skipped BIGINT, next_offset BIGINT"
 """What a task tells of each partition: rows that it wrote, rows that were there already, where it ended."""
+ARROW_ROWS = 2_000
+"""Of one step into Python: a row may be a megabyte."""
 TRANSACTION_ROWS = 200_000
 TRANSACTION_BYTES = 64 << 20
 SLICE_BYTES = 8 << 20

@@ -123,7 +123,7 @@ class TableQuery:
             last = None
             # Before PySpark 4.2 AvailableNow is one epoch for a Python source, and one that the run before
             # has planned and not finished would be all of this run.
-            for _ in range(2 if self._is_cut_off() and not pace.stream else 1):
+            for _ in range(1 if pace.stream or self.epoch_begun() is None else 2):
                 query = (
                     self.topics.stream(self.session, pace.options())
                     .writeStream.queryName(f"{self.job} {self.table.name}")
@@ -147,13 +147,15 @@ class TableQuery:
                 f"{self.job} of {self.topics} into {self.table.name} failed: {sentence_of(cause)}"
             ) from None
 
-    def _is_cut_off(self) -> bool:
-        """Whether the run before has planned an epoch that it did not finish."""
-        planned, finished = (
-            max((int(name) for name in self.table.files.names(path) if name.isdigit()), default=-1)
-            for path in (f"{self.table.state}/checkpoint/{log}" for log in ("offsets", "commits"))
-        )
-        return planned > finished
+    def epoch_begun(self) -> int | None:
+        """The epoch that the run before has planned and not completed: the first of the next one."""
+        planned = self._last("offsets")
+        return None if planned == self._last("commits") else planned
+
+    def _last(self, kind: str) -> int | None:
+        """The highest number of an epoch in a log of the checkpoint."""
+        names = self.table.files.names(f"{self.table.state}/checkpoint/{kind}")
+        return max((int(name) for name in names if name.isdigit()), default=None)
 
     def _take(self, batch: "DataFrame", number: int) -> None:
         try:

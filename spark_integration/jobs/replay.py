@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.spark.client import ANY_NODE, LATEST, Cluster
-from odradek.spark.jobs.delivering import RESULT, Delivery, delivering
+from odradek.spark.jobs.delivering import ARROW_ROWS, RESULT, Delivery, delivering
 from odradek.spark.jobs.errors import JobError, sentence_of
 from odradek.spark.jobs.tables import read_table
-from odradek.spark.jobs.topics import ARROW_ROWS, Topics, job_session, kafka_options
+from odradek.spark.jobs.topics import Topics, job_session, kafka_options
 from odradek.spark.progress import Progress
 from odradek.spark.report import Report, Table
 from odradek.spark.watching import watched

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _ABOUT = """\
-Jobs on Spark that move topics into tables and back, and say what is in them, of any Kafka broker."""
+Jobs on Spark that move topics into tables, back and elsewhere, and say what is in them, of any Kafka
+broker."""
 
 _EXAMPLES = """\
 examples:
@@ -152,19 +153,20 @@ def named_options(texts: Sequence[str], argument: str = "--option") -> dict[str,
     return found
 
 
-def _topic_arguments(parser: argparse.ArgumentParser) -> None:
+def _topic_arguments(parser: argparse.ArgumentParser, *, only_committed: bool = False) -> None:
     parser.add_argument(
         "--bootstrap-servers", required=True, metavar="HOST:PORT", help="one broker or more, with commas"
     )
     parser.add_argument(
         "--topic", action="append", default=[], dest="topics", metavar="TOPIC", help="may be given many times"
     )
-    parser.add_argument(
-        "--isolation",
-        default="read_committed",
-        choices=("read_committed", "read_uncommitted"),
-        help="whether rows of open and aborted transactions count (default: read_committed, they do not)",
-    )
+    if not only_committed:
+        parser.add_argument(
+            "--isolation",
+            default="read_committed",
+            choices=("read_committed", "read_uncommitted"),
+            help="whether rows of open and aborted transactions count (default: read_committed, they do not)",
+        )
     parser.add_argument(
         "--option",
         action="append",
@@ -193,6 +195,44 @@ def _table_format_argument(parser: argparse.ArgumentParser) -> None:
         default="parquet",
         choices=("parquet", "iceberg"),
         help="of the table; one of Iceberg is named CATALOG.NAMESPACE.NAME (default: parquet)",
+    )
+
+
+def _pattern_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--topic-pattern", metavar="REGEX", help="instead of --topic: all whose whole name matches"
+    )
+
+
+def _start_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--start",
+        default="earliest",
+        metavar="OFFSETS",
+        help="where the first run begins: earliest, latest, or Spark's JSON",
+    )
+
+
+def _batch_compression_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--compression",
+        default="none",
+        choices=("none", "gzip", "snappy", "lz4", "zstd"),
+        help="of the record batches",
+    )
+
+
+def _compact_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--compact",
+        action="store_true",
+        help=f"merge {what} at the end (local file systems of Linux), hourly in a stream",
+    )
+
+
+def _loss_argument(parser: argparse.ArgumentParser, done: str) -> None:
+    parser.add_argument(
+        "--allow-data-loss", action="store_true", help=f"go on where records went before they were {done}"
     )
 
 
@@ -237,9 +277,7 @@ examples:
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         _topic_arguments(parser)
-        parser.add_argument(
-            "--topic-pattern", metavar="REGEX", help="instead of --topic: all whose whole name matches"
-        )
+        _pattern_argument(parser)
         parser.add_argument(
             "--table",
             required=True,
@@ -253,12 +291,7 @@ examples:
             help="of an Iceberg table: where the checkpoint goes (default: where the table is)",
         )
         _pace_arguments(parser)
-        parser.add_argument(
-            "--start",
-            default="earliest",
-            metavar="OFFSETS",
-            help="where the first run begins: earliest, latest, or Spark's JSON",
-        )
+        _start_argument(parser)
         parser.add_argument(
             "--value",
             default="binary",
@@ -304,16 +337,8 @@ examples:
             choices=("none", "snappy", "gzip", "lz4", "zstd"),
             help="of the Parquet files",
         )
-        parser.add_argument(
-            "--compact",
-            action="store_true",
-            help="merge small files of a day at the end (local file systems of Linux), hourly in a stream",
-        )
-        parser.add_argument(
-            "--allow-data-loss",
-            action="store_true",
-            help="go on where records went before they were archived",
-        )
+        _compact_argument(parser, "small files of a day")
+        _loss_argument(parser, "archived")
 
     def is_endless(self, options: argparse.Namespace) -> bool:
         return bool(options.stream)
@@ -447,12 +472,7 @@ examples:
         parser.add_argument(
             "--rows-per-second", type=float, metavar="N", help="of all partitions together, at most"
         )
-        parser.add_argument(
-            "--compression",
-            default="none",
-            choices=("none", "gzip", "snappy", "lz4", "zstd"),
-            help="of the record batches",
-        )
+        _batch_compression_argument(parser)
 
     def check(self, options: argparse.Namespace) -> None:
         if len(options.topics) != 1:
@@ -475,6 +495,86 @@ examples:
             compression=options.compression,
             options=named_options(options.options),
             progress=progress,
+        )
+
+
+class _MirrorJob(Job):
+    name = "mirror"
+    help = "topics of one cluster into another"
+    about = """\
+Copy topics to other brokers: same keys, values, headers, timestamps, partitions and order, each record once
+for readers with read_committed, and a table that says which offset became which. A run goes on where the
+last one ended, whatever became of that."""
+    examples = """\
+examples:
+  odradek spark mirror --bootstrap-servers old:9092 --to new:9092 --topic orders --offsets /data/offsets
+                        what is there now, once; for cron
+  odradek spark mirror ... --stream --trigger 1
+                        until Ctrl-C or SIGTERM, every second
+  odradek spark mirror ... --group billing
+                        the group goes on there where it is here"""
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        _topic_arguments(parser, only_committed=True)
+        _pattern_argument(parser)
+        parser.add_argument(
+            "--to", required=True, metavar="HOST:PORT", help="where the copies are: one broker or more"
+        )
+        parser.add_argument(
+            "--prefix", default="", metavar="TEXT", help="of the copies' names (default: the same names)"
+        )
+        parser.add_argument(
+            "--offsets",
+            required=True,
+            metavar="DIR",
+            help="directory of the table of offsets, in any file system of Spark's",
+        )
+        parser.add_argument(
+            "--group",
+            action="append",
+            default=[],
+            dest="groups",
+            metavar="GROUP",
+            help="translate its committed offsets and commit them there, at the end, and every minute of a "
+            "stream; may be given many times",
+        )
+        _pace_arguments(parser)
+        _start_argument(parser)
+        parser.add_argument(
+            "--id", metavar="ID", help="of a mirror of its own, which copies all once more (default: none)"
+        )
+        _batch_compression_argument(parser)
+        _compact_argument(parser, "small files of the table")
+        _loss_argument(parser, "copied")
+
+    def is_endless(self, options: argparse.Namespace) -> bool:
+        return bool(options.stream)
+
+    def run(
+        self, spark: "SparkSession", options: argparse.Namespace, progress: Progress, stop: threading.Event
+    ) -> Report:
+        from odradek.spark.jobs import mirror
+
+        return mirror.run(
+            spark,
+            bootstrap_servers=options.bootstrap_servers,
+            to_bootstrap_servers=options.to,
+            offsets=options.offsets,
+            topics=options.topics,
+            topic_pattern=options.topic_pattern,
+            prefix=options.prefix,
+            groups=options.groups,
+            stream=options.stream,
+            trigger_seconds=options.trigger,
+            starting_offsets=options.start,
+            compression=options.compression,
+            max_offsets_per_trigger=options.max_offsets_per_trigger,
+            fail_on_data_loss=not options.allow_data_loss,
+            compact=options.compact,
+            mirror_id=options.id,
+            options=named_options(options.options),
+            progress=progress,
+            stop=stop,
         )
 
 
@@ -560,7 +660,14 @@ examples:
         )
 
 
-_JOBS: tuple[Callable[[], Job], ...] = (_ArchiveJob, _ReplayJob, _VerifyJob, _LatestJob, _ProfileJob)
+_JOBS: tuple[Callable[[], Job], ...] = (
+    _ArchiveJob,
+    _ReplayJob,
+    _MirrorJob,
+    _VerifyJob,
+    _LatestJob,
+    _ProfileJob,
+)
 
 
 def _parser(layout: Any) -> tuple[argparse.ArgumentParser, dict[str, Job]]:

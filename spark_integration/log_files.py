@@ -6,20 +6,22 @@
             read
                 ...
 
-Files are only read. Offsets and timestamps are found through the indexes; where one is missing or damaged
-the log itself is looked through. A log to which somebody appends meanwhile is read as far as it is whole.
+Files are only read. Offsets, timestamps and where a large segment can be cut are found through the indexes;
+where one is missing or damaged the log itself is looked through. A log to which somebody appends meanwhile is
+read as far as it is whole.
 """
 
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from itertools import chain, pairwise
+from typing import Any, BinaryIO, NamedTuple
 
 from odradek.spark.fetching import FetchedRecords, whole_records
 from odradek.storage.batches import LOG_OVERHEAD_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LOG_STARTS, read_offsets
 from odradek.storage.disk import OsDisk, read_file
-from odradek.storage.indexes import OffsetIndex, TimeIndex
+from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from odradek.storage.log_walk import Hole, batch_of, walk
 from odradek.storage.places import key_of
 from odradek.storage.producer_state import decode_snapshot
@@ -29,7 +31,7 @@ from odradek.storage.transaction_index import AbortedTransaction, decode_aborted
 from odradek.storage.transactions import stored_marker
 from odradek.wire.errors import KafkaError
 from odradek.wire.legacy_records import is_legacy, iter_messages, stored_messages
-from odradek.wire.records import iter_records
+from odradek.wire.records import iter_records, read_batch_header, verify_crc
 
 __all__ = ["LogFilesError", "LogPartition", "Piece", "Segment", "find_partitions", "read_piece"]
 
@@ -66,21 +68,32 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The part of a segment that one task reads: the offsets from `start` on to before `end`."""
+    """The part of a segment that one task reads: the offsets from `start` on to before `end`, of what lies
+    from `position` on to before `end_position`."""
 
     topic: str
     partition: int
     path: str
     position: int
-    """Where in the file to begin: at or before the batch with the offset `start`."""
+    """Where in the file to begin: where a batch does, of the first piece at or before that with the offset
+    `start`."""
     start: int
     end: int
     is_last: bool
-    """Whether it is the last segment, whose end may be torn."""
+    """Whether it is the end of the last segment, which may be torn."""
     aborted: tuple[tuple[int, int, int], ...] = ()
     """(producer id, first offset, offset of the marker) of the aborted transactions that reach into it."""
     open_from: dict[int, int] = field(default_factory=dict)
     """Producer id -> first offset of the transactions without an end."""
+    end_position: int | None = None
+    """Where a batch begins that is the next piece's; None in the last piece of a segment."""
+
+
+class Border(NamedTuple):
+    """Where a batch begins, and its offset; that of a compressed message is the last one in it."""
+
+    position: int
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +126,13 @@ class LogPartition:
         *,
         with_transactions: bool,
         read_committed: bool = False,
+        max_bytes: int | None = None,
     ) -> list[Piece]:
-        """One piece for each segment that has offsets of [start, end); None is no bound.
+        """Those of the segments that have offsets of [start, end), in their order; None is no bound.
 
-        `with_transactions` gives pieces their `aborted` and `open_from`; with `read_committed` they end
-        where the first transaction begins that has no end.
+        There is one piece for each segment, or, where it has more than `max_bytes`, several of at most so
+        much each, unless a batch is larger. `with_transactions` gives pieces their `aborted` and `open_from`;
+        with `read_committed` they end where the first transaction begins that has no end.
         """
         start = max(self.log_start_offset, 0 if start is None else start)
         end = _NO_OFFSET_IS_BEHIND if end is None else end
@@ -126,25 +141,38 @@ class LogPartition:
             transactions = self.transactions()
             if read_committed:
                 end = min(end, transactions.last_stable_offset)
-        return [
-            Piece(
+        pieces: list[Piece] = []
+        for segment in self.segments:
+            first, behind = max(start, segment.base_offset), min(end, segment.end_offset)
+            if first < behind:
+                pieces += self._pieces_of(segment, first, behind, transactions, max_bytes)
+        return pieces
+
+    def _pieces_of(
+        self, segment: Segment, start: int, end: int, transactions: Transactions, max_bytes: int | None
+    ) -> Iterator[Piece]:
+        begin = Border(_position_of(segment, start), segment.base_offset)
+        cuts = [] if max_bytes is None else _cuts(segment, begin.position, end, max_bytes)
+        for here, there in zip([begin, *cuts], [*cuts, None], strict=True):
+            end_offset = segment.end_offset if there is None else there.offset
+            if end_offset <= start:
+                continue
+            yield Piece(
                 self.topic,
                 self.partition,
                 segment.path,
-                _position_of(segment, start),
-                max(start, segment.base_offset),
-                min(end, segment.end_offset),
-                segment.is_last,
+                here.position,
+                start,
+                end,
+                segment.is_last and there is None,
                 tuple(
                     one[:3]
                     for one in transactions.aborted
-                    if one.last_offset >= segment.base_offset and one.first_offset < segment.end_offset
+                    if one.last_offset >= here.offset and one.first_offset < end_offset
                 ),
                 transactions.open_from,
+                None if there is None else there.position,
             )
-            for segment in self.segments
-            if max(start, segment.base_offset) < min(end, segment.end_offset)
-        ]
 
     def offset_at(self, timestamp_ms: int) -> int | None:
         """The offset of the first record that is not before `timestamp_ms`; None if there is none."""
@@ -278,19 +306,31 @@ def _position_of(segment: Segment, offset: int) -> int:
     """Where a batch begins at or before the one that holds `offset`: 0 without a sound index."""
     if offset <= segment.base_offset:
         return 0
-    try:
-        content = read_file(_disk, segment.beside(INDEX))
-        index = OffsetIndex.decode(segment.base_offset, content, os.path.getsize(segment.path))
-    except OSError:
-        return 0
+    index = _offset_index(segment)
     return 0 if index is None else index.lookup(offset)
+
+
+def _offset_index(segment: Segment) -> OffsetIndex | None:
+    try:
+        content = _entries_of(segment.beside(INDEX), OFFSET_ENTRY_BYTES)
+        return OffsetIndex.decode(segment.base_offset, content, os.path.getsize(segment.path))
+    except OSError:
+        return None
 
 
 def _time_index(segment: Segment) -> TimeIndex | None:
     try:
-        return TimeIndex.decode(segment.base_offset, read_file(_disk, segment.beside(TIME_INDEX)))
+        content = _entries_of(segment.beside(TIME_INDEX), TIME_ENTRY_BYTES)
+        return TimeIndex.decode(segment.base_offset, content)
     except OSError:
         return None
+
+
+def _entries_of(path: str, entry_bytes: int) -> bytes:
+    """The content of an index without the room that Kafka sets aside in that of the segment it writes to."""
+    content = read_file(_disk, path)
+    entries = -(-len(content.rstrip(b"\0")) // entry_bytes)
+    return content[: entries * entry_bytes]
 
 
 def _aborted_in(segment: Segment) -> list[AbortedTransaction]:
@@ -306,6 +346,36 @@ def _aborted_in(segment: Segment) -> list[AbortedTransaction]:
 # Segments ---------------------------------------------------------------------------------------------
 
 
+def _cuts(segment: Segment, position: int, end: int, max_bytes: int) -> list[Border]:
+    """Where to cut what has the offsets before `end` behind `position`, into parts of at most `max_bytes`.
+
+    None in a file that cannot be read: its task says why.
+    """
+    try:
+        with _SegmentFile(segment) as file:
+            if file.size_bytes - position <= max_bytes:
+                return []
+            cuts: list[Border] = []
+            for here, there in pairwise(file.indexed_cuts(position, end, max_bytes)):
+                if there.position - here.position > max_bytes:
+                    borders = file.borders(here.position, there.offset)
+                    cuts += _spaced(borders, here.position, max_bytes)
+                cuts.append(there)
+            return cuts[:-1]
+    except OSError:
+        return []
+
+
+def _spaced(borders: Iterable[Border], start: int, max_bytes: int) -> Iterator[Border]:
+    """Of borders in their order as few as are needed for parts of at most `max_bytes`; never the last one."""
+    before = Border(start, 0)
+    for border in borders:
+        if border.position - start > max_bytes and before.position > start:
+            yield before
+            start = before.position
+        before = border
+
+
 class _SegmentFile:
     """A segment whose headers are looked at."""
 
@@ -313,7 +383,7 @@ class _SegmentFile:
         self._segment = segment
         self._file = _disk.open(segment.path)
         self.read = self._file.read
-        self._size_bytes = self._file.size()
+        self.size_bytes = self._file.size()
 
     def __enter__(self) -> "_SegmentFile":
         return self
@@ -325,11 +395,60 @@ class _SegmentFile:
         """From a position on, as far as they are sound; a message of format v0 or v1 counts as a batch."""
         head = self.read(0, _MAGIC_POSITION + 1)
         if is_legacy(head):
-            for item in walk(self.read, self._size_bytes, self._segment.base_offset):
+            for item in walk(self.read, self.size_bytes, self._segment.base_offset):
                 if not isinstance(item, Hole) and batch_of(item).position >= position:
                     yield batch_of(item)
         else:
-            yield from scan(self.read, position, self._size_bytes)
+            yield from scan(self.read, position, self.size_bytes)
+
+    def borders(self, position: int, end: int) -> Iterator[Border]:
+        """Where batches begin from `position` on, up to the first with the offset `end` or a later one; and
+        where the last one ends."""
+        behind = Border(position, -1)
+        for batch in self.batches(position):
+            yield Border(batch.position, batch.base_offset)
+            if batch.base_offset >= end:
+                return
+            behind = Border(batch.end_position, -1)
+        yield behind
+
+    def indexed_cuts(self, position: int, end: int, max_bytes: int) -> list[Border]:
+        """`position`, the cuts behind it that the offset index knows, and about where that has the offset
+        `end`. No cuts where it is missing, or leads to what is no batch."""
+        index = _offset_index(self._segment)
+        entries = () if index is None else map(Border, index.positions, index.offsets)
+        begin, limit = Border(position, -1), Border(self.size_bytes, end)
+        known = []
+        for border in entries:
+            if border.offset + self._segment.base_offset >= end:
+                limit = Border(border.position, end)
+                break
+            if border.position > position:
+                known.append(border)
+        cuts = [begin]
+        for at, _ in _spaced(chain(known, [limit]), position, max_bytes):
+            offset = self._offset_at(at)
+            if offset is None:
+                return [begin, Border(self.size_bytes, end)]
+            # An entry of an index has the last offset of what was appended there, not the first.
+            cuts.append(Border(at, offset))
+        return [*cuts, limit]
+
+    def _offset_at(self, position: int) -> int | None:
+        """The offset of the batch that begins there; None where no sound one does."""
+        head = self.read(position, LOG_OVERHEAD_BYTES)
+        size_bytes = _size_of(memoryview(head))
+        if size_bytes > min(self.size_bytes - position, BATCH_BYTES_MAX):
+            return None
+        batch = memoryview(self.read(position, size_bytes))
+        try:
+            if is_legacy(batch):
+                return next(iter_messages(batch)).offset
+            header = read_batch_header(batch)
+            verify_crc(batch, 0, header)
+        except KafkaError:
+            return None
+        return header.base_offset
 
     def first_at(self, batch: StoredBatch, timestamp_ms: int, start: int) -> int | None:
         """The first offset from `start` on of a record in a batch that is not before `timestamp_ms`."""
@@ -354,14 +473,14 @@ class _SegmentFile:
 def read_piece(piece: Piece, read_bytes: int = READ_BYTES) -> Iterator[FetchedRecords]:
     """Whole batches (or messages), in their order; the bytes of one are overwritten by the next.
 
-    Ends where `end` is reached. LogFilesError for what is no batch, unless it stands at the end of the last
-    segment, where somebody may just be writing.
+    Ends where `end` or `end_position` is reached. LogFilesError for what is no batch, unless it stands at the
+    end of the last segment, where somebody may just be writing.
     """
     with _opened(piece) as file:
         buffer = bytearray(read_bytes)
         position = piece.position
         while True:
-            view = memoryview(buffer)[: _read_into(file, position, buffer)]
+            view = _read_into(file, position, piece.end_position, buffer)
             if _is_end(piece, view):
                 return
             try:
@@ -414,12 +533,15 @@ def _opened(piece: Piece) -> BinaryIO:
         ) from error
 
 
-def _read_into(file: BinaryIO, position: int, buffer: bytearray) -> int:
+def _read_into(file: BinaryIO, position: int, end_position: int | None, buffer: bytearray) -> memoryview:
+    """What has room in the buffer, up to the end of the piece."""
     file.seek(position)
     view, filled = memoryview(buffer), 0
-    while filled < len(buffer) and (read := file.readinto(view[filled:])):  # type: ignore[attr-defined]
+    if end_position is not None:
+        view = view[: end_position - position]
+    while filled < len(view) and (read := file.readinto(view[filled:])):  # type: ignore[attr-defined]
         filled += read
-    return filled
+    return view[:filled]
 
 
 def _is_end(piece: Piece, view: memoryview) -> bool:

@@ -30,8 +30,12 @@ COLUMNS = {**kafka_options.COLUMNS, **METADATA_COLUMNS}
 
 _REASONS = {
     "kafka.bootstrap.servers": "files are read and no broker is asked; remove it, or use format('odradek')",
-    "minPartitions": "there is one task for each segment; remove it",
+    "minPartitions": "tasks are made by their bytes; remove it, or use maxBytesPerPartition",
+    "maxRecordsPerPartition": "tasks are made by their bytes; remove it, or use maxBytesPerPartition",
 }
+
+MAX_BYTES_PER_PARTITION = 128 << 20
+"""As Spark has it for files (`spark.sql.files.maxPartitionBytes`)."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class LogOptions:
     columns: tuple[str, ...]
     read_committed: bool
     check_crcs: bool
+    max_bytes_per_partition: int
+    """What one task reads of a segment, unless a batch is larger."""
     push_filters: bool
     """Whether a `where` becomes part of the plan, with the consequences that `log_source.py` tells of."""
 
@@ -65,6 +71,7 @@ def read_log_options(options: Mapping[str, Any]) -> LogOptions:
             "kafka.isolation.level", {"read_committed": True, "read_uncommitted": False}, False
         ),
         check_crcs=given.boolean("kafka.check.crcs", True),
+        max_bytes_per_partition=given.number("maxBytesPerPartition") or MAX_BYTES_PER_PARTITION,
         push_filters=given.boolean("pushFilters", False),
     )
     given.refuse_rest(FORMAT, _REASONS)

@@ -66,6 +66,7 @@ def plan(options: LogOptions, narrowed: Narrowed) -> list[Piece]:
                 end,
                 with_transactions="transactionState" in options.columns,
                 read_committed=options.read_committed,
+                max_bytes=options.max_bytes_per_partition,
             )
     return pieces
 

@@ -3,8 +3,8 @@
     spark.read.format("odradek-log").option("subscribe", "orders").load("/var/lib/kafka")
 
 Spark finds it by itself where Odradek's wheel is installed (the top-level module `pyspark_odradek_log`);
-`odradek.spark.register(spark)` makes it known by hand. There is one task for each segment; the directories
-have to be there, under the same path, for the driver and for every worker.
+`odradek.spark.register(spark)` makes it known by hand. There is one task for each segment, more for one that
+is large; the directories have to be there, under the same path, for the driver and for every worker.
 
 With the option `pushFilters` a `where` on topic, partition, offset and timestamp narrows the plan, as the
 options do (PySpark 4.1 and later, with `spark.sql.python.filterPushdown.enabled`). It is off by default:
@@ -80,9 +80,10 @@ class LogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         return [PiecePartition(piece) for piece in plan(self._options, self._narrowed)]
 
-    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        # Spark has a task without a partition where there is none.
-        return iter(()) if partition is None else batches_of(self._options, partition.value)
+    def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
+        # Where there is no partition Spark makes one task with None, or with a partition of None.
+        piece = None if partition is None else partition.value
+        return iter(()) if piece is None else batches_of(self._options, piece)
 
 
 class FilteringLogReader(LogReader):

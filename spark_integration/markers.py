@@ -22,44 +22,28 @@ import json
 import struct
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import pyarrow
 
+from odradek.spark import group_offsets
 from odradek.spark.batching import Batches
-from odradek.spark.client import (
-    ANY_NODE,
-    EARLIEST,
-    LATEST,
-    ClientError,
-    Cluster,
-    coordinator_of,
-    error_of,
-    refusal,
-)
+from odradek.spark.client import EARLIEST, LATEST, ClientError, Cluster
 from odradek.spark.fetching import FetchedRecords, Fetcher
-from odradek.spark.producing import Producer
-from odradek.wire.errors import ErrorCode
-from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from odradek.wire.messages.metadata import MetadataRequest
-from odradek.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from odradek.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
+from odradek.spark.producing import Placement, Producer
+from odradek.spark.topic_changes import create_topic
+from odradek.wire.compression import Compression
 from odradek.wire.records import Record, iter_batches, iter_records
 
 __all__ = [
     "MARKERS_TOPIC",
+    "Attached",
     "Marker",
     "MarkerError",
     "Rows",
+    "attach",
+    "attached",
     "group",
     "judge",
     "prepare",
@@ -82,10 +66,6 @@ TOPIC_SETTINGS = {
     "segment.bytes": str(4 << 20),
     "min.cleanable.dirty.ratio": "0.1",
 }
-_OFFSET_FETCH_VERSION_MAX = 9
-"""From 10 on topics go by their ids."""
-_OFFSET_COMMIT_VERSION_MAX = 9
-_CREATE_TIMEOUT_MS = 30_000
 REMEDY = (
     "run the epoch with the same query, input and number of partitions as before, or begin a new query with "
     "a new checkpoint (a batch write: with another writeId)"
@@ -116,12 +96,24 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Attached:
+    """Where the texts are that a task's transactions have attached to its marker (`attach`)."""
+
+    epoch: int
+    """Of the job; those of one epoch belong together."""
+    count: int
+    last_offset: int
+    """Of the last one, in the task's partition of the markers topic. It knows where the one before it is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Marker:
     """What is in of one epoch by the tasks of one number: mostly one entry, more where an epoch has come
     again and Spark had dealt out its input to the tasks anew."""
 
     epoch: int
     entries: tuple[Rows, ...]
+    attached: Attached | None = None
 
     def to_json(self) -> str:
         entries = [
@@ -133,13 +125,17 @@ class Marker:
             }
             for entry in self.entries
         ]
-        return json.dumps({"epoch": self.epoch, "written": entries}, separators=(",", ":"))
+        fields: dict[str, Any] = {"epoch": self.epoch, "written": entries}
+        if self.attached is not None:
+            fields["attached"] = [*astuple(self.attached)]
+        return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Marker:
         try:
             fields = json.loads(text)
-            return cls(int(fields["epoch"]), tuple(_entry(entry) for entry in fields["written"]))
+            attached = Attached(*map(int, fields["attached"])) if "attached" in fields else None
+            return cls(int(fields["epoch"]), tuple(map(_entry, fields["written"])), attached)
         except (ValueError, KeyError, TypeError, struct.error) as error:
             raise MarkerError(f"{text[:100]!r} is no marker of format odradek: {error}") from None
 
@@ -229,27 +225,13 @@ def prepare(cluster: Cluster, topic: str = MARKERS_TOPIC) -> None:
     """Creates the markers topic where it is not there; refuses one that cannot keep markers."""
     count = cluster.partitions_of([topic]).get(topic)
     if count is None:
-        _create(cluster, topic)
+        doing = f"creating the markers topic {topic}"
+        create_topic(cluster, topic, PARTITIONS, TOPIC_SETTINGS, doing=doing)
     elif count < PARTITIONS:
         raise ClientError(
             f"the markers topic {topic} has {count} partitions and needs {PARTITIONS}: name another one with "
             "the option markersTopic, and it is created"
         )
-
-
-def _create(cluster: Cluster, topic: str) -> None:
-    wanted = CreatableTopic(
-        name=topic,
-        num_partitions=PARTITIONS,
-        replication_factor=-1,
-        assignments=[],
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in TOPIC_SETTINGS.items()],
-    )
-    request = CreateTopicsRequest(topics=[wanted], timeout_ms=_CREATE_TIMEOUT_MS)
-    controller = cluster.ask(ANY_NODE, MetadataRequest(topics=[])).controller_id
-    (answer,) = cluster.ask(controller if controller >= 0 else ANY_NODE, request).topics
-    if answer.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-        raise refusal(f"creating the markers topic {topic}", answer.error_code, answer.error_message)
 
 
 # -- writing
@@ -258,17 +240,62 @@ def _create(cluster: Cluster, topic: str) -> None:
 def write(producer: Producer, query: str, number: int, marker: Marker, topic: str = MARKERS_TOPIC) -> None:
     """Puts the marker of a task into the producer's open transaction, both ways."""
     place = number % PLACES
+    _send(producer, topic, place, _key(query, number), marker.to_json())
+    producer.send_offsets(group(query, number), {(topic, place): (marker.epoch, marker.to_json())})
+
+
+def attach(
+    producer: Producer,
+    query: str,
+    number: int,
+    epoch: int,
+    texts: Iterable[str],
+    before: Attached | None,
+    topic: str = MARKERS_TOPIC,
+) -> Attached | None:
+    """Puts texts into the open transaction whose marker then has what this returns; flushes.
+
+    `before` is what the task's last marker has; texts of an earlier epoch give way to these. A text is a
+    record of the markers topic and has to be smaller than a batch of it may be.
+
+    Each record says where the one before it is, and the marker where the last one is. So they are found by
+    their offsets, and what a committed marker leads to is committed: nobody has to read the topic from its
+    start, nor to wait for the transactions of others that are open in it. Their keys are numbers, the same in
+    each epoch, so that compaction leaves no more than the texts of the longest one.
+    """
+    if before is not None and before.epoch != epoch:
+        before = None
+    for text in texts:
+        count, last_offset = (before.count, before.last_offset) if before is not None else (0, -1)
+        key = _key(query, number) + f"/{count}".encode()
+        placements = _send(producer, topic, number % PLACES, key, f"{last_offset} {text}", Compression.GZIP)
+        producer.flush()
+        (placement,) = placements
+        if placement.base_offset < 0:
+            raise ClientError(
+                f"the broker does not tell where in topic {topic} it has put a record: try again"
+            )
+        before = Attached(epoch, count + 1, placement.base_offset)
+    return before
+
+
+def _send(
+    producer: Producer,
+    topic: str,
+    place: int,
+    key: bytes,
+    value: str,
+    compression: Compression = Compression.NONE,
+) -> list[Placement]:
     row = pyarrow.record_batch(
         {
-            "key": pyarrow.array([_key(query, number)]),
-            "value": pyarrow.array([marker.to_json().encode()]),
+            "key": pyarrow.array([key]),
+            "value": pyarrow.array([value.encode()]),
             "partition": pyarrow.array([place], pyarrow.int32()),
         }
     )
-    batches = Batches(lambda _: PARTITIONS, topic=topic)
-    for records in (*batches.add(row), *batches.drain()):
-        producer.send(records)
-    producer.send_offsets(group(query, number), {(topic, place): (marker.epoch, marker.to_json())})
+    batches = Batches(lambda _: PARTITIONS, topic=topic, compression=compression)
+    return [producer.send(records) for records in (*batches.add(row), *batches.drain())]
 
 
 def _key(query: str, number: int) -> bytes:
@@ -278,17 +305,8 @@ def _key(query: str, number: int) -> bytes:
 def seal(cluster: Cluster, query: str, epoch: int, tasks: int, topic: str = MARKERS_TOPIC) -> None:
     """The driver's word that the epoch is whole, and of how many tasks."""
     group_id = group(query, 0)
-    said = OffsetCommitRequestPartition(
-        partition_index=DRIVER_PLACE, committed_offset=epoch, committed_metadata=str(tasks)
-    )
-    request = OffsetCommitRequest(
-        group_id=group_id, member_id="", topics=[OffsetCommitRequestTopic(name=topic, partitions=[said])]
-    )
-    answer = cluster.ask(coordinator_of("group", group_id), request, version_max=_OFFSET_COMMIT_VERSION_MAX)
-    for of in answer.topics:
-        for one in of.partitions:
-            if one.error_code != ErrorCode.NONE:
-                raise refusal(f"writing the markers of group {group_id}", error_of(one.error_code))
+    offsets = {(topic, DRIVER_PLACE): (epoch, str(tasks))}
+    group_offsets.commit(cluster, group_id, offsets, doing=f"writing the markers of group {group_id}")
 
 
 # -- reading
@@ -324,6 +342,35 @@ def sealed(cluster: Cluster, query: str, topic: str = MARKERS_TOPIC) -> tuple[in
     return (epoch, int(tasks)) if tasks.isdecimal() else None
 
 
+def attached(
+    cluster: Cluster, query: str, number: int, marker: Marker, topic: str = MARKERS_TOPIC
+) -> Iterator[str]:
+    """The texts that are attached to a marker, the last one first."""
+    if marker.attached is None:
+        return
+    prefix, place, at = _key(query, number) + b"/", number % PLACES, marker.attached.last_offset
+    while at >= 0:
+        record = _record_at(cluster, topic, place, at)
+        if record is None or not (record.key or b"").startswith(prefix) or record.value is None:
+            raise MarkerError(
+                f"topic {topic}, partition {place} has at offset {at} not what query {query} has put there: "
+                "what it needs to go on is lost"
+            )
+        before, _, text = record.value.decode().partition(" ")
+        at = int(before)
+        yield text
+
+
+def _record_at(cluster: Cluster, topic: str, place: int, offset: int) -> Record | None:
+    # The smallest fetch is the one batch that it is in.
+    for fetched in Fetcher(cluster, topic, place, offset, offset + 1, read_committed=False, fetch_bytes=1):
+        for position, header in iter_batches(fetched.buffer):
+            if header.base_offset <= offset <= header.last_offset:
+                records = iter_records(fetched.buffer[position:], header)
+                return next((record for record in records if record.offset == offset), None)
+    return None
+
+
 def _markers(
     cluster: Cluster, group_id: str, topic: str, places: Iterable[int], *, is_stable: bool
 ) -> dict[int, Marker]:
@@ -336,24 +383,9 @@ def _committed(
 ) -> dict[int, tuple[int, str]]:
     """Offset and metadata that the group has committed, where it has; if wanted after the end of transactions
     that are about to change them."""
-    wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=list(places))
-    request = OffsetFetchRequest(
-        group_id="",
-        topics=[],
-        groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[wanted])],
-        require_stable=is_stable,
-    )
-    answer = cluster.ask(coordinator_of("group", group_id), request, version_max=_OFFSET_FETCH_VERSION_MAX)
-    (told,) = answer.groups
-    for code in (told.error_code, *(one.error_code for of in told.topics for one in of.partitions)):
-        if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-            raise refusal(f"reading the markers of group {group_id}", error_of(code))
-    return {
-        one.partition_index: (one.committed_offset, one.metadata or "")
-        for of in told.topics
-        for one in of.partitions
-        if one.committed_offset >= 0
-    }
+    doing = f"reading the markers of group {group_id}"
+    found = group_offsets.committed(cluster, group_id, {topic: places}, is_stable=is_stable, doing=doing)
+    return {place: committed for (_, place), committed in found.items()}
 
 
 def _read_topic(cluster: Cluster, query: str, topic: str) -> dict[int, Marker]:

@@ -3,9 +3,10 @@
     with Producer(cluster, transactional_id="t") as producer:
         producer.init_transactions()
         producer.begin()
-        producer.send(records)          # RecordsBuffer, see `batching`
+        placed = producer.send(records)  # RecordsBuffer, see `batching`
         producer.send_offsets("group", {("topic", 0): (7, "text")})
         producer.commit()
+        placed.base_offset              # where they are in the log
 
 Promises: what was flushed or committed is in the log once, in the order of `send` within a partition, however
 often connections broke and leaders moved; at most five requests are under way on a connection, and of a
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -50,7 +52,7 @@ from odradek.wire.messages.txn_offset_commit import (
 from odradek.wire.records import add_to_sequence
 from odradek.wire.schema import Message
 
-__all__ = ["Fenced", "Producer", "Records"]
+__all__ = ["Fenced", "Placement", "Producer", "Records"]
 
 REQUESTS_UNDER_WAY = 5
 """On a connection. Brokers recognise a batch that comes again among the last five of its partition."""
@@ -96,13 +98,25 @@ class Records(Protocol):
     ) -> bytearray: ...
 
 
+@dataclass(slots=True, eq=False)
+class Placement:
+    """Where a batch that was handed to `send` is in the log: its records have consecutive offsets."""
+
+    topic: str
+    partition: int
+    record_count: int
+    base_offset: int = -1
+    """Of the first record, from `flush` on. It stays -1 where the broker knows that it has the batch and not
+    any more where, which takes five younger ones in the partition."""
+
+
 class _Batch:
     """A batch with its sequence number, until it is acknowledged."""
 
-    __slots__ = ("content", "failure", "key", "number", "out_of_order")
+    __slots__ = ("content", "failure", "key", "number", "out_of_order", "placement")
 
-    def __init__(self, key: TopicPartition, number: int, content: bytearray) -> None:
-        self.key, self.number, self.content = key, number, content
+    def __init__(self, key: TopicPartition, number: int, content: bytearray, placement: Placement) -> None:
+        self.key, self.number, self.content, self.placement = key, number, content, placement
         self.failure: ClientError | None = None
         self.out_of_order = 0
 
@@ -250,8 +264,9 @@ class Producer:
 
     # Writing
 
-    def send(self, records: Records) -> None:
-        """Hands over a batch; it is sent with others for the same broker, and answered for by `flush`."""
+    def send(self, records: Records) -> Placement:
+        """Hands over a batch; it is sent with others for the same broker, and answered for by `flush`, which
+        also fills in where it is."""
         self._check()
         assert self._in_transaction or self._transactional_id is None
         if self._id < 0:
@@ -266,8 +281,10 @@ class Producer:
         )
         self._sequences[key] = add_to_sequence(sequence, records.record_count)
         self._sent_batches += 1
-        self._gather(_Batch(key, self._sent_batches, content))
+        placement = Placement(*key, records.record_count)
+        self._gather(_Batch(key, self._sent_batches, content, placement))
         self._recover()
+        return placement
 
     def flush(self) -> None:
         """Returns when everything is acknowledged."""
@@ -344,17 +361,20 @@ class Producer:
             for one in topic.partition_responses:
                 key = topic.name, one.index
                 if key in left:
-                    self._settle(left.pop(key), error_of(one.error_code), one.error_message)
+                    self._settle(left.pop(key), one)
         for batch in left.values():
             self._fail(batch, ClientError(f"{leader_of(*batch.key)} left it out of its answer"))
 
-    def _settle(self, batch: _Batch, code: ErrorCode, message: str | None) -> None:
+    def _settle(self, batch: _Batch, answer: Any) -> None:
+        code = error_of(answer.error_code)
         if code in _WRITTEN:
+            # Of a batch that came again among the last five the broker tells where the first one is.
+            batch.placement.base_offset = answer.base_offset
             self._acknowledged.add(batch.key)
             self._patience.renew()
             return
-        failure = self._refusal(f"writing to topic {batch.key[0]}, partition {batch.key[1]}", code, message)
-        self._fail(batch, failure)
+        doing = f"writing to topic {batch.key[0]}, partition {batch.key[1]}"
+        self._fail(batch, self._refusal(doing, code, answer.error_message))
 
     def _fail(self, batch: _Batch, failure: ClientError) -> None:
         batch.failure = failure

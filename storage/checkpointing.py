@@ -62,10 +62,12 @@ class Checkpointing:
         for number, (key, place) in enumerate(list(by_key.items()), 1):
             partition = place.partition
             is_here = place.home is home and by_key.get(key) is place
-            if is_here and partition is not None and not partition.is_broken:
-                home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
-                home.offsets[HIGH_WATERMARKS][key] = partition.high_watermark
+            if is_here and partition is not None:
+                # What is deleted stays deleted, whatever has become of the rest.
                 _note_start(key, place)
+                if not partition.is_broken:
+                    home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
+                    home.offsets[HIGH_WATERMARKS][key] = partition.high_watermark
             if number % NOTED_PER_STEP == 0:
                 yield None
         home.want()

@@ -30,8 +30,8 @@ from typing import NamedTuple, Protocol
 
 from odradek.storage.batches import scan
 from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metadata
-from odradek.storage.disk import Disk, File, read_file, write_all
-from odradek.storage.segment import LOG, file_name
+from odradek.storage.disk import Disk, File, SyncFailed, read_file, sync_file, write_all
+from odradek.storage.segment import LOG, file_name, note_failed_sync
 from odradek.storage.staging import Tail
 from odradek.wire.checksums import crc32c
 
@@ -279,7 +279,12 @@ def replay(disk: Disk, directory: str, recovery_point_of: Callable[[str], int]) 
             if entry.topic_id == topic_ids[name] and entry.end_offset > recovery_point
         ]
         if wanted:
-            restored_bytes += _restore(disk, path, wanted)
+            try:
+                restored_bytes += _restore(disk, path, wanted)
+            except SyncFailed:
+                # What lies beside it in the file may be lost with it, and is not written anew.
+                note_failed_sync(disk, place)
+                raise
     remove_files(disk, directory)
     return restored_bytes
 
@@ -300,7 +305,7 @@ def _restore(disk: Disk, path: str, entries: list[Entry]) -> int:
                 restored_bytes += length
             write_all(file, position, (content,), length)
             size_bytes = max(size_bytes, position + length)
-        file.sync()
+        sync_file(file, path)
     finally:
         file.close()
     return restored_bytes

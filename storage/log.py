@@ -29,12 +29,12 @@ from odradek.storage.segment import (
     RELATIVE_OFFSET_MAX,
     SNAPSHOT,
     SWAP,
-    SYNC_FAILED,
     TIME_INDEX,
     TRANSACTION_INDEX,
     FilePool,
     Segment,
     file_name,
+    note_failed_sync,
     segment_holding,
 )
 from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
@@ -452,7 +452,7 @@ class Log(LogStaging):
         try:
             return self._flush()
         except SyncFailed:
-            self._note_failed_sync()
+            note_failed_sync(self.disk, self.directory)
             raise
 
     def _flush(self) -> int:
@@ -513,14 +513,6 @@ class Log(LogStaging):
             finally:
                 file.close()
 
-    def _note_failed_sync(self) -> None:
-        """Tell the next start that what it can read may not be on the disk (`SYNC_FAILED`)."""
-        try:
-            self.disk.open(f"{self.directory}/{SYNC_FAILED}", create=True).close()
-        except OSError:
-            # Where nothing can be made nothing will be flushed either.
-            pass
-
     # Heads
 
     def draft_head(self) -> Draft | None:
@@ -576,7 +568,7 @@ class Log(LogStaging):
             finally:
                 file.close()
         except SyncFailed:
-            self._note_failed_sync()
+            note_failed_sync(self.disk, self.directory)
             raise
         self.disk.sync_directory(self.directory)
 
@@ -761,9 +753,11 @@ class Log(LogStaging):
             try:
                 self.active.save_indexes(sync=True)
             except SyncFailed:
-                self._note_failed_sync()
+                note_failed_sync(self.disk, self.directory)
                 raise
             self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
+            # Their names, too: the recovery point is going to pass over what they index.
+            self.disk.sync_directory(self.directory)
         if self.leader_epochs.dirty:
             self.save_leader_epochs()
         self._indexes_end = self.log_end_offset

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from odradek.storage.batches import HEADER_BYTES, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_leader_epochs
 from odradek.storage.config import LONG_MAX, LogConfig
-from odradek.storage.disk import Disk, read_file, replace_file, sync_file, write_all
+from odradek.storage.disk import Disk, SyncFailed, read_file, replace_file, sync_file, write_all
 from odradek.storage.heads import Head, TakenUp, take_up
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.log import Log
@@ -34,6 +34,7 @@ from odradek.storage.segment import (
     FilePool,
     Segment,
     file_name,
+    note_failed_sync,
     segment_holding,
 )
 from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex, encode_aborted
@@ -82,14 +83,19 @@ def open_log(
     opening = _Opening(pool, directory, config, clean, recovery_point, log_start_offset, gaps_until, head)
     opening.find_segments(names, now_ms)
     sync_has_failed = SYNC_FAILED in names
-    if not clean:
-        opening.recover_from_point(believes_head=not (sync_has_failed or is_rescan))
-        if sync_has_failed:
-            _write_again(opening.segments, recovery_point)
-    opening.find_end(now_ms)
-    opening.find_start(now_ms)
-    opening.settle_epochs()
-    producers = opening.load_producers(writes_again=sync_has_failed or is_rescan)
+    try:
+        if not clean:
+            opening.recover_from_point(believes_head=not (sync_has_failed or is_rescan))
+            if sync_has_failed:
+                _write_again(opening.segments, recovery_point)
+        opening.find_end(now_ms)
+        opening.find_start(now_ms)
+        opening.settle_epochs()
+        producers = opening.load_producers(writes_again=sync_has_failed or is_rescan)
+    except SyncFailed:
+        # The next attempt finds a log that needs no mending and would take it for safe.
+        note_failed_sync(pool.disk, directory)
+        raise
     producers.expire(now_ms, producer_expiration_ms)
     return opening.recovered(producers)
 
@@ -502,6 +508,7 @@ def _check_segment(
 def _replace_indexes(segment: Segment, *, is_vouched: bool, has_head: bool, takes_place: bool) -> None:
     """Write those of a segment that has just been read; where the recovery point has passed it, for good."""
     disk = segment.pool.disk
+    was_replaced = False
     for index, kind in ((segment.offset_index, INDEX), (segment.time_index, TIME_INDEX)):
         path = segment.path(kind)
         if not has_head and not takes_place:
@@ -510,13 +517,17 @@ def _replace_indexes(segment: Segment, *, is_vouched: bool, has_head: bool, take
                 continue
             disk.remove(path)
         index.is_made_anew = takes_place
-        if len(segment.offset_index) or has_head or takes_place:
-            # Of the others a start reads the few batches again sooner than two files.
+        if len(segment.offset_index) or has_head or takes_place or (is_vouched and segment.size_bytes):
+            # Of the others a start reads the few batches again sooner than two files. But once the segment is
+            # sealed, nobody looks at it who believes in the recovery point.
             try:
                 index.save(disk, path, sync=is_vouched)
+                was_replaced = True
             except OSError:
                 # No room: written with the next flush.
                 pass
+    if is_vouched and was_replaced:
+        disk.sync_directory(segment.directory)
 
 
 def _says(disk: Disk, path: str, content: bytes) -> bool:
@@ -568,7 +579,7 @@ def _write_again(segments: list[Segment], recovery_point: int) -> None:
 def _cut(segment: Segment, size_bytes: int) -> None:
     file = segment.file()
     file.truncate(size_bytes)
-    file.sync()
+    sync_file(file, segment.path(LOG))
     segment.size_bytes = size_bytes
 
 

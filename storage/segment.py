@@ -800,6 +800,15 @@ class Segment(SegmentExtent):
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)} is damaged at position {position}.")
 
 
+def note_failed_sync(disk: Disk, directory: str) -> None:
+    """Tell the next start that what it can read of a partition may not be on the disk (`SYNC_FAILED`)."""
+    try:
+        disk.open(f"{directory}/{SYNC_FAILED}", create=True).close()
+    except OSError:
+        # Where nothing can be made nothing will be flushed either.
+        pass
+
+
 def segment_holding(bases: list[int], offset: int) -> int:
     """The place of the segment in which `offset` would be; -1 when it is before the first."""
     return bisect_right(bases, offset) - 1

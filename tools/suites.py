@@ -12,8 +12,13 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from xml.etree import ElementTree
 
 from tools import environment
+
+REPORTS = environment.CHECKOUT / "build" / "reports"
+SHOWN_LINES = 25
+"""Of a failure that is told again at the end, its last ones."""
 
 
 @dataclass
@@ -165,15 +170,31 @@ def run(name: str) -> tuple[bool, float, float]:
         )
         for command in suite.beside
     ]
-    for command in suite.commands:
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    for report in REPORTS.glob(f"{name}-*.xml"):
+        report.unlink()
+    for number, command in enumerate(suite.commands):
         print(f"== {name}: {' '.join(command)}", flush=True)
-        finished = subprocess.run([str(python), *command[1:]], **where)
+        reported = [f"--junitxml={REPORTS / f'{name}-{number}.xml'}"] if "pytest" in command else []
+        finished = subprocess.run([str(python), *command[1:], *reported], **where)
         passed = passed and finished.returncode == 0
     for command, process in zip(suite.beside, beside, strict=True):
         output, _ = process.communicate()
         print(f"== {name}: {' '.join(command)}\n{output}", end="", flush=True)
         passed = passed and process.returncode == 0
     return passed, ready - start, time.monotonic() - ready
+
+
+def failures(name: str) -> list[str]:
+    """Each test of the suite's last run that failed, with the end of what it said: after an hour of output
+    nobody finds it further up."""
+    told = []
+    for report in sorted(REPORTS.glob(f"{name}-*.xml")):
+        for case in ElementTree.parse(report).iter("testcase"):
+            for trouble in (*case.iterfind("failure"), *case.iterfind("error")):
+                lines = (trouble.text or trouble.get("message") or "").splitlines()[-SHOWN_LINES:]
+                told.append("\n".join([f"{case.get('classname')}::{case.get('name')}", *lines]))
+    return told
 
 
 def main(names: list[str]) -> int:
@@ -194,7 +215,11 @@ def main(names: list[str]) -> int:
     print(f"\n{'suite':<18}{'outcome':<10}{'set-up':>9}{'tests':>9}")
     for name, (passed, set_up, tests) in outcomes.items():
         print(f"{name:<18}{'passed' if passed else 'FAILED':<10}{set_up:>7.1f} s{tests:>7.1f} s")
-    return 0 if all(passed for passed, _, _ in outcomes.values()) else 1
+    failed = [name for name, (passed, _, _) in outcomes.items() if not passed]
+    for name in failed:
+        for text in failures(name):
+            print(f"\n-- {name}: {text}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

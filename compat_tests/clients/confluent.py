@@ -109,7 +109,15 @@ class ConfluentClient(Client):
 
     def produce(self, topic: str, messages: Sequence[Message], codec: str = "none") -> list[tuple[int, int]]:
         producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "compression.type": codec, "acks": "all", "linger.ms": 5}
+            {
+                "bootstrap.servers": self.bootstrap,
+                "compression.type": codec,
+                "acks": "all",
+                "linger.ms": 5,
+                # With more a retry changes the order; Kafka refuses the first produces to partitions that it
+                # has only just created.
+                "max.in.flight.requests.per.connection": 1,
+            }
         )
         answers: dict[int, tuple[int, int]] = {}
         failures: list[Any] = []

@@ -7,7 +7,6 @@ the current directory can bring the checkout in.
 from __future__ import annotations
 
 import concurrent.futures
-import os
 import pathlib
 import subprocess
 import sys
@@ -16,16 +15,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from compat_tests.outside import clean_environment
 from tools import build_dists
 from tools.build_dists import Dists
 
 PATIENCE_S = 120
-HIDDEN = ("PYTHON", "KAFKA_", "ODRADEK_", "PYTEST_", "VIRTUAL_ENV")
-
-
-def clean_environment(**more: str) -> dict[str, str]:
-    """Ours without what could lead back to the checkout or set options of a broker."""
-    return {**{name: value for name, value in os.environ.items() if not name.startswith(HIDDEN)}, **more}
 
 
 @dataclass(frozen=True)

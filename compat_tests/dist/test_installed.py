@@ -9,7 +9,8 @@ import signal
 import subprocess
 import time
 
-from compat_tests.dist.conftest import Installed, clean_environment
+from compat_tests.dist.conftest import Installed
+from compat_tests.outside import clean_environment
 from tools.build_dists import CHECKOUT
 
 BROKER_NEEDS = {"uvloop", "crc32c", "lz4", "zstandard", "python-snappy", "google-re2"}

@@ -10,6 +10,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ConfigSource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
@@ -42,6 +43,14 @@ class TopicAdmin:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
         self._admin.incremental_alter_configs([resource])[resource].result(DEADLINE_SECONDS)
+
+    def settings(self, topic: str) -> dict[str, str]:
+        """Those that the topic has of its own."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        (described,) = self._admin.describe_configs([resource]).values()
+        found = described.result(DEADLINE_SECONDS).values()
+        own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {one.name: one.value for one in found if one.source == own}
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """By partition all records with lower offsets."""

@@ -1,14 +1,17 @@
-"""A standalone cluster of Spark on this machine: a master and workers, processes that a test may kill."""
+"""A standalone cluster of Spark on this machine: a master and workers, processes that a test may kill.
+
+They know nothing of the checkout, as on a machine of their own.
+"""
 
 from __future__ import annotations
 
-import os
 import pathlib
 import subprocess
 from types import TracebackType
 from typing import Self
 
 from compat_tests.clients import wait_until
+from compat_tests.outside import clean_environment
 from compat_tests.reference import free_port
 
 END_SECONDS = 30
@@ -33,8 +36,7 @@ class Cluster:
             self._start("master", "master.Master", "--port", str(self._port))
             wait_until(lambda: "I have been elected leader" in self._said("master"), "the master is ready")
             for number in range(self._count):
-                work = str(self._folder / f"work-{number}")
-                sizes = ["--cores", "1", "--memory", "800m", "--work-dir", work]
+                sizes = ["--cores", "1", "--memory", "800m", "--work-dir", str(self.work(number))]
                 self._start(f"worker-{number}", "worker.Worker", *sizes, self.master)
             wait_until(
                 lambda: self._said("master").count("Registering worker") == self._count,
@@ -55,6 +57,10 @@ class Cluster:
         self._processes[1 + number].kill()
         self._processes[1 + number].wait()
 
+    def work(self, number: int) -> pathlib.Path:
+        """Where that worker's executors have their folders."""
+        return self._folder / f"work-{number}"
+
     def executors(self, number: int) -> int:
         """How many that worker was asked to start so far."""
         return self._said(f"worker-{number}").count("Asked to launch executor")
@@ -65,8 +71,9 @@ class Cluster:
         home = pathlib.Path(pyspark.__file__).parent
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main_class}"]
         command += ["--host", "127.0.0.1", "--webui-port", "0", *arguments]
-        environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
-        environment["SPARK_DAEMON_MEMORY"] = "256m"
+        environment = clean_environment(
+            SPARK_HOME=str(home), SPARK_LOCAL_IP="127.0.0.1", SPARK_DAEMON_MEMORY="256m"
+        )
         with (self._folder / f"{name}.log").open("wb") as log:
             self._processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import odradek
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.spark import sessions
 from compat_tests.spark.topics import KafkaTables
@@ -40,12 +41,17 @@ def refuse_or_skip(missing: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark_is_there() -> None:
+    """Java and PySpark, for those who start them by themselves."""
     java_home = os.environ.get("JAVA_HOME")
     if shutil.which("java", path=f"{java_home}/bin" if java_home else None) is None:
         refuse_or_skip("a JDK (Debian: openjdk-17-jdk-headless)")
     if importlib.util.find_spec("pyspark") is None:
         refuse_or_skip("PySpark (pip install 'odradek[spark]')")
+
+
+@pytest.fixture(scope="session")
+def spark(spark_is_there: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = sessions.start(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
@@ -57,6 +63,13 @@ def client(bootstrap: str) -> Iterator[KafkaPythonClient]:
     client = KafkaPythonClient(bootstrap)
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session")
+def target() -> Iterator[str]:
+    """Another broker, into which topics are copied: host:port."""
+    with odradek.Broker(process=True, group_initial_rebalance_delay_ms=0) as broker:
+        yield broker.bootstrap_servers
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ COUNT = 3000
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_lost_worker_costs_no_row(tables: KafkaTables, tmp_path: pathlib.Path) -> None:
     source, sink = tables.new_topic("source", 4, range(COUNT)), tables.new_topic("sink", 2)
     with Cluster(tmp_path / "cluster") as cluster:
@@ -24,11 +24,11 @@ def test_a_lost_worker_costs_no_row(tables: KafkaTables, tmp_path: pathlib.Path)
         few = {"maxOffsetsPerTrigger": "50"}
         job = Job(tables.client.bootstrap, source, sink, folder, cluster.master, few)
         with Driver(job) as driver:
-            wait_until(lambda: job.committed() >= 3, "it works", [driver], 120)
+            wait_until(lambda: job.committed() >= 3, "it works", [driver], 240)
             assert [cluster.executors(number) for number in range(2)] == [1, 1]
             cluster.kill_worker(0)
             before = job.committed()
-            wait_until(lambda: job.committed() >= before + 3, "it goes on", [driver], 120)
+            wait_until(lambda: job.committed() >= before + 3, "it goes on", [driver], 240)
         ending = Job(tables.client.bootstrap, source, sink, folder, cluster.master, ends=True)
         with Driver(ending) as driver:
             driver.wait()

@@ -22,13 +22,18 @@ pytestmark = pytest.mark.timeout(400)
 
 GUIDE = environment.CHECKOUT / "docs" / "spark.md"
 ADDRESS = "127.0.0.1:9092"
+OTHER_ADDRESS = "127.0.0.1:9192"
 DATA = "/data"
 DATA_OF_BROKER = "/var/lib/kafka"
 COUNT = 20
 
 
 def test_the_code_of_the_guide_runs(
-    spark: SparkSession, broker: TestBroker, client: KafkaPythonClient, tmp_path: pathlib.Path
+    spark: SparkSession,
+    broker: TestBroker,
+    target: str,
+    client: KafkaPythonClient,
+    tmp_path: pathlib.Path,
 ) -> None:
     client.create_topic("orders", 2)
     client.create_topic("copies", 2)
@@ -36,6 +41,7 @@ def test_the_code_of_the_guide_runs(
     client.create_topic("users", 1)
     client.produce("users", [Message(b"%d" % n, b"user-%d" % (n % 3)) for n in range(COUNT)])
     client.produce("orders", [Message(b"%d" % n, b"k", partition=n % 2) for n in range(COUNT)])
+    client.commit("billing", "orders", {0: 3, 1: 4})
     names = {"spark": spark, "checkpoint": str(tmp_path / "checkpoint")}
     import odradek.spark
 
@@ -43,7 +49,8 @@ def test_the_code_of_the_guide_runs(
     blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 6
     for block in blocks:
-        block = block.replace(ADDRESS, client.bootstrap).replace(DATA, str(tmp_path))
+        block = block.replace(ADDRESS, client.bootstrap).replace(OTHER_ADDRESS, target)
+        block = block.replace(DATA, str(tmp_path))
         block = block.replace(DATA_OF_BROKER, str(broker.data_dir))
         exec(compile(block, str(GUIDE), "exec"), names)
     found = readers.values_of(client.bootstrap, [("copies", 0), ("copies", 1)])

@@ -16,9 +16,11 @@ import pytest
 
 from compat_tests.clients import wait_until
 from compat_tests.spark import sessions, test_job_archive_iceberg
+from compat_tests.spark.admin import TopicAdmin
 from compat_tests.spark.honest import HonestTopic, honest_topic, some_messages
 from compat_tests.spark.test_job_archive import archived, parquet_files, rows_of
 from compat_tests.spark.test_job_latest import brought_up, changes, expected, in_table
+from compat_tests.spark.test_job_mirror import check_runs, runs_of, truth
 from compat_tests.spark.test_job_replay import replayed, same
 from compat_tests.spark.topics import KafkaTables
 from odradek.spark.client import LATEST
@@ -231,6 +233,51 @@ def test_a_replay_that_is_killed_at_any_moment_goes_on_exactly_there(
     assert replayed(spark, topic, table, to).figures["rows"] > 0
     # A reader that sees what is aborted, too, may see rows of the transaction in which it was killed.
     assert same(spark, topic, to).ok
+
+
+def test_a_mirror_that_is_killed_at_any_moment_goes_on_exactly_there(
+    spark: SparkSession, tables: KafkaTables, target: str, tmp_path: pathlib.Path
+) -> None:
+    topic, table = honest_topic(tables, "killed"), tmp_path / "table"
+    source, chance = tables.client.bootstrap, random.Random()
+    arguments = (
+        *("mirror", "--bootstrap-servers", source, "--topic", topic.name),
+        *("--to", target, "--offsets", str(table), "--stream", "--trigger", "0"),
+    )
+    for number in range(KILLS):
+        topic.add(some_messages(chance, 400, topic.partitions, number % 4))
+        enough = copied(target, topic) + chance.randrange(1, 160)
+        command = Command(tmp_path / f"log-{number}", *arguments, "--max-offsets-per-trigger", "40")
+        try:
+            wait_until(
+                lambda enough=enough: copied(target, topic) >= enough,  # type: ignore[misc]
+                "it writes",
+                seconds=START_SECONDS,
+            )
+        finally:
+            command.kill()
+    # The last one ends in good order, with all that was there.
+    stream = Command(tmp_path / "log", *arguments)
+    try:
+        wait_until(
+            lambda: (
+                copied(target, topic) >= topic.count
+                and sum(run["rows"] for runs in runs_of(table, topic.name).values() for run in runs)
+                == topic.count
+            ),
+            "it has it all",
+            seconds=START_SECONDS,
+        )
+    finally:
+        told = stream.end()
+    assert f" rows of topic {topic.name} went to {target}" in told
+    check_runs(table, topic.name, truth(source, target, topic.name, topic.partitions))
+
+
+def copied(target: str, topic: HonestTopic) -> int:
+    """Sum of the ends of the copy; 0 where it is not there yet."""
+    admin = TopicAdmin(target)
+    return sum(admin.end_offsets(topic.name).values()) if admin.exists(topic.name) else 0
 
 
 def end_of(topic: str, tables: KafkaTables) -> int:

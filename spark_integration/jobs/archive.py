@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.spark.jobs.compaction import Compaction, SizeRules
 from odradek.spark.jobs.decoding import UNDECODED, Decoding
-from odradek.spark.jobs.delivering import ARROW_ROWS
 from odradek.spark.jobs.errors import JobError
 from odradek.spark.jobs.files import open_files
 from odradek.spark.jobs.iceberg import IcebergTable
 from odradek.spark.jobs.publishing import Epoch, Publisher
 from odradek.spark.jobs.querying import DirectoryTable, Pace, TableQuery, Written, offsets_reached
 from odradek.spark.jobs.tables import SOURCE_SCHEMA, check_format
-from odradek.spark.jobs.topics import READ_COMMITTED, Topics, job_session
+from odradek.spark.jobs.topics import ARROW_ROWS, READ_COMMITTED, Topics, job_session
 from odradek.spark.progress import Progress
 from odradek.spark.report import Report, Table
 

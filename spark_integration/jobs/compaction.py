@@ -72,13 +72,22 @@ def days_to_compact(files: Files, table: str, rules: SizeRules) -> list[Day]:
 class Compaction:
     """Of the table at `table`, by whoever holds its lock."""
 
-    def __init__(self, spark: "SparkSession", files: Files, table: str, rules: SizeRules, codec: str) -> None:
+    def __init__(
+        self,
+        spark: "SparkSession",
+        files: Files,
+        table: str,
+        rules: SizeRules,
+        codec: str,
+        order: tuple[str, ...] = ("partition", "offset"),
+    ) -> None:
         if not isinstance(files, LocalFiles):
             raise JobError(
                 f"small files of {table} cannot be merged while others read: only local file systems of "
                 "Linux can exchange directories in one step; leave the option compact out"
             )
         self._spark, self._files, self._table, self._rules, self._codec = spark, files, table, rules, codec
+        self._order = order
         self._work = f"{table}/{STATE}/compaction"
 
     def remove_leftovers(self) -> None:
@@ -122,8 +131,8 @@ class Compaction:
         rows = self._spark.read.parquet(*paths)
         number = max(1, round(day.small_bytes / self._rules.target_bytes))
         sorted_rows = (
-            rows.coalesce(1) if number == 1 else rows.repartitionByRange(number, "partition", "offset")
-        ).sortWithinPartitions("partition", "offset")
+            rows.coalesce(1) if number == 1 else rows.repartitionByRange(number, *self._order)
+        ).sortWithinPartitions(*self._order)
         sorted_rows.write.option("compression", self._codec).parquet(path)
         before, after = rows.count(), self._spark.read.parquet(path).count()
         if before != after:

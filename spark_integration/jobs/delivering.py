@@ -4,24 +4,51 @@ A *delivery* has an id. Each partition of it is written by one producer with a t
 transactions; each transaction also holds the marker (`odradek.spark.markers`) that says up to which offset of
 the source the partition is delivered. A task takes the transactional id over, which fences whoever had it and
 ends what he left open, reads the marker, and goes on behind it. So what is killed at any point goes on there.
+
+A delivery with an epoch also tells which offsets of the source are which of the target (`offset_runs`). Where
+rows are is known when they are acknowledged, and that has to outlive the task like the rows themselves: a
+task, or a driver, that finds them delivered can neither write them again nor guess. So a transaction attaches
+its runs to its marker, and the next attempt reads those of the same epoch there. They are not made anew of
+what is in the target, as that may have been compacted since, or hold records of others; nor do they go
+through the driver or a file before the commit, as either may die between the two. Runs of an epoch are kept
+until the next one begins, which is not before the job has put them where it wants them.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import groupby
+from operator import itemgetter
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
-from odradek.spark.client import ClientSettings, Cluster
+from odradek.spark.client import ClientError, ClientSettings, Cluster
+from odradek.spark.jobs import offset_runs
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["ARROW_ROWS", "RESULT", "Delivery", "delivering"]
+    from odradek.spark.batching import RecordsBuffer
+    from odradek.spark.jobs.offset_runs import Run
+    from odradek.spark.producing import Placement
+
+    Work = Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]
+
+__all__ = [
+    "COMPRESSIONS",
+    "RESULT",
+    "Delivery",
+    "delivering",
+    "mapping",
+    "recovering",
+    "take_over",
+]
 
 RESULT = "partition INT, rows BIGINT, skipped BIGINT, next_offset BIGINT"
 """What a task tells of each partition: rows that it wrote, rows that were there already, where it ended."""
-ARROW_ROWS = 2_000
-"""Of one step into Python: a row may be a megabyte."""
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+"""Of the record batches."""
 TRANSACTION_ROWS = 200_000
 TRANSACTION_BYTES = 64 << 20
 SLICE_BYTES = 8 << 20
@@ -31,7 +58,7 @@ PLACES = ("key", "value", "headers", "partition", "timestamp")
 
 @dataclass(frozen=True)
 class Delivery:
-    """What every task has to know; it goes to the executors as it is."""
+    """Of the rows of one topic. What every task has to know; it goes to the executors as it is."""
 
     id: str
     settings: Mapping[str, str]
@@ -43,41 +70,102 @@ class Delivery:
     """Of each partition; None for as fast as it goes."""
     transaction_rows: int = TRANSACTION_ROWS
     transaction_bytes: int = TRANSACTION_BYTES
+    epoch: int | None = None
+    """To which the rows belong whose offsets are told; None where nobody wants to know them."""
+
+    def query(self, partition: int) -> str:
+        """A query of its own for each partition, with one task: their markers come and go independently."""
+        return f"{self.id}-{partition}"
 
 
-def delivering(
-    delivery: Delivery,
-) -> "Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]":
-    """For `mapInArrow`, on rows that are sorted by partition and offset, each partition in one task."""
+Deliveries = Mapping[str, Delivery]
+"""By the topic that the rows come from; all into one cluster."""
+
+
+def delivering(deliveries: Deliveries) -> "Work":
+    """For `mapInArrow`, on rows that are sorted by topic, partition and offset, each partition in one task;
+    gives rows of `RESULT`."""
 
     def deliver(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
-        with Cluster(ClientSettings.from_options(dict(delivery.settings))) as cluster:
-            current: _Partition | None = None
-            for partition, rows in _by_partition(batches):
-                if current is None or current.number != partition:
-                    if current is not None:
-                        yield current.finish()
-                    current = _Partition(delivery, cluster, partition)
-                current.add(rows)
-            if current is not None:
-                yield current.finish()
+        for partition, runs in _delivered(deliveries, batches):
+            if runs is None:
+                yield partition.result()
 
     return deliver
 
 
+def mapping(deliveries: Deliveries) -> "Work":
+    """As `delivering`, for deliveries with an epoch; gives rows of `offset_runs.TOLD`, also of what an
+    earlier attempt at the epoch has delivered of these partitions."""
+
+    def deliver(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
+        for _, runs in _delivered(deliveries, batches):
+            if runs is not None:
+                yield runs
+
+    return deliver
+
+
+def recovering(deliveries: Deliveries) -> "Work":
+    """For `mapInArrow`, on rows of topic and partition: what an earlier attempt at the epoch has delivered of
+    them, as `mapping` would tell it if one of its rows came again."""
+
+    def recover(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
+        with _cluster(deliveries) as cluster:
+            for batch in batches:
+                for row in batch.to_pylist():
+                    topic = row["topic"]
+                    with _Partition(deliveries[topic], cluster, topic, row["partition"]) as partition:
+                        yield from partition.found()
+
+    return recover
+
+
+def take_over(deliveries: Deliveries) -> None:
+    """Ends what earlier attempts have left open in any partition, so that readers need not wait for the task
+    that comes to it, nor for the transactions' timeout; fences attempts that are still at work."""
+    from odradek.spark import markers
+    from odradek.spark.producing import Producer
+
+    with _cluster(deliveries) as cluster:
+        for delivery in deliveries.values():
+            for partition in range(delivery.partitions):
+                name = markers.transactional_id(delivery.query(partition), 0)
+                Producer(cluster, transactional_id=name).init_transactions()
+
+
+def _cluster(deliveries: Deliveries) -> Cluster:
+    """They all go into the same."""
+    delivery = next(iter(deliveries.values()))
+    return Cluster(ClientSettings.from_options(dict(delivery.settings)))
+
+
+def _delivered(
+    deliveries: Deliveries, batches: "Iterator[pyarrow.RecordBatch]"
+) -> "Iterator[tuple[_Partition, pyarrow.RecordBatch | None]]":
+    """Each partition with what it has to tell of its runs; and once without, when it is done."""
+    with _cluster(deliveries) as cluster:
+        for (topic, number), pieces in groupby(_by_partition(batches), key=itemgetter(0)):
+            with _Partition(deliveries[topic], cluster, topic, number) as partition:
+                for runs in partition.deliver(rows for _, rows in pieces):
+                    yield partition, runs
+                yield partition, None
+
+
 def _by_partition(
     batches: "Iterator[pyarrow.RecordBatch]",
-) -> "Iterator[tuple[int, pyarrow.RecordBatch]]":
+) -> "Iterator[tuple[tuple[str, int], pyarrow.RecordBatch]]":
     """Pieces of one partition each, in the order of the rows."""
     import pyarrow.compute as pc
 
     for batch in batches:
         while batch.num_rows:
-            numbers = batch.column("partition")
-            partition = numbers[0].as_py()
-            length = pc.index(pc.equal(numbers, partition), False).as_py()
+            columns = [batch.column(name) for name in ("topic", "partition")]
+            topic, partition = (column[0].as_py() for column in columns)
+            is_same = pc.and_(pc.equal(columns[0], topic), pc.equal(columns[1], partition))
+            length = pc.index(is_same, False).as_py()
             length = batch.num_rows if length < 0 else length
-            yield partition, batch.slice(0, length)
+            yield (topic, partition), batch.slice(0, length)
             batch = batch.slice(length)
 
 
@@ -87,6 +175,8 @@ class _Partition:
 
     delivery: Delivery
     cluster: Cluster
+    topic: str
+    """That the rows come from."""
     number: int
     rows: int = 0
     skipped: int = 0
@@ -101,38 +191,57 @@ class _Partition:
         from odradek.wire.compression import compression_named
 
         delivery = self.delivery
-        # A query of its own for each partition, with one task: their markers come and go independently.
-        self._query = f"{delivery.id}-{self.number}"
+        self._query = delivery.query(self.number)
         self._markers = markers
         self._producer = Producer(self.cluster, transactional_id=markers.transactional_id(self._query, 0))
         self._producer.init_transactions()
-        marker = markers.read(self.cluster, self._query, 0).get(0)
-        self.next_offset = -1 if marker is None else marker.epoch
-        self._rows_before = 0 if marker is None else marker.entries[0].rows
+        self._marker = markers.read(self.cluster, self._query, 0).get(0)
+        self.next_offset = -1 if self._marker is None else self._marker.epoch
+        self._rows_before = 0 if self._marker is None else self._marker.entries[0].rows
+        self._attached = None if self._marker is None else self._marker.attached
+        self._found_from: int | None = None
+        """The first offset that an earlier attempt at the epoch has delivered."""
+        self._offsets: list[pyarrow.Array] = []
+        """In the source, of the rows of the open transaction."""
+        self._placements: list[Placement] = []
         self._batches = Batches(
             lambda _: delivery.partitions,
             topic=delivery.topic,
             compression=compression_named(delivery.compression),
         )
 
-    def add(self, rows: "pyarrow.RecordBatch") -> None:
-        """Writes what is not delivered yet."""
-        import pyarrow.compute as pc
+    def __enter__(self) -> Self:
+        return self
 
-        fresh = rows.filter(pc.greater_equal(rows.column("offset"), self.next_offset))
-        self.skipped += rows.num_rows - fresh.num_rows
-        step = max(1, SLICE_BYTES * fresh.num_rows // max(1, fresh.nbytes))
-        if self.delivery.rows_per_second is not None:
-            step = min(step, max(1, int(self.delivery.rows_per_second)))
-        for start in range(0, fresh.num_rows, step):
-            self._write(fresh.slice(start, step))
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # With a ClientError the broker is in trouble, or has another attempt: the next one cleans up.
+        if self._open_rows and error is not None and not isinstance(error, ClientError):
+            with suppress(ClientError):
+                self._producer.abort()
+        self._producer.close()
 
-    def finish(self) -> "pyarrow.RecordBatch":
-        """Commits what is open; a row of RESULT."""
+    def deliver(self, pieces: "Iterable[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
+        """Writes what is not delivered yet; gives rows of `TOLD` for a delivery with an epoch."""
+        yield from self.found()
+        for rows in pieces:
+            yield from self._add(rows)
+        yield from self._commit()
+
+    def found(self) -> "Iterator[pyarrow.RecordBatch]":
+        """What an earlier attempt at the epoch has delivered."""
+        if self._marker is None or self._attached is None or self._attached.epoch != self.delivery.epoch:
+            return
+        for text in self._markers.attached(self.cluster, self._query, 0, self._marker):
+            runs = offset_runs.from_text(text)
+            self._found_from = runs[0].source_start
+            yield self._told(runs, was_there=True, size_bytes=0)
+
+    def result(self) -> "pyarrow.RecordBatch":
+        """A row of RESULT."""
         import pyarrow
 
-        self._commit()
-        self._producer.close()
         return pyarrow.RecordBatch.from_arrays(
             [
                 pyarrow.array([self.number], pyarrow.int32()),
@@ -141,34 +250,91 @@ class _Partition:
             names=["partition", "rows", "skipped", "next_offset"],
         )
 
-    def _write(self, rows: "pyarrow.RecordBatch") -> None:
+    def _add(self, rows: "pyarrow.RecordBatch") -> "Iterator[pyarrow.RecordBatch]":
+        import pyarrow.compute as pc
+
+        fresh = rows.filter(pc.greater_equal(rows.column("offset"), self.next_offset))
+        if fresh.num_rows < rows.num_rows:
+            self._check_found(rows.column("offset")[0].as_py())
+        self.skipped += rows.num_rows - fresh.num_rows
+        step = max(1, SLICE_BYTES * fresh.num_rows // max(1, fresh.nbytes))
+        if self.delivery.rows_per_second is not None:
+            step = min(step, max(1, int(self.delivery.rows_per_second)))
+        for start in range(0, fresh.num_rows, step):
+            yield from self._write(fresh.slice(start, step))
+
+    def _check_found(self, offset: int) -> None:
+        """Refuses to pass over a row that is delivered, and nobody knows any more where."""
+        if self.delivery.epoch is None or (self._found_from is not None and offset >= self._found_from):
+            return
+        raise ClientError(
+            f"topic {self.topic}, partition {self.number} was mirrored into topic {self.delivery.topic} "
+            f"before, up to offset {self.next_offset}, with another table of offsets: go on with that one, "
+            "or give an id, to mirror it all once more"
+        )
+
+    def _write(self, rows: "pyarrow.RecordBatch") -> "Iterator[pyarrow.RecordBatch]":
+        import pyarrow
+
         if not self._open_rows:
             self._producer.begin()
-        for records in self._batches.add(rows.select(list(PLACES))):
-            self._producer.send(records)
         self._open_rows += rows.num_rows
         self._open_bytes += rows.nbytes
-        self.next_offset = rows.column("offset")[rows.num_rows - 1].as_py() + 1
+        self._send(self._batches.add(rows.select(list(PLACES))))
+        offsets = rows.column("offset")
+        self.next_offset = offsets[rows.num_rows - 1].as_py() + 1
         limits = self.delivery
+        if limits.epoch is not None:
+            # Made anew: as it came it shares its memory with the values.
+            self._offsets.append(pyarrow.array(offsets.to_pylist(), pyarrow.int64()))
         is_paced = limits.rows_per_second is not None
         if (
             is_paced
             or self._open_rows >= limits.transaction_rows
             or self._open_bytes >= limits.transaction_bytes
         ):
-            self._commit()
+            yield from self._commit()
 
-    def _commit(self) -> None:
+    def _commit(self) -> "Iterator[pyarrow.RecordBatch]":
         if not self._open_rows:
             return
-        for records in self._batches.drain():
-            self._producer.send(records)
+        self._send(self._batches.drain())
+        runs = self._attach_runs()
         rows = self.rows + self._open_rows
         told = self._markers.Rows(self.delivery.id, self._rows_before + rows, self._batches.checksum, ())
-        marker = self._markers.Marker(self.next_offset, (told,))
+        marker = self._markers.Marker(self.next_offset, (told,), self._attached)
         self._markers.write(self._producer, self._query, 0, marker)
         self._producer.commit()
+        size_bytes = self._open_bytes
         self.rows, self._open_rows, self._open_bytes = rows, 0, 0
         if self.delivery.rows_per_second is not None:
             ahead = self.rows / self.delivery.rows_per_second - (time.monotonic() - self._began)
             time.sleep(max(0.0, ahead))
+        if runs:
+            yield self._told(runs, was_there=False, size_bytes=size_bytes)
+
+    def _send(self, batches: "Iterable[RecordsBuffer]") -> None:
+        for records in batches:
+            placement = self._producer.send(records)
+            if self.delivery.epoch is not None:
+                self._placements.append(placement)
+
+    def _attach_runs(self) -> "list[Run]":
+        """Of the open transaction, which has been sent whole."""
+        import pyarrow
+
+        if self.delivery.epoch is None:
+            return []
+        self._producer.flush()
+        runs = offset_runs.runs_of(pyarrow.concat_arrays(self._offsets), self._placements)
+        self._offsets, self._placements = [], []
+        texts = offset_runs.texts(runs)
+        self._attached = self._markers.attach(
+            self._producer, self._query, 0, self.delivery.epoch, texts, self._attached
+        )
+        return runs
+
+    def _told(self, runs: "list[Run]", *, was_there: bool, size_bytes: int) -> "pyarrow.RecordBatch":
+        return offset_runs.as_rows(
+            self.topic, self.number, self.delivery.topic, runs, was_there=was_there, size_bytes=size_bytes
+        )

@@ -102,6 +102,8 @@ class TableQuery:
     topics: Topics
     table: Written
     take: "Callable[[DataFrame, int], None]"
+    into: str | None = None
+    """What the job fills, if that is not the table itself."""
     writing: Any = field(default_factory=threading.RLock)
     """Held by whoever changes files of the table: Spark's thread, or the caller's."""
     is_over: bool = False
@@ -123,7 +125,7 @@ class TableQuery:
             last = None
             # Before PySpark 4.2 AvailableNow is one epoch for a Python source, and one that the run before
             # has planned and not finished would be all of this run.
-            for _ in range(1 if pace.stream or self.epoch_begun() is None else 2):
+            for _ in range(2 if self.epoch_begun() is not None and not pace.stream else 1):
                 query = (
                     self.topics.stream(self.session, pace.options())
                     .writeStream.queryName(f"{self.job} {self.table.name}")
@@ -143,9 +145,17 @@ class TableQuery:
             cause = self.failure or error
             if isinstance(cause, JobError):
                 raise cause from None
-            raise JobError(
-                f"{self.job} of {self.topics} into {self.table.name} failed: {sentence_of(cause)}"
-            ) from None
+            into = self.into or self.table.name
+            raise JobError(f"{self.job} of {self.topics} into {into} failed: {sentence_of(cause)}") from None
+
+    def offsets_committed(self) -> dict[tuple[str, int], int]:
+        """By topic and partition the offset behind the last epoch that is whole, as the checkpoint has it."""
+        number = self._last("commits")
+        if number is None:
+            return {}
+        text = self.table.files.read_text(f"{self.table.state}/checkpoint/offsets/{number}") or ""
+        # A version, what Spark wants to know of the epoch, and the offsets of each source.
+        return _flat(json.loads(text.splitlines()[2]))
 
     def epoch_begun(self) -> int | None:
         """The epoch that the run before has planned and not completed: the first of the next one."""
@@ -221,14 +231,17 @@ def _offsets(progress: Any, name: str) -> dict[tuple[str, int], int]:
         return {}
     try:
         value = json.loads(progress.json)["sources"][0][name]
-        by_topic = json.loads(value) if isinstance(value, str) else value
-        return {
-            (topic, int(partition)): int(offset)
-            for topic, offsets in (by_topic or {}).items()
-            for partition, offset in offsets.items()
-        }
+        return _flat(json.loads(value) if isinstance(value, str) else value)
     except (ValueError, LookupError, AttributeError):
         return {}
+
+
+def _flat(by_topic: dict[str, dict[str, int]] | None) -> dict[tuple[str, int], int]:
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, offsets in (by_topic or {}).items()
+        for partition, offset in offsets.items()
+    }
 
 
 def _rows_behind(progress: Any) -> int | None:

@@ -16,23 +16,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek.spark.client import ANY_NODE, LATEST, Cluster
-from odradek.spark.jobs.delivering import ARROW_ROWS, RESULT, Delivery, delivering
+from odradek.spark.jobs.delivering import COMPRESSIONS, RESULT, Delivery, delivering
 from odradek.spark.jobs.errors import JobError, sentence_of
 from odradek.spark.jobs.tables import read_table
-from odradek.spark.jobs.topics import Topics, job_session, kafka_options
+from odradek.spark.jobs.targets import check_timestamps, sum_of_ends
+from odradek.spark.jobs.topics import ARROW_ROWS, Topics, job_session, kafka_options
 from odradek.spark.progress import Progress
 from odradek.spark.report import Report, Table
 from odradek.spark.watching import watched
-from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["run"]
-
-COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-TOPIC_RESOURCE = 2
 
 
 def run(
@@ -84,6 +80,7 @@ class _Replay:
     session: "SparkSession"
     target: Topics
     delivery: Delivery
+    topic: str
     rows: "DataFrame"
     count: int
     ends: int
@@ -92,11 +89,11 @@ class _Replay:
 
     def run(self, progress: Progress) -> Report:
         sorted_rows = (
-            self.rows.select("key", "value", "headers", "partition", "timestamp", "offset")
+            self.rows.select("key", "value", "headers", "topic", "partition", "timestamp", "offset")
             .repartition(self.parallel, "partition")
             .sortWithinPartitions("partition", "offset")
         )
-        deliver = delivering(self.delivery)
+        deliver = delivering({self.topic: self.delivery})
         results = watched(
             self.session,
             progress,
@@ -124,7 +121,7 @@ class _Replay:
 
     def _ends(self) -> int:
         with self.target.cluster() as cluster:
-            return _sum_of_ends(cluster, self.delivery.topic, self.delivery.partitions)
+            return sum_of_ends(cluster, {self.delivery.topic: self.delivery.partitions})
 
 
 def _replay(
@@ -150,10 +147,10 @@ def _replay(
                 f"topic {name} has {partitions} partitions, and the table has rows of partition "
                 f"{max(counts)}: create it with {max(counts) + 1} or more"
             )
-        _check_timestamps(cluster, name)
+        check_timestamps(cluster, name)
         markers.prepare(cluster)
         made = f"{table.rstrip('/')} {topic} {name} {cluster.topic_id(name).hex()}"
-        ends = _sum_of_ends(cluster, name, partitions)
+        ends = sum_of_ends(cluster, {name: partitions})
     delivery_id = replay_id or f"replay-{hashlib.sha256(made.encode()).hexdigest()[:16]}"
     parallel = min(len(counts), session.sparkContext.defaultParallelism)
     delivery = Delivery(
@@ -164,26 +161,7 @@ def _replay(
         compression,
         None if rows_per_second is None else rows_per_second / parallel,
     )
-    return _Replay(session, target, delivery, rows, sum(counts.values()), ends, parallel)
-
-
-def _check_timestamps(cluster: Cluster, topic: str) -> None:
-    """A topic that stamps records itself would lose theirs."""
-    wanted = DescribeConfigsResource(
-        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=["message.timestamp.type"]
-    )
-    (answer,) = cluster.ask(ANY_NODE, DescribeConfigsRequest(resources=[wanted])).results
-    for one in answer.configs:
-        if one.name == "message.timestamp.type" and one.value == "LogAppendTime":
-            raise JobError(
-                f"topic {topic} has message.timestamp.type=LogAppendTime and would give all rows new "
-                "timestamps: set it to CreateTime for the replay"
-            )
-
-
-def _sum_of_ends(cluster: Cluster, topic: str, partitions: int) -> int:
-    ends = cluster.list_offsets({(topic, partition): LATEST for partition in range(partitions)})
-    return sum(ends.values())
+    return _Replay(session, target, delivery, topic, rows, sum(counts.values()), ends, parallel)
 
 
 def _quoted(text: str) -> str:

@@ -12,11 +12,13 @@ from odradek.spark.jobs.errors import JobError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["READ_COMMITTED", "Ranges", "Topics", "job_session", "kafka_options"]
+__all__ = ["ARROW_ROWS", "READ_COMMITTED", "Ranges", "Topics", "job_session", "kafka_options"]
 
 READ_COMMITTED = "read_committed"
 ISOLATION_LEVELS = (READ_COMMITTED, "read_uncommitted")
 NAMES_SHOWN = 10
+ARROW_ROWS = 2_000
+"""Of one step into Python: a row may be a megabyte."""
 
 Ranges = dict[tuple[str, int], tuple[int, int]]
 """Of each (topic, partition) the first offset, and the one behind the last."""

@@ -9,7 +9,7 @@ import pytest
 from odradek.server import cli
 
 
-@pytest.mark.parametrize("job", ["archive", "replay", "verify", "latest", "profile"])
+@pytest.mark.parametrize("job", ["archive", "replay", "mirror", "verify", "latest", "profile"])
 def test_help_has_examples_and_fits_a_terminal(capsys, monkeypatch, job):
     monkeypatch.setenv("COLUMNS", "110")
     with pytest.raises(SystemExit) as ended:
@@ -56,7 +56,7 @@ def test_without_pyspark_one_sentence_says_what_to_install():
 
 def test_importing_the_jobs_imports_neither_pyspark_nor_pyarrow():
     script = (
-        "import sys, odradek.spark.cli, odradek.spark.jobs.archive, odradek.spark.jobs.verify;"
+        "import sys, odradek.spark.cli, odradek.spark.jobs.archive, odradek.spark.jobs.mirror;"
         "sys.exit(bool({'pyspark', 'pyarrow', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run(
@@ -65,3 +65,26 @@ def test_importing_the_jobs_imports_neither_pyspark_nor_pyarrow():
         check=False,
     )
     assert done.returncode == 0
+
+
+def test_the_file_for_spark_submit_is_the_command_line_and_hides_no_module_of_others():
+    script = """
+        import os, runpy, sys
+        from importlib.util import find_spec
+        file = find_spec("odradek.spark.cli").origin.replace("cli.py", "__main__.py")
+        sys.path.insert(0, os.path.dirname(file))  # as Python does with the file that it is started with
+        sys.argv = [file, "profile", "--help"]
+        try:
+            runpy.run_path(file, run_name="__main__")
+        except SystemExit as ended:
+            sys.exit(ended.code or int(find_spec("progress") is not None))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env={"PYTHONPATH": ":".join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: odradek spark profile")

@@ -182,6 +182,33 @@ def test_a_killed_broker_is_waited_for(first_version_broker):
     ]
 
 
+def test_where_each_batch_is_is_known_though_connections_break(proxied_broker):
+    topic = new_topic(proxied_broker.bootstrap, "placed", PARTITIONS)
+    told = []
+    with Cutter(proxied_broker.proxy, PRODUCE) as cutter, cluster_of(proxied_broker.bootstrap) as cluster:
+        producer = Producer(cluster, transactional_id=new_name("t"))
+        producer.init_transactions()
+        for start in range(0, 900, 30):
+            if start % 90 == 0:
+                producer.begin()
+            for batch in records(topic, range(start, start + 30), PARTITIONS):
+                placement = producer.send(batch)
+                numbers = range(start + batch.partition, start + 30, PARTITIONS)
+                assert (placement.partition, placement.record_count) == (batch.partition, len(numbers))
+                told.append((placement, numbers))
+            if start % 90 == 60:
+                producer.commit()
+    assert cutter.cuts >= 10
+    there = readers.read_all(proxied_broker.direct, [(topic, number) for number in range(PARTITIONS)])
+    assert [
+        (placement.base_offset + place, b"%d" % number)
+        for partition in range(PARTITIONS)
+        for placement, numbers in told
+        if placement.partition == partition
+        for place, number in enumerate(numbers)
+    ] == [record for partition in range(PARTITIONS) for record in there[topic, partition]]
+
+
 def test_requests_are_under_way_together_once_the_partition_knows_the_producer(bootstrap):
     topic = new_topic(bootstrap, "pipeline")
     most = 0

@@ -42,6 +42,16 @@ def test_a_power_loss_at_every_operation_of_a_history_breaks_no_promise(seed):
     assert crashes > len(steps)
 
 
+def test_what_a_clean_stop_has_indexed_is_still_indexed_when_its_segment_is_sealed_after_a_crash():
+    """The recovery point of the stop passes over the segment; the names of its index files were not safe."""
+    world = World(MemoryDisk())
+    world.run_all([("append", 0), ("restart", 0)])
+    world.crash(2)
+    world.crash(0)
+    world.run("roll", 0)
+    world.crash(0)
+
+
 class HistoryMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self):

@@ -15,6 +15,8 @@ from compat_tests.outside import clean_environment
 from compat_tests.reference import free_port
 
 END_SECONDS = 30
+MEMORY = "1g"
+"""Of a worker: what an executor asks for by default. A worker with less gets none."""
 
 
 class Cluster:
@@ -36,7 +38,7 @@ class Cluster:
             self._start("master", "master.Master", "--port", str(self._port))
             wait_until(lambda: "I have been elected leader" in self._said("master"), "the master is ready")
             for number in range(self._count):
-                sizes = ["--cores", "1", "--memory", "800m", "--work-dir", str(self.work(number))]
+                sizes = ["--cores", "1", "--memory", MEMORY, "--work-dir", str(self.work(number))]
                 self._start(f"worker-{number}", "worker.Worker", *sizes, self.master)
             wait_until(
                 lambda: self._said("master").count("Registering worker") == self._count,

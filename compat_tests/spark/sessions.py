@@ -43,7 +43,6 @@ def _settings(work: pathlib.Path, version: str) -> dict[str, str]:
         **iceberg_catalog(work / "lake"),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
-        "spark.executor.memory": "600m",  # on a cluster; its workers have 800m
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Dderby.system.home={work}",
         "spark.local.dir": str(work / "local"),
         "spark.sql.warehouse.dir": str(work / "warehouse"),

@@ -6,6 +6,8 @@ import pathlib
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+
 from compat_tests.clients import Message
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.transactions import readers
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from compat_tests.brokers import TestBroker
+
+pytestmark = pytest.mark.timeout(400)
 
 GUIDE = environment.CHECKOUT / "docs" / "spark.md"
 ADDRESS = "127.0.0.1:9092"

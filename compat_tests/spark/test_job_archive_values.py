@@ -187,6 +187,15 @@ def test_options_of_sparks_decoders_are_handed_on(
     archived(spark, topic, tmp_path / "avro", **options, decode_options=named)
     assert column(in_table(spark, tmp_path / "avro"), "value") == [{"member_int": None, "member_string": "a"}]
     assert "was made with decode options " in refused(spark, topic, tmp_path / "avro", **options)
+    written = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+    added = {"name": "note", "type": "string", "default": "none"}
+    wanted = {**written, "fields": [*written["fields"], added]}
+    topic = topic_of(tables, "options", [avro({"id": 1}, written), b""])
+    options = {"value": "avro", "schema": json.dumps(written)}
+    named = {"avroSchema": json.dumps(wanted)}
+    archived(spark, topic, tmp_path / "evolved", **options, decode_options=named)
+    rows = in_table(spark, tmp_path / "evolved")
+    assert column(rows, "value") == [{"id": 1, "note": "none"}, None]
     topic = topic_of(tables, "options", [b'{"at": "02.01.2026"}', framed(b'{"at": "03.01.2026"}')])
     options = {"value": "json", "schema": "at DATE", "decode_options": {"dateFormat": "dd.MM.yyyy"}}
     archived(spark, topic, tmp_path / "json", **options)

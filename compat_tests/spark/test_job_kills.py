@@ -124,7 +124,7 @@ def test_an_archive_in_iceberg_that_is_killed_at_any_moment_goes_on_exactly_ther
     }
     for number in range(KILLS):
         topic.add(some_messages(chance, 400, topic.partitions, number % 4))
-        enough = snapshots(metadata) + chance.randrange(1, 7)
+        enough = versions(metadata) + chance.randrange(1, 7)
         command = Command(
             tmp_path / f"log-{number}",
             *("archive", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name),
@@ -133,7 +133,7 @@ def test_an_archive_in_iceberg_that_is_killed_at_any_moment_goes_on_exactly_ther
             more=settings,
         )
         try:
-            wait_until(lambda: snapshots(metadata) >= enough, "it writes", seconds=START_SECONDS)  # noqa: B023
+            wait_until(lambda: versions(metadata) >= enough, "it writes", seconds=START_SECONDS)  # noqa: B023
         finally:
             command.kill()
         test_job_archive_iceberg.rows_of(spark, table)  # which looks for doubles
@@ -141,8 +141,9 @@ def test_an_archive_in_iceberg_that_is_killed_at_any_moment_goes_on_exactly_ther
     assert test_job_archive_iceberg.rows_of(spark, table) == topic.rows
 
 
-def snapshots(metadata: pathlib.Path) -> int:
-    return len(list(metadata.glob("snap-*.avro")))
+def versions(metadata: pathlib.Path) -> int:
+    """Of the table, which is there from the first one on."""
+    return len(list(metadata.glob("v*.metadata.json")))
 
 
 @pytest.mark.nightly

@@ -32,6 +32,8 @@ FRAME_BYTES = 5
 """What Confluent's serializers put before a value: a zero, and the schema's id, big-endian."""
 IS_FRAMED = "length(value) >= 5 AND substring(value, 1, 1) = X'00'"
 SCHEMA_ID = "CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
+AVRO_READER = "avroschema"
+"""The option of `from_avro` that has the schema of the reader, where it is another one."""
 END = bytes.fromhex("9d4cb3f1a7e25d80")
 """Behind each Avro value while it is decoded, see `_avro`."""
 
@@ -170,9 +172,6 @@ class Decoding:
         from pyspark.sql import functions as f
         from pyspark.sql.avro.functions import from_avro
 
-        mark = {"type": "fixed", "name": "odradek_end", "size": len(END)}
-        fields = [{"name": "value", "type": _avro_schema(str(self.schema))}, {"name": "end", "type": mark}]
-        schema = json.dumps({"type": "record", "name": "odradek_value", "fields": fields})
         need_jar(
             rows.sparkSession,
             "org.apache.spark.sql.avro.AvroDataToCatalyst",
@@ -180,8 +179,10 @@ class Decoding:
             f"org.apache.spark:spark-avro_2.13:{rows.sparkSession.version}",
         )
         marked = f.concat(payload, f.lit(END))
-        options = {**self.options, "mode": "PERMISSIVE"}
-        rows = rows.withColumn("decoded", from_avro(marked, schema, options))
+        options = {"mode": "PERMISSIVE"}
+        for name, value in self.options.items():
+            options[name] = _with_mark(value) if name.lower() == AVRO_READER else value
+        rows = rows.withColumn("decoded", from_avro(marked, _with_mark(str(self.schema)), options))
         return rows, f.col("decoded.value"), ~f.col("decoded.end").eqNullSafe(f.lit(END))
 
     def _messages(self) -> "Messages":
@@ -211,6 +212,13 @@ def _with_field(schema: str, name: str) -> Any:
             f"the schema {schema[:60]!r} is none in Spark's DDL or JSON form ({sentence_of(error)}): write "
             "for example 'id BIGINT, name STRING'"
         ) from None
+
+
+def _with_mark(schema: str) -> str:
+    """An Avro schema of a record: a value of this schema, and END."""
+    mark = {"type": "fixed", "name": "odradek_end", "size": len(END)}
+    fields = [{"name": "value", "type": _avro_schema(schema)}, {"name": "end", "type": mark}]
+    return json.dumps({"type": "record", "name": "odradek_value", "fields": fields})
 
 
 def _avro_schema(schema: str) -> Any:

@@ -202,7 +202,9 @@ def test_a_task_that_ends_at_any_request_goes_on_exactly_there(proxied_broker, v
         finally:
             proxy.judge = proxy.answer_lost = None
         told, truth = into.map(0, batches), into.truth()
-        assert sorted(source for _, source in truth) == [*range(6), *range(10, 16)]
+        ends = readers.ends(into.direct, [(into.topic, 0)])
+        there = sorted(source for _, source in truth)
+        assert there == [*range(6), *range(10, 16)], (number, has_failed, told, ends)
         assert without_gaps(told, truth) == truth
         number += 1
     assert number > 20

@@ -133,7 +133,8 @@ SUITES = {
     "soak": Suite([pytest("compat_tests/soak")]),
     "long-soak": Suite([pytest("compat_tests/soak", "--soak-seconds=600")]),
     "spark": Suite(
-        [pytest("compat_tests/spark")],
+        # A file's tests share what was made for it; two sessions at once, as much of the time is waiting.
+        [pytest("-n", "2", "--dist", "loadfile", "compat_tests/spark")],
         jars=[*SPARK_JARS, "kafka-4.3.1"],
         python="spark",
     ),

@@ -112,6 +112,7 @@ def test_an_archive_that_is_killed_at_any_moment_goes_on_exactly_there(
     assert f" rows of topic {topic.name} went into {table}" in told
 
 
+@pytest.mark.nightly  # by day there is that of the Parquet table
 def test_an_archive_in_iceberg_that_is_killed_at_any_moment_goes_on_exactly_there(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:

@@ -1,5 +1,7 @@
 """Rows delivered into a topic by tasks that end anywhere, and which of their offsets became which."""
 
+import time
+
 import pyarrow
 import pytest
 
@@ -16,6 +18,8 @@ from tests.spark.rows import all_values, new_name, new_topic, records
 SOURCE = "source"
 PARTITIONS = 2
 STABLE_SECONDS = 30
+NOW_US = time.time_ns() // 1000
+"""Retention takes what is a week old, from half a minute after the start of a broker on."""
 
 
 class Killed(BaseException):
@@ -75,7 +79,7 @@ def rows(offsets, partition=0, at_once=3):
             "headers": pyarrow.nulls(len(part)),
             "topic": [SOURCE] * len(part),
             "partition": pyarrow.array([partition] * len(part), pyarrow.int32()),
-            "timestamp": pyarrow.array([1_000_000 * n for n in part], pyarrow.timestamp("us", "UTC")),
+            "timestamp": pyarrow.array([NOW_US + n for n in part], pyarrow.timestamp("us", "UTC")),
             "offset": pyarrow.array(part, pyarrow.int64()),
         }
         batches.append(pyarrow.record_batch(columns))

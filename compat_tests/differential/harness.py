@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import re
 import socket
 import struct
@@ -26,6 +27,8 @@ from odradek.wire.schema import Message, Struct, fields_of
 
 CLIENT_ID = "differential"
 SECONDS = 8.0
+SHOWN_CHARACTERS = 400
+"""Of a value that differs, at most."""
 
 CLOSED = "connection closed"
 """Stands for the answer when the broker closed the connection instead."""
@@ -301,7 +304,12 @@ class Pair:
         """Notes every difference between two plain values that is not allowed."""
         for path, one, other in differences(theirs, ours, what):
             if not any(re.search(rule.path, path) and rule.when(one, other) for rule in ALLOWED):
-                self.found.append(f"{path}: Kafka {_short(one)}, Odradek {_short(other)}")
+                theirs_told, ours_told = repr(one), repr(other)
+                pairs = zip(theirs_told, ours_told, strict=False)
+                same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+                self.found.append(
+                    f"{path}: Kafka {_short(theirs_told, same)}, Odradek {_short(ours_told, same)}"
+                )
 
     def ask(
         self,
@@ -344,9 +352,13 @@ class Pair:
             self.ask(lambda side, version=version: build(side, version), version, note)  # type: ignore[misc]
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 160 else f"{text[:160]}... ({len(text)} characters)"
+def _short(text: str, same: int) -> str:
+    """The part that begins to differ behind the first `same` characters."""
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    start = max(same - SHOWN_CHARACTERS // 4, 0)
+    shown = text[start : start + SHOWN_CHARACTERS]
+    return f"{'...' if start else ''}{shown}... ({len(text)} characters)"
 
 
 def served_versions(side: Side) -> dict[int, range]:

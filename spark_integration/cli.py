@@ -226,7 +226,7 @@ def _compact_argument(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument(
         "--compact",
         action="store_true",
-        help=f"merge {what} at the end (local file systems of Linux), hourly in a stream",
+        help=f"merge {what} at the end, hourly in a stream (Parquet: on local file systems of Linux only)",
     )
 
 

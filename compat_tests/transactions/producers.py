@@ -1,4 +1,5 @@
-"""Transactional producers of three libraries, said the same way; each does what the unmodified library does.
+"""Transactional producers of three libraries, said the same way; each does what the unmodified library does,
+and of kafka-python besides what a careful user of it has to.
 
 What a library raises becomes `Fenced` (another producer has the transactional id; this one is done for) or
 `Failed` (this transaction is; start over with a new producer).

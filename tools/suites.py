@@ -68,6 +68,10 @@ ODRADEK_FORMATS = sorted(
 )
 """The tests of our formats for Spark that need no jars of its connector."""
 
+ODRADEK_ON_KAFKA = [
+    f"compat_tests/spark/test_odradek_{name}.py" for name in ("both_ways", "sink", "source", "stream")
+]
+
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 
 SPARK_CONNECTOR = [
@@ -78,6 +82,14 @@ SPARK_CONNECTOR = [
     )
 ]
 """The tests of Spark's own connector to Kafka, which older versions of Spark have as well."""
+
+SPARK_JOBS = sorted(
+    str(path.relative_to(environment.CHECKOUT))
+    for path in (environment.CHECKOUT / "compat_tests/spark").glob("test_job_*.py")
+    # One kills each job ten times, which is not about the broker; one has no broker at all.
+    if path.name not in ("test_job_kills.py", "test_job_files.py")
+)
+"""The tests of our jobs for Spark, which work with any broker."""
 
 SPARK_JARS = ["spark-4.0.0", "spark-4.0.0-formats", "spark-4.0.0-iceberg"]
 """Those of the session of the tests."""
@@ -145,7 +157,10 @@ SUITES = {
         python="spark-3.5",
     ),
     "spark-on-kafka": Suite(
-        [pytest(*SPARK_CONNECTOR, "--broker=kafka")],
+        [
+            pytest("-n", "2", "--dist", "loadfile", *paths, "--broker=kafka")
+            for paths in (SPARK_CONNECTOR, [*ODRADEK_ON_KAFKA, *SPARK_JOBS])
+        ],
         jars=[*SPARK_JARS, "kafka-4.3.1"],
         python="spark",
     ),

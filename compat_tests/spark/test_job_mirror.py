@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import odradek
+from compat_tests import reference
 from compat_tests.clients import Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.spark.admin import TopicAdmin
@@ -130,6 +131,35 @@ def test_copies_have_every_committed_record_once_and_the_table_says_where(
     # Spark reads the table as any other.
     rows = spark.read.parquet(str(table)).selectExpr("sum(rows)").collect()[0][0]
     assert rows == topic.count
+
+
+def test_a_mirror_goes_to_apache_kafka_and_back(
+    spark: SparkSession, tables: KafkaTables, target: str, tmp_path: pathlib.Path
+) -> None:
+    topic, source, group = honest_topic(tables, "there"), tables.client.bootstrap, topic_name("group")
+    tables.client.commit(group, topic.name, {0: 10, 1: 100})
+    with reference.Kafka() as kafka:
+        between = kafka.bootstrap_servers
+        there, back = tmp_path / "there", tmp_path / "back"
+        for _ in range(2):
+            mirrored(spark, topic, source, between, there, groups=[group])
+            mirrored(spark, topic, between, target, back, groups=[group], prefix="back.")
+            topic.add(some_messages(random.Random(2), 60, topic.partitions))
+        mirrored(spark, topic, source, between, there)
+        mirrored(spark, topic, between, target, back, prefix="back.")
+        first = truth(source, between, topic.name, topic.partitions)
+        second = truth(between, target, topic.name, topic.partitions, "back.")
+        check_runs(there, topic.name, first)
+        check_runs(back, topic.name, second, "back.")
+    found = contents(target, f"back.{topic.name}", topic.partitions)
+    assert {p: [content for _, content in of] for p, of in found.items()} == topic.rows
+    last = KafkaPythonClient(target)
+    committed = last.committed(group, f"back.{topic.name}", [0, 1])
+    last.close()
+    assert committed == {
+        p: second[p][first[p][min(one for one in first[p] if one >= offset)]]
+        for p, offset in {0: 10, 1: 100}.items()
+    }
 
 
 def test_a_copy_is_made_with_the_settings_of_its_source(

@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 import aiokafka.errors
@@ -281,12 +282,13 @@ class AiokafkaProducer(TransactionalProducer):
 
 
 class KafkaPythonProducer(TransactionalProducer):
-    """Commits only when every value has arrived, which it asks for itself.
+    """Commits only when every value has arrived, which it asks for itself, and waits for no answer for ever.
 
-    kafka-python 3.0.12 forgets an AddPartitionsToTxn whose connection is lost at the moment of sending, so
-    that what waits for it expires; that fails the futures of these values and nothing else, and a commit then
-    succeeds without them, or, when no partition was added, without a word to the broker. With Apache Kafka as
-    with Odradek.
+    kafka-python 3.0.12 forgets a transactional request whose connection is lost at the moment of sending. Was
+    it an AddPartitionsToTxn, what waits for it expires; that fails the futures of these values and nothing
+    else, and a commit then succeeds without them, or, when no partition was added, without a word to the
+    broker. Was it an EndTxn or one of those that carry offsets, the call that waits for its answer never
+    returns. With Apache Kafka as with Odradek.
     """
 
     library = "kafka-python"
@@ -333,17 +335,28 @@ class KafkaPythonProducer(TransactionalProducer):
             KafkaPythonTopicPartition(*partition): OffsetAndMetadata(offset, "", -1)
             for partition, offset in offsets.items()
         }
-        with _told(self.FENCED, self.FAILED):
-            self._producer.send_offsets_to_transaction(where, group)
+        self._patiently(self._producer.send_offsets_to_transaction, where, group)
 
     def commit(self) -> None:
         self.flush()
-        with _told(self.FENCED, self.FAILED):
-            self._producer.commit_transaction()
+        self._patiently(self._producer.commit_transaction)
 
     def abort(self) -> None:
-        with _told(self.FENCED, self.FAILED):
-            self._producer.abort_transaction()
+        self._patiently(self._producer.abort_transaction)
+
+    def _patiently(self, work: Callable[..., None], *arguments: Any) -> None:
+        """In a thread that is left behind when it does not come back."""
+        ended: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                ended.set_result(work(*arguments))
+            except BaseException as failure:
+                ended.set_exception(failure)
+
+        threading.Thread(target=run, daemon=True).start()
+        with _told(self.FENCED, (*self.FAILED, TimeoutError)):
+            ended.result(PATIENCE_SECONDS)
 
     def close(self) -> None:
         with _told(self.FENCED, self.FAILED):

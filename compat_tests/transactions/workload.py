@@ -92,6 +92,12 @@ class Client:
         if self._failure is not None:
             raise AssertionError(f"{self.name}: {self._failure}") from self._failure
 
+    def stacks(self) -> str:
+        """Ends it and gives where its threads were, as `faulthandler` tells it."""
+        self.kill(signal.SIGABRT)
+        self._thread.join(JOIN_SECONDS)
+        return self.crashes[-1] if self._failure is None else str(self._failure)
+
     def _tell_to_stop(self) -> None:
         if self._process is not None and self._process.stdin is not None:
             # It may be gone, and what led to it closed.

@@ -21,7 +21,8 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 180.0
+"""Longer than a restart of Apache Kafka takes on a busy machine."""
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ISOLATION = {READ_UNCOMMITTED: "read_uncommitted", READ_COMMITTED: "read_committed"}

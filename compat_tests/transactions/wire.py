@@ -22,6 +22,7 @@ TRY_AGAIN = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # of Apache Kafka on a busy machine, for a topic made just now
 }
 
 

@@ -270,13 +270,16 @@ def test_a_stream_that_failed_in_the_middle_of_an_epoch_goes_on(
         finish(sink.to_sink(stream, topic, tmp_path, **{"kafka.batch.size": "1000"}))
 
     flag.touch()
-    for _ in range(2):
+    for turn in range(1, 3):
         with pytest.raises(Exception, match="the flag is up"):
             run()
-    # Spark has killed the process of a task, whose transaction is open until the query goes on.
-    seen = sink.values(topic, 2)
-    assert sorted(set(seen)) == seen
-    assert all(number % 2 == seen[0] % 2 for number in seen)
+        # Of a task whose process Spark has killed the transaction is open until the query goes on. Each run
+        # may write one half, and not always the same: Spark may deal them out to the tasks in another order.
+        seen = sink.values(topic, 2)
+        halves = [[number for number in seen if number % 2 == parity] for parity in range(2)]
+        assert halves[0] in ([], [*range(0, 1000, 2)])
+        assert halves[1] in ([], [*range(1, 1000, 2)])
+        assert len(seen) <= 500 * turn
     flag.unlink()
     run()
     assert sink.values(topic, 2) == list(range(1000))

@@ -86,6 +86,17 @@ def wait_until_open(
     raise TimeoutError(f"nothing listens on port {port} after {seconds} s:\n{log.read_text()[-3000:]}")
 
 
+def older_logging(directory: pathlib.Path, level: str) -> str:
+    """The option of the virtual machine with which Kafka before 4.0 tells anything; writes a file there."""
+    config = directory / "log4j.properties"
+    config.write_text(
+        f"log4j.rootLogger={level}, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+        "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
+        "log4j.appender.out.layout.ConversionPattern=%d %p %c %m%n\n"
+    )
+    return f"-Dlog4j.configuration=file:{config}"
+
+
 class Kafka:
     """One combined KRaft node of Apache Kafka with a directory of its own.
 
@@ -170,13 +181,7 @@ class Kafka:
     def _logging(self) -> list[str]:
         if self.version == CURRENT:
             return ["-Dlog4j2.level=WARN"]
-        config = self.directory / "log4j.properties"
-        config.write_text(
-            "log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
-            "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
-            "log4j.appender.out.layout.ConversionPattern=%d %p %c %m%n\n"
-        )
-        return [f"-Dlog4j.configuration=file:{config}"]
+        return [older_logging(self.directory, "WARN")]
 
     def _format(self, config: pathlib.Path) -> None:
         current = self.version == CURRENT
@@ -226,5 +231,7 @@ def kafka_tool(
     return finished
 
 
-def tool_command(main_class: str, *arguments: str, version: str = CURRENT) -> list[str]:
-    return ["java", *SMALL_JVM, "-cp", class_path(version), main_class, *arguments]
+def tool_command(
+    main_class: str, *arguments: str, version: str = CURRENT, jvm: Sequence[str] = ()
+) -> list[str]:
+    return ["java", *SMALL_JVM, *jvm, "-cp", class_path(version), main_class, *arguments]

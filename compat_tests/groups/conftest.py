@@ -28,6 +28,11 @@ QUICK_DEATHS = {
 ONE_PARTITION = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 
 
+SLOW_RESTART_MS = 30_000
+"""More than a restart of Apache Kafka takes on a busy machine. Whose session ends while the broker is away
+believes that it has what others have been given."""
+
+
 def settings(*, is_odradek: bool) -> dict[str, int]:
     """Those of `QUICK_DEATHS` that the broker has already."""
     known = {one.name for one in BROKER_OPTIONS.values() if one.standing != LATER}
@@ -53,11 +58,14 @@ def bootstrap(broker: TransactionBroker) -> str:
 
 @pytest.fixture
 def start_broker(is_odradek: bool) -> Iterator[Start]:
-    """Starts brokers for one test alone."""
+    """Starts brokers for one test alone, which kills them."""
+    options = settings(is_odradek=is_odradek)
+    if not is_odradek:
+        options["group.consumer.session.timeout.ms"] = SLOW_RESTART_MS
     with starting(is_odradek=is_odradek) as start:
 
         def start_one(**more: object) -> TransactionBroker:
-            return start(settings(is_odradek=is_odradek), **more)
+            return start(options, **more)
 
         yield start_one
 

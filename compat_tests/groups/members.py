@@ -154,7 +154,9 @@ def command_of(
         config.write_text("heartbeat.interval.ms=300\n")
         arguments += ["--assignment-strategy", assignor, "--session-timeout", str(session_ms)]
         arguments += ["--consumer.config", str(config)]
-    return tool_command(VERIFIABLE, *arguments, version=JAVA[kind.library])
+    version = JAVA[kind.library]
+    jvm = [] if version == reference.CURRENT else [reference.older_logging(directory, "ERROR")]
+    return tool_command(VERIFIABLE, *arguments, version=version, jvm=jvm)
 
 
 class Feeder:

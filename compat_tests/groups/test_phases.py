@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import pytest
 
-from compat_tests.groups.conftest import NIGHTLY
+from compat_tests.groups.conftest import NIGHTLY, SLOW_RESTART_MS
 from compat_tests.groups.judge import NOTHING, Allowed
-from compat_tests.groups.members import CONSUMER, Group, Kind, group_of
+from compat_tests.groups.members import CONSUMER, SESSION_MS, Group, Kind, group_of
 from compat_tests.transactions.brokers import Start, TransactionBroker
 from compat_tests.transactions.proxy import Verdict
 from odradek.wire.codec import decoder
@@ -126,7 +126,9 @@ def live_through(group: Group, phases: dict[str, IsIt], moment: str) -> None:
 def test_a_group_gets_over_a_broker_that_dies_in_every_phase(
     start_broker: Start, kind: Kind, moment: str, tmp_path: pathlib.Path
 ) -> None:
-    with group_of(start_broker(proxied=True), tmp_path, kind) as group:
+    broker = start_broker(proxied=True)
+    session_ms = SESSION_MS if broker.is_odradek else SLOW_RESTART_MS
+    with group_of(broker, tmp_path, kind, session_ms=session_ms) as group:
         live_through(group, PHASES, moment)
 
 

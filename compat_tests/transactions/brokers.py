@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import pytest
 
 import odradek
 from compat_tests import reference
@@ -125,6 +128,22 @@ def starting(*, is_odradek: bool) -> Iterator[Start]:
             return running
 
         yield start
+
+
+@contextlib.contextmanager
+def broken_by_kafka(broker: TransactionBroker) -> Iterator[None]:
+    """Around what Apache Kafka, killed in the middle of a transaction, does not always keep.
+
+    Seen with 4.3.1 on a busy machine: offsets of a transaction stay pending for ever, so that nobody learns
+    where the group is; and requests that come late take effect in the next transaction, where a client does
+    not use version 2 (KIP-890). With Odradek every failure is one.
+    """
+    try:
+        yield
+    except (AssertionError, subprocess.TimeoutExpired) as failure:
+        if broker.is_odradek:
+            raise
+        pytest.xfail(f"Apache Kafka after a kill: {str(failure)[:300]}")
 
 
 def _odradek(stack: contextlib.ExitStack, settings: dict[str, Any], proxied: bool) -> TransactionBroker:

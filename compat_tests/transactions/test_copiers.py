@@ -20,7 +20,7 @@ from compat_tests.clients import Message
 from compat_tests.clients.confluent import ConfluentClient
 from compat_tests.stories import topic_name
 from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import Start, TransactionBroker
+from compat_tests.transactions.brokers import Start, TransactionBroker, broken_by_kafka
 from compat_tests.transactions.conftest import NIGHTLY
 from compat_tests.transactions.features import set_transaction_version
 from compat_tests.transactions.topics import create_topics
@@ -166,11 +166,12 @@ def test_every_message_comes_out_of_a_chain_of_killed_copiers_once_and_in_order(
     broker = start_broker()
     set_transaction_version(broker.direct, transaction_version)
     copies = Chain(broker, tmp_path, versions, seed)
-    try:
-        copies.run()
-    finally:
-        copies.stop()
-    assert readers.wait_until_stable(broker.bootstrap, copies.sent, 40), "a transaction is still open"
-    assert readers.values_of(broker.bootstrap, list(copies.sent)) == copies.sent
+    with broken_by_kafka(broker):
+        try:
+            copies.run()
+        finally:
+            copies.stop()
+        assert readers.wait_until_stable(broker.bootstrap, copies.sent, 40), "a transaction is still open"
+        assert readers.values_of(broker.bootstrap, list(copies.sent)) == copies.sent
     written = readers.values_of(broker.bootstrap, list(copies.sent), readers.READ_UNCOMMITTED)
     assert sum(map(len, written.values())) > MESSAGES * PARTITIONS, "none was aborted, so nothing was shown"

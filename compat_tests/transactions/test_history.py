@@ -22,7 +22,7 @@ import pytest
 
 from compat_tests.clients import wait_until
 from compat_tests.stories import topic_name
-from compat_tests.transactions.brokers import Start, TransactionBroker
+from compat_tests.transactions.brokers import Start, TransactionBroker, broken_by_kafka
 from compat_tests.transactions.checker import Kind, check, summary
 from compat_tests.transactions.conftest import HISTORY_SECONDS, SHORT_HISTORY_SECONDS
 from compat_tests.transactions.history import History, Outcome
@@ -100,7 +100,7 @@ def test_no_promise_is_broken_when_the_broker_is_killed_and_connections_are_lost
     seed = a_seed(capsys)
     broker = start_broker(proxied=True)
     nemesis = Nemesis(broker, seed)
-    with Workload(broker, seed, new_topics(broker, 6)) as workload:
+    with broken_by_kafka(broker), Workload(broker, seed, new_topics(broker, 6)) as workload:
         wait_until(lambda: workload.count() >= 12, "transactions are running")
         workload.run(seconds, nemesis.strike)
         go_on(workload)

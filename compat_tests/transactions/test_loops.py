@@ -12,7 +12,7 @@ from compat_tests.clients import Message
 from compat_tests.clients.confluent import ConfluentClient
 from compat_tests.stories import topic_name
 from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import TransactionBroker, starting
+from compat_tests.transactions.brokers import TransactionBroker, broken_by_kafka, starting
 from compat_tests.transactions.history import Partition
 from compat_tests.transactions.loop import DONE, PHASES
 from compat_tests.transactions.producers import LIBRARIES, Failed, Fenced, TransactionalProducer
@@ -176,10 +176,11 @@ def test_a_loop_goes_on_when_the_broker_is_killed_under_it(proxied: TransactionB
 
     proxied.proxy.judge = judge
     try:
-        loop.run_to_the_end()
+        with broken_by_kafka(proxied):
+            loop.run_to_the_end()
+            loop.check()
     finally:
         proxied.proxy.judge = None
-    loop.check()
 
 
 # -- fencing and aborts
@@ -215,8 +216,19 @@ def test_a_zombie_is_fenced_and_what_it_wrote_is_never_seen(
     with pytest.raises(Failed) as refused:
         write_and_commit(old, where, b"old, too late")
     assert isinstance(refused.value, Fenced) or zombie != "aiokafka"
-    new.begin()
-    write_and_commit(new, where, b"new")
+    if zombie == "kafka-python":
+        # It answers its failure by asking for another epoch behind the scenes (KIP-360), which may take the
+        # name back from its heir: with Apache Kafka as well.
+        old.abandon()
+    for is_last in (zombie != "kafka-python", True):
+        try:
+            new.begin()
+            write_and_commit(new, where, b"new")
+            break
+        except Fenced:
+            if is_last:
+                raise
+            new = opened(heir, broker, name)
     assert readers.wait_until_stable(broker.bootstrap, [where], 20)
     assert readers.values_of(broker.bootstrap, [where]) == {where: [b"old, committed", b"new"]}
     old.abandon()

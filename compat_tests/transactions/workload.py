@@ -369,6 +369,10 @@ class Nemesis:
                 self._broker.kill()
                 time.sleep(self._chance.random() * 0.5)
                 self._broker.start()
+                if not self._broker.is_odradek:
+                    # Its port is open long before it can do anything: killed again and again before that, it
+                    # would never get there.
+                    self._broker.wait_until_coordinating()
                 self.kills += 1
             case "cut":
                 self.cuts += self._broker.proxy.drop_connections()

@@ -6,6 +6,7 @@ processes that were started here are ever signalled.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import pathlib
@@ -199,7 +200,9 @@ class Kafka:
         config.write_text("".join(line for line in text.splitlines(True) if not line.startswith(unwanted)))
         command = ["java", *SMALL_JVM, "-cp", class_path(self.version), "kafka.tools.StorageTool", "format"]
         command += ["--standalone"] if current else []
-        command += ["-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(config)]
+        # Its first byte keeps it from looking like an option.
+        cluster_id = base64.urlsafe_b64encode(b"0" + os.urandom(15)).rstrip(b"=").decode()
+        command += ["-t", cluster_id, "-c", str(config)]
         finished = subprocess.run(command, capture_output=True, text=True)
         if finished.returncode != 0:
             config.unlink()

@@ -133,6 +133,7 @@ def test_copies_have_every_committed_record_once_and_the_table_says_where(
     assert rows == topic.count
 
 
+@pytest.mark.nightly
 def test_a_mirror_goes_to_apache_kafka_and_back(
     spark: SparkSession, tables: KafkaTables, target: str, tmp_path: pathlib.Path
 ) -> None:

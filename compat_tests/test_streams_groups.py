@@ -69,8 +69,9 @@ def streams_groups(application: Application, *arguments: str) -> str:
 def dumped_types(broker: OdradekBroker | ApacheBroker, group_id: str) -> set[str]:
     """The types of the group's own records in the log, as Kafka's tool decodes them."""
     partition = partition_for(group_id, 50)
-    log = broker.data_dir / f"__consumer_offsets-{partition}" / f"{0:020}.log"
-    told = kafka_tool(f"{TOOLS}.DumpLogSegments", "--offsets-decoder", "--files", str(log)).stdout
+    logs = sorted((broker.data_dir / f"__consumer_offsets-{partition}").glob("*.log"))
+    files = ",".join(map(str, logs))
+    told = kafka_tool(f"{TOOLS}.DumpLogSegments", "--offsets-decoder", "--files", files).stdout
     keys = [json.loads(text) for text in re.findall(r"key: (\{.*?\}\}) payload:", told)]
     return {key["type"] for key in keys if key["data"].get("groupId") == group_id}
 

@@ -19,6 +19,8 @@ def java_string_hash(text: str) -> int:
 def partition_for(key: str, partition_count: int) -> int:
     """The partition of `__consumer_offsets` (a group id) or `__transaction_state` (a transactional id).
 
-    Kafka clears the sign bit instead of taking the absolute value (Utils.abs), which matters for -2**31.
+    Of the hash's absolute value, as Apache Kafka 4.3.1 chooses it (seen in its log; 0 for -2**31, of which
+    Java has none). Its producers do otherwise with their hash: they clear its sign bit.
     """
-    return (java_string_hash(key) & 0x7FFFFFFF) % partition_count
+    value = abs(java_string_hash(key))
+    return (0 if value == 1 << 31 else value) % partition_count

@@ -185,11 +185,19 @@ class ConfluentClient(Client):
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         consumer = self._consumer(group)
+        where = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        deadline = time.monotonic() + DEADLINE_SECONDS
         try:
-            consumer.commit(
-                offsets=[TopicPartition(topic, partition, offset) for partition, offset in offsets.items()],
-                asynchronous=False,
-            )
+            while True:
+                try:
+                    consumer.commit(offsets=where, asynchronous=False)
+                    break
+                except KafkaException as failure:
+                    # Apache Kafka may still be reading its groups after a restart.
+                    is_loading = failure.args[0].code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS
+                    if not is_loading or time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.1)
         finally:
             consumer.close()
 

@@ -21,6 +21,9 @@ def test_the_hash_is_that_of_java(text, value):
     assert java_string_hash(text) == value
 
 
-def test_the_sign_is_cleared_not_turned():
-    assert partition_for("polygenelubricants", 50) == 0
-    assert partition_for("a", 50) == 97 % 50
+@pytest.mark.parametrize(
+    ("key", "partition"),
+    [("a", 97 % 50), ("polygenelubricants", 0), ("group-0", 48), ("orders", 31), ("copies", 23)],
+)
+def test_the_partition_is_that_of_the_absolute_value(key, partition):
+    assert partition_for(key, 50) == partition

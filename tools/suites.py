@@ -71,6 +71,7 @@ ODRADEK_FORMATS = sorted(
 ODRADEK_ON_KAFKA = [
     f"compat_tests/spark/test_odradek_{name}.py" for name in ("both_ways", "sink", "source", "stream")
 ]
+"""The tests of our formats for Spark that need a broker and no more: any will do."""
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 

@@ -132,11 +132,10 @@ def starting(*, is_odradek: bool) -> Iterator[Start]:
 
 @contextlib.contextmanager
 def broken_by_kafka(broker: TransactionBroker) -> Iterator[None]:
-    """Around what Apache Kafka, killed in the middle of a transaction, does not always keep.
+    """Around what Apache Kafka 4.3.1, killed in the middle of a transaction, does not always keep.
 
-    Seen with 4.3.1 on a busy machine: offsets of a transaction stay pending for ever, so that nobody learns
-    where the group is; and requests that come late take effect in the next transaction, where a client does
-    not use version 2 (KIP-890). With Odradek every failure is one.
+    Seen on a busy machine: a consumer that comes later learns for minutes of no offset to begin at, copies
+    lack messages or never come to their end. Why was not looked into. With Odradek every failure is one.
     """
     try:
         yield

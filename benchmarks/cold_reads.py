@@ -1,6 +1,7 @@
 """The part `cold-reads`: what a consumer of old data costs the producers beside it.
 
-A page that is missing and touched in the event loop would stop every producer for as long as the disk takes.
+A page that is missing and touched in the event loop would stop every producer for as long as the disk takes,
+and an answer of 50 MB for as long as it takes to copy it, were it written in one call.
 """
 
 from __future__ import annotations
@@ -22,31 +23,44 @@ RECORDS_PER_BATCH = 1000
 WARM_UP_S = 0.5
 LEFT_IN_MEMORY_MAX = 0.05
 TIMES_ALONE_MAX = 3.0
-ALONE, WARM, COLD = "alone", "in memory", "not in memory"
+ALONE, WARM, COLD = "alone", "data in memory", "data not in memory"
+WIDE_PARTITIONS = 50
+WIDE = f"{WIDE_PARTITIONS} partitions at once"
 
 
 def measure(run: Run) -> Section:
-    """Takes about 10 s a round."""
+    """Takes about 12 s a round."""
     batches = run.choose(BATCHES, BATCHES_WHEN_QUICK)
     batch = batch_of(RECORDS_PER_BATCH, 1000)
     run.need_room(batches * len(batch), "Reading cold data")
     watch = Watch()
-    p99: dict[str, list[float]] = {ALONE: [], WARM: [], COLD: []}
-    rates: dict[str, list[float]] = {WARM: [], COLD: []}
+    p99: dict[str, list[float]] = {ALONE: [], WARM: [], COLD: [], WIDE: []}
+    rates: dict[str, list[float]] = {WARM: [], COLD: [], WIDE: []}
     with run.folder("cold-reads") as folder, run.odradek(folder) as node:
         with Pipeline("127.0.0.1", node.port) as client:
             ids = client.create_topics(["old", "new"], 1)
+            client.create_topics(["wide"], WIDE_PARTITIONS)
             for _ in range(batches):
                 client.send("old", batch)
-        produce, fetch = folder / "produce.frames", folder / "fetch.frames"
+            for partition in range(WIDE_PARTITIONS):
+                client.send("wide", batch, partition)
+        produce, fetch, wide = (folder / f"{name}.frames" for name in ("produce", "fetch", "wide"))
         write_frames(produce, [produce_frame("new", ids["new"], 0, batch_of(1, 100))])
         offsets = [RECORDS_PER_BATCH * number for number in range(batches)]
         write_frames(fetch, [fetch_frame("old", 0, offset, max_bytes=len(batch)) for offset in offsets])
+        write_frames(wide, [fetch_frame("wide", 0, 0, max_bytes=len(batch), partitions=WIDE_PARTITIONS)])
+        # As many bytes for each consumer.
+        readers = {
+            ALONE: (None, 0),
+            WARM: (fetch, batches),
+            COLD: (fetch, batches),
+            WIDE: (wide, max(1, batches // WIDE_PARTITIONS)),
+        }
         for _ in range(run.rounds):
             for kind, figures in p99.items():
                 prepare(node, kind)
                 latency_ms, megabytes_per_s = beside_a_reader(
-                    run, node.running, produce, None if kind == ALONE else fetch, batches, watch
+                    run, node.running, produce, *readers[kind], watch
                 )
                 figures.append(latency_ms)
                 if megabytes_per_s is not None:
@@ -67,7 +81,7 @@ def prepare(node: brokers.Odradek, kind: str) -> None:
                 "as on a file system that is memory itself: name a folder on a disk with --work."
             )
     else:
-        take_into_memory(paths)
+        take_into_memory([*paths, *node.data.glob("wide-*/*.log")])
     node.start()
 
 
@@ -101,18 +115,19 @@ def section(
     found = Section("Produces beside a consumer of cold data")
     found.notes = [
         f"{run.rounds} rounds, in turn: the producers alone, beside a consumer that reads {batches:,} "
-        "batches of 1 MB in order, one after the other, from the system's memory, and beside one that reads "
-        f"them from the disk. The broker is on core {run.cores.server}, the loads are on core "
+        "batches of 1 MB in order, one after the other, from the system's memory, beside one that reads them "
+        f"from the disk, and beside one that asks for {WIDE_PARTITIONS} partitions at once, from memory, a "
+        f"batch of each in an answer. The broker is on core {run.cores.server}, the loads are on core "
         f"{run.cores.load}, the consumer's at the lowest priority. {STEADY_SAYS}"
     ]
     for kind, figures in p99.items():
-        beside = kind if kind == ALONE else f"beside a consumer of data {kind}"
+        beside = kind if kind == ALONE else f"beside a consumer of {kind}"
         found.figures.append(Figure.median(f"p99 of a produce, {beside}", figures, "ms"))
     alone = found.figures[0].value
-    for kind, limit in ((WARM, None), (COLD, TIMES_ALONE_MAX)):
-        what = f"p99 beside a consumer of data {kind}, in times of alone"
+    for kind, limit in ((WARM, None), (COLD, TIMES_ALONE_MAX), (WIDE, None)):
+        what = f"p99 beside a consumer of {kind}, in times of alone"
         found.figures.append(Figure.median(what, [one / alone for one in p99[kind]], "x", limit))
     for kind, figures in rates.items():
-        found.figures.append(Figure.median(f"read by the consumer of data {kind}", figures, "MB/s"))
+        found.figures.append(Figure.median(f"read by the consumer of {kind}", figures, "MB/s"))
     found.figures += watch.figures()
     return found

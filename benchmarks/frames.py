@@ -70,13 +70,13 @@ def produce_frame(
     return Frame(data, data.index(batch), 4 + 1 + 1 + name_bytes + 1 + 4, slot)
 
 
-def fetch_frame(topic: str, partition: int, offset: int, *, max_bytes: int) -> Frame:
-    """Fetch version 11 (no session) from one partition."""
+def fetch_frame(topic: str, partition: int, offset: int, *, max_bytes: int, partitions: int = 1) -> Frame:
+    """Fetch version 11 (no session) from one partition, or as much from each of some that follow it."""
     request = FetchRequest(
         replica_id=-1,
         max_wait_ms=1000,
         min_bytes=1,
-        max_bytes=max_bytes,
+        max_bytes=partitions * max_bytes,
         isolation_level=0,
         session_id=0,
         session_epoch=-1,
@@ -84,7 +84,8 @@ def fetch_frame(topic: str, partition: int, offset: int, *, max_bytes: int) -> F
             FetchTopic(
                 topic=topic,
                 partitions=[
-                    FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+                    FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes)
+                    for index in range(partition, partition + partitions)
                 ],
             )
         ],

@@ -66,6 +66,9 @@ cdef class GatheredTurn:
             self.is_scheduled = True
             self._loop.call_soon(self.end)
 
+    def follow(self, callback):
+        self._loop.call_soon(callback)
+
     def end(self):
         self._end()
 
@@ -125,6 +128,7 @@ cdef class Receiver:
     cdef public bint _touched
     cdef public bint _held
     cdef public bint _write_paused
+    cdef public object _unsent
     cdef public bint _closing
     cdef public object active_ms
 
@@ -144,6 +148,7 @@ cdef class Receiver:
         self._touched = False
         self._held = False
         self._write_paused = False
+        self._unsent = None
         self._closing = False
         self.active_ms = registry.now_ms()
 
@@ -245,7 +250,7 @@ cdef class Receiver:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if size_bytes <= JOINED_BYTES_MAX:
+        if size_bytes <= JOINED_BYTES_MAX and self._unsent is None:
             if len(parts) == 1 and type(parts[0]) is bytes:
                 transport.write(parts[0])
                 return

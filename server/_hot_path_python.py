@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.apis.turn import Committable
@@ -87,6 +87,10 @@ class GatheredTurn:
             self.is_scheduled = True
             self._loop.call_soon(self.end)
 
+    def follow(self, callback: Callable[[], object]) -> None:
+        """It is called in the next turn: whoever else has something to do comes in between."""
+        self._loop.call_soon(callback)
+
     def end(self) -> None:
         """Ends the turn now: the event loop does it, and the server's stop."""
         self.is_scheduled = False
@@ -142,6 +146,7 @@ class Receiver:
         "_touched",
         "_transport",
         "_turn",
+        "_unsent",
         "_view",
         "_waiting_answers",
         "_waiting_bytes",
@@ -165,6 +170,7 @@ class Receiver:
         self._touched = False
         self._held = False
         self._write_paused = False
+        self._unsent: deque[Any] | None = None  # of a long answer, and of what comes behind it
         self._closing = False
         self.active_ms = registry.now_ms()
 
@@ -281,7 +287,7 @@ class Receiver:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if size_bytes <= JOINED_BYTES_MAX:
+        if size_bytes <= JOINED_BYTES_MAX and self._unsent is None:
             if len(parts) == 1 and type(parts[0]) is bytes:
                 transport.write(parts[0])  # no copy
                 return

@@ -36,6 +36,9 @@ WAITING_BYTES_MAX = 64 * 1024 * 1024
 WRITE_AT_ONCE_BYTES = 256 * 1024
 """Ready answers of one turn are written together; past this we write to learn whether the client reads."""
 WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
+PIECE_BYTES = 1024 * 1024
+"""Of a longer answer so much is written in a turn of the event loop: a client that reads as fast as we write
+would have one call of the system copy all of its 50 MB, for 10 ms in which nobody else is served."""
 
 API_VERSIONS_KEY = 18
 
@@ -168,6 +171,8 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         "_barrier",
         "_client_id",
         "_client_id_raw",
+        "_is_following",
+        "_is_full",
         "_spare",
         "_spare_turn",
         "advertised_host",
@@ -190,6 +195,8 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         self._barrier: Waiting | None = None  # the newest answer that holds back what comes after it
         self._client_id: str | None = None
         self._client_id_raw = b""
+        self._is_full = False  # the transport has as much as it wants
+        self._is_following = False  # the next turn writes a piece
         self.unsent_bytes = 0
         self.listener_name = endpoint.name
         self.principal = "User:ANONYMOUS"
@@ -225,7 +232,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
             if slot.waiting is not None:
                 waiting, slot.waiting = slot.waiting, None
                 self._cancel(waiting)
-        self._spare = None
+        self._spare = self._unsent = None
         self._turn.forget(self)
         self._registry.forget(self)
 
@@ -233,9 +240,13 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self._write_paused = True
+        self._is_full = self._write_paused = True
 
     def resume_writing(self) -> None:
+        self._is_full = False
+        if self._unsent is not None:
+            self._write_piece()
+            return
         self._write_paused = False
         if self._held:
             self._resume_if_possible()
@@ -453,12 +464,53 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         """Large answers, and those with slices of segments among them: no copy of ours."""
         assert self._transport is not None
         try:
-            self._transport.writelines(_buffers(parts))
+            buffers = _buffers(parts)
+            if self._unsent is not None:
+                self._unsent.extend(buffers)
+            elif sum(map(len, buffers)) <= 2 * PIECE_BYTES:
+                self._transport.writelines(buffers)
+            else:
+                self._unsent = deque(buffers)
+                self._write_paused = True
+                self._write_piece()
         except Exception as error:
             # Half an answer must never be followed by another one, and none must not be passed over.
             self._log_closing(f"cannot read the log: {error}")
             self._closing = True
             self._transport.abort()
+
+    def _write_piece(self) -> None:
+        """Some of what is unsent, and the rest later: in the next turn, or when the client has taken enough
+        of it."""
+        unsent, transport = self._unsent, self._transport
+        if unsent is None or self._is_full or transport is None or transport.is_closing():
+            return
+        piece: list[Any] = []
+        room_bytes = PIECE_BYTES
+        while unsent and room_bytes > 0:
+            buffer = unsent.popleft()
+            if len(buffer) > room_bytes:
+                view = memoryview(buffer)
+                buffer = view[:room_bytes]
+                unsent.appendleft(view[room_bytes:])
+            piece.append(buffer)
+            room_bytes -= len(buffer)
+        transport.writelines(piece)
+        if unsent:
+            if not self._is_following:
+                self._is_following = True
+                self._turn.follow(self._write_next_piece)
+            return
+        self._unsent = None
+        self._write_paused = self._is_full
+        if self._closing:
+            self._close_when_answered()
+        elif self._held:
+            self._resume_if_possible()
+
+    def _write_next_piece(self) -> None:
+        self._is_following = False
+        self._write_piece()
 
     def _shortcut_failed(self) -> None:
         """Called while its error is handled."""
@@ -521,6 +573,9 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         self._closing = True
         self.send_ready()
         if self._transport is not None:
+            if self._unsent is not None:
+                self._transport.writelines(self._unsent)
+                self._unsent = None
             self._transport.close()
 
     @property
@@ -541,10 +596,12 @@ class Connection(Receiver, asyncio.BufferedProtocol):
 
     def write_buffer_bytes(self) -> int:
         """Bytes of answers that the client has not taken yet."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if self._transport is None:
+            return 0
+        return self._transport.get_write_buffer_size() + sum(map(len, self._unsent or ()))
 
     def _close_when_answered(self) -> None:
-        if not self._slots and self._transport is not None:
+        if not self._slots and self._unsent is None and self._transport is not None:
             self._transport.close()
 
     def _cancel(self, waiting: Waiting) -> None:

@@ -577,6 +577,102 @@ def test_a_slow_reader_gets_everything(play):
     play(story)
 
 
+@pytest.fixture
+def short_pieces(monkeypatch):
+    monkeypatch.setattr(connection_module, "PIECE_BYTES", 10_000)
+
+
+def big_answer(stage_, size_bytes=300_000):
+    """Sets what `big` is answered with; returns the bytes after the correlation id."""
+    content = bytes(number * 7 % 251 for number in range(size_bytes))
+    stage_.broker.big = Pieces(content[:99], content[99:70_000], content[70_000:])
+    return struct.pack(">h3si", 3, b"big", size_bytes) + content
+
+
+def test_others_are_served_while_a_long_answer_is_written(play, short_pieces, monkeypatch):
+    """However fast its client reads: it takes as many turns of the loop as it has pieces."""
+
+    async def story(stage_):
+        client, other = await stage_.client(), await stage_.client()
+        expected = big_answer(stage_)
+        seen, unsent = [], []
+        client.send(echo(1, "big"))
+        await stage_.until(lambda: stage_.broker.contexts)
+        (connection,) = (c for c in stage_.broker.connections._open if c.write_buffer_bytes())
+        other.send(echo(2, "meanwhile"))
+        while (left := connection.write_buffer_bytes()) or not seen:
+            unsent.append(left)
+            if len(stage_.broker.contexts) == 2 and not seen:
+                seen.append(left)
+            await asyncio.sleep(0)
+        assert seen[0] > 0, "the other one was served after all of it"
+        assert len(set(unsent)) >= 5
+        assert await client.answer() == (1, expected)
+        assert (await other.answer())[0] == 2
+
+    play(story)
+
+
+def test_answers_behind_a_long_one_leave_behind_it(play, short_pieces):
+    async def story(stage_):
+        client = await stage_.client()
+        expected = big_answer(stage_)
+        waiting = stage_.broker.waiting
+        client.send(echo(0, "wait a"), echo(1, "big"), echo(2, "wait b"), echo(3, "big"))
+        await stage_.until(lambda: "b" in waiting)
+        client.send(stage(4, b"records"))
+        (connection,) = stage_.broker.connections._open
+        waiting["a"].complete(connection_response("now"))
+        await stage_.until(lambda: connection.is_stalled)
+        waiting["b"].complete(connection_response("later"))
+        await asyncio.sleep(0)
+        assert connection.is_stalled, "all was sent before there was something behind it"
+        assert (await client.answer())[0] == 0
+        assert await client.answer() == (1, expected)
+        assert (await client.answer())[0] == 2
+        assert await client.answer() == (3, expected)
+        assert (await client.answer())[0] == 4
+        assert not connection.is_stalled
+        assert connection.is_reading
+
+    play(story)
+
+
+def test_a_long_answer_is_sent_whole_before_its_connection_is_closed(play, short_pieces):
+    async def story(stage_):
+        client, leaving = await stage_.client(), await stage_.client()
+        expected = big_answer(stage_)
+        client.send(echo(1, "wait a"), echo(2, "malformed"))
+        await stage_.until(lambda: "a" in stage_.broker.waiting)
+        stage_.broker.waiting["a"].complete(EchoResponse(text="big", records=stage_.broker.big))
+        assert await client.answer() == (1, expected)
+        assert await client.is_closed()
+        leaving.send(echo(3, "big"))
+        await stage_.until(lambda: any(c.is_stalled for c in stage_.broker.connections._open))
+        stage_.broker.connections.close_all()
+        assert await leaving.answer() == (3, expected)
+        assert await leaving.is_closed()
+
+    play(story)
+
+
+def test_a_client_may_leave_in_the_middle_of_a_long_answer(play, short_pieces, caplog):
+    async def story(stage_):
+        client, other = await stage_.client(), await stage_.client()
+        big_answer(stage_, 20_000_000)
+        client.reader._transport.pause_reading()
+        client.send(echo(1, "big"))
+        await stage_.until(lambda: any(c.is_stalled for c in stage_.broker.connections._open))
+        client.writer.transport.abort()
+        await stage_.until(lambda: len(stage_.broker.connections) == 1)
+        other.send(echo(2, "still there"))
+        assert (await other.answer())[0] == 2
+
+    play(story)
+    assert "Traceback" not in caplog.text
+    assert "Error" not in caplog.text
+
+
 def test_answers_that_pile_up_stop_the_reading_and_all_are_sent_in_the_end(play, monkeypatch):
     monkeypatch.setattr(connection_module, "WAITING_ANSWERS_MAX", 20)
 

@@ -591,7 +591,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
 
     @property
     def is_stalled(self) -> bool:
-        """True while the client does not read its answers."""
+        """True while the client has not taken its answers."""
         return self._write_paused
 
     def write_buffer_bytes(self) -> int:

@@ -589,7 +589,7 @@ def big_answer(stage_, size_bytes=300_000):
     return struct.pack(">h3si", 3, b"big", size_bytes) + content
 
 
-def test_others_are_served_while_a_long_answer_is_written(play, short_pieces, monkeypatch):
+def test_others_are_served_while_a_long_answer_is_written(play, short_pieces):
     """However fast its client reads: it takes as many turns of the loop as it has pieces."""
 
     async def story(stage_):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
 from odradek.apis.groups import Gathering, Groups
-from odradek.apis.offset_commit_shortcut import Commits
+from odradek.apis.offset_commit_shortcut import commits
 from odradek.apis.questions import FEW_KNOWN_MAX, Known, Questions, RememberedAnswer, read_question
 from odradek.coordinator import commands
 from odradek.wire.errors import ErrorCode
@@ -47,7 +47,7 @@ from odradek.wire.messages.offset_fetch import (
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.api import ConnectionInfo, RequestContext, Shortcut
     from odradek.apis.leadership import Leadership
     from odradek.coordinator.cluster import ClusterView, TopicView
 
@@ -63,9 +63,9 @@ class OffsetCommit:
         self._leadership = leadership
         self._groups = groups
 
-    def shortcut(self) -> Commits:
+    def shortcut(self) -> Shortcut:
         """The short way of commits in one topic (see `apis/offset_commit_shortcut.py`)."""
-        return Commits(self._leadership.current_view, self._groups.submit, _find)
+        return commits(self._leadership.current_view, self._groups.submit, _find)
 
     def __call__(
         self, request: OffsetCommitRequest, context: RequestContext

@@ -43,6 +43,9 @@ class GroupState(enum.Enum):
     DEAD = "Dead"
     """Deleted, or never there."""
 
+    # By its name, which an enum has, it would be hashed in Python, for every commit.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True)
 class StateRules:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import struct
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from odradek.wire.codec import decoder
@@ -68,6 +69,9 @@ _TAG_OF_TOPIC_ID = b"\x01\x00\x10"
 SHORT_METADATA_BYTES = 127
 """From this length on, two bytes say how long it is."""
 KNOWN_IDS_MAX = 100_000
+KNOWN_PREFIXES_MAX = 8_192
+LONGEST_REMEMBERED_ID = 255
+"""Characters: a group's id may have 32 KB."""
 _LENGTH = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 _new_tuple = tuple.__new__
@@ -118,8 +122,15 @@ def decode_key(key: bytes) -> tuple[Kind, Any]:
 
 
 def offset_key_prefix(group_id: str, topic: str) -> bytes:
-    """What the keys of all offsets of a group and a topic begin with; the partition follows."""
-    return encode_offset_key(group_id, topic, 0)[:-4]
+    """What the keys of all offsets of a group and a topic begin with; the partition follows.
+
+    The names have to be short enough (`fits_record`).
+    """
+    group, name = group_id.encode(), topic.encode()
+    return b"".join((_OFFSET_KEY_PREFIX, _LENGTH.pack(len(group)), group, _LENGTH.pack(len(name)), name))
+
+
+_remembered_prefix = lru_cache(maxsize=KNOWN_PREFIXES_MAX)(offset_key_prefix)
 
 
 def partition_of_offset_key(key: bytes) -> int:
@@ -129,17 +140,9 @@ def partition_of_offset_key(key: bytes) -> int:
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The names have to be short enough (`fits_record`)."""
-    group, name = group_id.encode(), topic.encode()
-    return b"".join(
-        (
-            _OFFSET_KEY_PREFIX,
-            _LENGTH.pack(len(group)),
-            group,
-            _LENGTH.pack(len(name)),
-            name,
-            _PARTITION.pack(partition),
-        )
-    )
+    # A topic's cannot be long, for it exists.
+    prefix_of = offset_key_prefix if len(group_id) > LONGEST_REMEMBERED_ID else _remembered_prefix
+    return prefix_of(group_id, topic) + _PARTITION.pack(partition)
 
 
 def encode_offset(committed: CommittedOffset) -> bytes:

@@ -57,7 +57,14 @@ from odradek.coordinator.consumer_membership import ConsumerMembership
 from odradek.coordinator.effects import Append, AppendMarker, Effect, LogRecord, Reply, SetTimer
 from odradek.coordinator.group import CLASSIC, CONSUMER, STREAMS, Group, GroupRecord, TypeOfGroup
 from odradek.coordinator.group import Membership as AnyMembership
-from odradek.coordinator.group_log import LONGEST_STRING_BYTES, CommittedOffset, Kind, fits_record
+from odradek.coordinator.group_log import (
+    LONGEST_STRING_BYTES,
+    CommittedOffset,
+    Kind,
+    encode_offset,
+    encode_offset_key,
+    fits_record,
+)
 from odradek.coordinator.group_migration import Migration
 from odradek.coordinator.membership import Membership
 from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
@@ -85,6 +92,7 @@ RECORDS_PER_APPEND = 1_000
 BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 30
 """More than a record's own lengths, deltas and attributes ever take."""
+_new_tuple = tuple.__new__
 GROUP_NOT_FOUND_SINCE = 9
 """OffsetCommit version from which a missing group is named as such."""
 
@@ -348,7 +356,7 @@ class GroupMachine:
         """Write tombstones for offsets (group, topic, partition), then for groups."""
         records: list[LogRecord] = []
         for group_id, topic, partition in offsets:
-            records.append((group_log.encode_offset_key(group_id, topic, partition), None, now_ms))
+            records.append((encode_offset_key(group_id, topic, partition), None, now_ms))
             self._apply_offset(group_id, topic, partition, None)
         for group_id in group_ids:
             keys = self.groups[group_id].keys()
@@ -372,8 +380,8 @@ class GroupMachine:
         retention_ms = command.retention_time_ms
         # Bounded: a retention of 2^63-1 is a client's way to say "for ever".
         expire_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, EXPIRE_MS_MAX)
-        errors, commits, records = self._to_commit(group_id, command.offsets, expire_ms, now_ms)
-        if _batch_size(records) > self._settings.append_max_bytes:
+        errors, commits, records, size_bytes = self._to_commit(group_id, command.offsets, expire_ms, now_ms)
+        if size_bytes > self._settings.append_max_bytes:
             out.append(Reply(command.ticket, command.refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
             return
         for topic, partition, committed in commits:
@@ -390,8 +398,8 @@ class GroupMachine:
         if code is not NONE:
             out.append(Reply(command.ticket, command.refused(code)))
             return
-        errors, commits, records = self._to_commit(group_id, command.offsets, -1, now_ms)
-        if _batch_size(records) > self._settings.append_max_bytes:
+        errors, commits, records, size_bytes = self._to_commit(group_id, command.offsets, -1, now_ms)
+        if size_bytes > self._settings.append_max_bytes:
             out.append(Reply(command.ticket, command.refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
             return
         for topic, partition, committed in commits:
@@ -409,13 +417,15 @@ class GroupMachine:
 
     def _to_commit(
         self, group_id: str, offsets: Iterable[OffsetToCommit], expire_ms: int, now_ms: int
-    ) -> tuple[list[ErrorCode], list[tuple[str, int, CommittedOffset]], list[LogRecord]]:
-        """An error for each offset; (topic, partition, offset) and a record for each that has none."""
+    ) -> tuple[list[ErrorCode], list[tuple[str, int, CommittedOffset]], list[LogRecord], int]:
+        """An error for each offset; (topic, partition, offset) and a record for each that has none; at least
+        what the records will take as one batch, in bytes."""
         metadata_limit = self._settings.offset_metadata_max_bytes
         unchecked_length = min(metadata_limit // 2, LONGEST_STRING_BYTES // 4)
         errors: list[ErrorCode] = []
         commits: list[tuple[str, int, CommittedOffset]] = []
         records: list[LogRecord] = []
+        size_bytes = BATCH_OVERHEAD_BYTES
         for topic, partition, offset, leader_epoch, metadata, commit_ms, topic_id in offsets:
             if len(metadata) > unchecked_length and not _fits_metadata(metadata, metadata_limit):
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
@@ -425,11 +435,14 @@ class GroupMachine:
                 # A record with an own expiry has no room for these; clients that send one know neither.
                 leader_epoch, topic_id = -1, ZERO_UUID
             committed_ms = now_ms if commit_ms == -1 else commit_ms
-            committed = CommittedOffset(offset, leader_epoch, metadata, committed_ms, expire_ms, topic_id)
-            key = group_log.encode_offset_key(group_id, topic, partition)
-            records.append((key, group_log.encode_offset(committed), now_ms))
+            committed = _new_tuple(
+                CommittedOffset, (offset, leader_epoch, metadata, committed_ms, expire_ms, topic_id)
+            )
+            key, value = encode_offset_key(group_id, topic, partition), encode_offset(committed)
+            size_bytes += RECORD_OVERHEAD_BYTES + len(key) + len(value)
+            records.append((key, value, now_ms))
             commits.append((topic, partition, committed))
-        return errors, commits, records
+        return errors, commits, records, size_bytes
 
     def _check_commit(
         self, group: Group | None, command: CommitOffsets | CommitTransactionalOffsets

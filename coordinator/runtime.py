@@ -17,7 +17,7 @@ import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
@@ -147,6 +147,7 @@ class RunningPartition(Generic[M]):
         "records",
         "rests_until_ms",
         "timers",
+        "told",
     )
 
     def __init__(self, index: int, leader_epoch: int) -> None:
@@ -169,6 +170,8 @@ class RunningPartition(Generic[M]):
         """Set while it waits for that."""
         self.timers: dict[TimerKey, int] = {}
         """Which entry of the heap counts, by timer key."""
+        self.told: Callable[[KafkaError | None], None] | None = None
+        """Hears how each append went; None before the first."""
 
 
 class Runtime(Generic[M]):
@@ -330,26 +333,27 @@ class Runtime(Generic[M]):
         held = partition.held
         due: list[Reply | WriteMarkers] = []
         for effect in effects:
-            if isinstance(effect, _HELD):
-                (held[-1] if held else due).append(effect)
-            elif isinstance(effect, SetTimer):
-                self._timers.set(partition, effect.key, effect.at_ms)
-            elif isinstance(effect, Append):
+            if isinstance(effect, Append):
                 assert partition.log is not None
                 held.append([])
                 if effect.producer is None:
-                    partition.log.append(effect.records, self._appended(partition))
+                    partition.log.append(effect.records, self._told(partition))
                 else:
-                    partition.log.append(effect.records, self._appended(partition), effect.producer)
+                    partition.log.append(effect.records, self._told(partition), effect.producer)
+            elif isinstance(effect, _HELD):
+                (held[-1] if held else due).append(effect)
+            elif isinstance(effect, SetTimer):
+                self._timers.set(partition, effect.key, effect.at_ms)
             elif isinstance(effect, AppendMarker):
                 assert partition.log is not None
                 held.append([])
-                partition.log.append_marker(effect.marker, self._appended(partition))
+                partition.log.append_marker(effect.marker, self._told(partition))
             elif isinstance(effect, MatchTopics):
                 self._match_topics(partition, effect)
             else:
                 partition.timers.pop(effect.key, None)
-        self._deliver(partition, due)
+        if due:
+            self._deliver(partition, due)
 
     def _deliver(self, partition: RunningPartition[M], due: Iterable[Reply | WriteMarkers]) -> None:
         for effect in due:
@@ -358,24 +362,27 @@ class Runtime(Generic[M]):
             else:
                 self._write_markers(partition, effect)
 
-    def _appended(self, partition: RunningPartition[M]) -> Callable[[KafkaError | None], None]:
-        def appended(error: KafkaError | None) -> None:
-            held = partition.held
-            if self._partitions.get(partition.index) is not partition:
-                held.popleft()
-            elif partition.failed:
-                held.popleft()
-                if not held:
-                    partition.failed = False
-                    self._load_again(partition)
-            elif error is None:
-                partition.rests_until_ms = 0
-                self._deliver(partition, held.popleft())
-            else:
-                logger.error("%s-%d: an append failed: %s", self._topic, partition.index, error)
-                self._fail(partition, coordinator_error(error.code), held.popleft())
+    def _told(self, partition: RunningPartition[M]) -> Callable[[KafkaError | None], None]:
+        """What is called with the outcome of each append to a partition; the same for all of them."""
+        if partition.told is None:
+            partition.told = partial(self._appended, partition)
+        return partition.told
 
-        return appended
+    def _appended(self, partition: RunningPartition[M], error: KafkaError | None) -> None:
+        held = partition.held
+        if self._partitions.get(partition.index) is not partition:
+            held.popleft()
+        elif partition.failed:
+            held.popleft()
+            if not held:
+                partition.failed = False
+                self._load_again(partition)
+        elif error is None:
+            partition.rests_until_ms = 0
+            self._deliver(partition, held.popleft())
+        else:
+            logger.error("%s-%d: an append failed: %s", self._topic, partition.index, error)
+            self._fail(partition, coordinator_error(error.code), held.popleft())
 
     def _ring(self, partition: RunningPartition[M], key: TimerKey) -> None:
         if partition.machine is None:

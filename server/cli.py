@@ -26,6 +26,7 @@ _COMPILED_PARTS = (
     "odradek.storage._cleaning",
     "odradek.apis._produce_burst",
     "odradek.apis._questions",
+    "odradek.apis._commits",
     "odradek.server._hot_path",
     "odradek.spark._batching",
     "odradek.spark._columns",

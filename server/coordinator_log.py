@@ -12,9 +12,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.storage import transactions as storage
@@ -88,12 +87,11 @@ class PartitionLog:
 
     def append(self, records: list[LogRecord], then: Then, producer: tuple[int, int] | None = None) -> None:
         """Stages the records; `then` is told how it went, later and in order."""
-        self._stage(partial(self._append, records, producer), then)
+        self._stage(then, self._append, records, producer)
 
     def append_marker(self, marker: EndMarker, then: Then) -> None:
         """Stages the end of a transaction; as `append`."""
-        stored = storage.EndMarker(*marker)
-        self._stage(partial(self._partition.append_marker, stored, now_ms=self._now_ms()), then)
+        self._stage(then, self._append_marker, marker)
 
     def _append(self, records: list[LogRecord], producer: tuple[int, int] | None) -> Appended:
         batch = build_keyed_batch(records) if producer is None else build_keyed_batch(records, *producer)
@@ -105,11 +103,14 @@ class PartitionLog:
             )
         return self._partition.append(batch, now_ms=self._now_ms(), origin=Origin.COORDINATOR)
 
-    def _stage(self, stage: Callable[[], Appended], then: Then) -> None:
+    def _append_marker(self, marker: EndMarker) -> Appended:
+        return self._partition.append_marker(storage.EndMarker(*marker), now_ms=self._now_ms())
+
+    def _stage(self, then: Then, stage: Callable[..., Appended], *what: Any) -> None:
         pending = _Pending(self, then)
         self._pending.append(pending)
         try:
-            appended = stage()
+            appended = stage(*what)
         except KafkaError as error:
             self._loop.call_soon(pending, error)
             return
@@ -144,8 +145,9 @@ class PartitionLog:
 
     def tell(self) -> None:
         """Tell of the appends that are settled, up to the first that is not."""
-        while self._pending and self._pending[0].is_settled:
-            told = self._pending.popleft()
+        pending = self._pending
+        while pending and pending[0].is_settled:
+            told = pending.popleft()
             try:
                 told.then(told.error)
             except Exception:

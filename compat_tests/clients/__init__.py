@@ -50,6 +50,8 @@ class Member(abc.ABC):
 
     rebalancing: tuple[type[BaseException], ...] = ()
     """What the library raises when a commit comes in the middle of a rebalance."""
+    session_timeout_ms = 45_000
+    """Without a heartbeat the group waits so long for a member that will not come back."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []

@@ -57,6 +57,7 @@ def _records(batches: Mapping[TopicPartition, Iterable[Any]]) -> list[Record]:
 
 class AiokafkaMember(Member):
     rebalancing = (CommitFailedError,)
+    session_timeout_ms = 10_000
 
     def __init__(self, thread: LoopThread, bootstrap: str, group: str, topic: str) -> None:
         super().__init__()
@@ -74,6 +75,7 @@ class AiokafkaMember(Member):
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=300,
         )
         await _start(self._consumer)

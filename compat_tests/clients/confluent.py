@@ -67,6 +67,7 @@ class ConfluentMember(Member):
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            "session.timeout.ms": self.session_timeout_ms,
             "heartbeat.interval.ms": 300,
         }
 

@@ -50,6 +50,7 @@ class KafkaPythonMember(Member):
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=300,
             metadata_max_age_ms=REFRESH_MS,
         )

@@ -288,6 +288,9 @@ class GroupMember(Reader):
     """A member of a group: commits what it has read of its partitions, never less than the group has."""
 
     library = ""
+    # A kill may take the goodbye of one that left with it. The others' joins wait for that one, and aiokafka
+    # gives up a join after 40 s and cannot be closed before.
+    session_timeout_ms = 10_000
     refusals: tuple[type[BaseException], ...] = ()
     """What the library raises for a commit that did not get through; the next one makes up for it."""
 

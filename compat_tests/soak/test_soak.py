@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 import odradek
 from compat_tests.clients import Client, wait_until
@@ -126,7 +126,12 @@ class Soak:
     def replace_a_member(self) -> None:
         """One leaves the group in which all meet, and one of the same library takes its place."""
         old = self.chance.choice([member for member in self.members if member.group == ALL_MEET])
-        old.leave()
+        try:
+            old.leave()
+        except AssertionError as failure:
+            with KafkaAdminClient(bootstrap_servers=self.broker.bootstrap_servers) as admin:
+                failure.add_note(f"{old.library}; its group: {admin.describe_groups([ALL_MEET])}")
+            raise
         self.members.remove(old)
         new = self._member(ALL_MEET, self._libraries[old.library])
         self.members.append(new)

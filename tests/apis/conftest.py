@@ -187,9 +187,9 @@ class FailingLog(PartitionLog):
     def records(self):
         return list(self.read_all())
 
-    def _stage(self, stage, then):
+    def _stage(self, then, stage, *what):
         if self.failure is None:
-            super()._stage(stage, then)
+            super()._stage(then, stage, *what)
         else:
             self._loop.call_soon(then, self.failure)
 

@@ -13,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-from odradek.apis import _questions_python
+from odradek.apis import _commits_python, _questions_python
 from odradek.apis.api import RequestContext, Waiting
 from odradek.coordinator.consumer_group import ConsumerGroup
 from odradek.wire.codec import decoder
@@ -42,10 +42,13 @@ from tests.how_many import seeds
 
 try:
     _questions = importlib.import_module("odradek.apis._questions")
+    _commits = importlib.import_module("odradek.apis._commits")
 except ImportError:
-    _questions = None
+    _questions = _commits = None
 
-TWINS = [_questions_python] if _questions is None else [_questions_python, _questions]
+TWINS = [(_questions_python, _commits_python)]
+if _commits is not None:
+    TWINS.append((_questions, _commits))
 IDS = ["python", "compiled"][: len(TWINS)]
 LONGEST = 1 << 20
 TOPICS = {"t": 3, "u": 2}
@@ -55,18 +58,20 @@ TORN = (HeartbeatRequest, OffsetFetchRequest, OffsetCommitRequest)
 """Another could become one for topics by a pattern, which nobody looks for here."""
 
 
-def test_the_compiled_twin_was_built():
-    if _questions is None and not os.environ.get("CI"):
-        pytest.skip("odradek.apis._questions is not built here; CI builds it")
-    assert _questions is not None
+def test_the_compiled_twins_were_built():
+    if _commits is None and not os.environ.get("CI"):
+        pytest.skip("odradek.apis._questions and _commits are not built here; CI builds them")
+    assert _commits is not None
 
 
 @pytest.fixture(params=TWINS, ids=IDS, autouse=True)
 def twin(request, monkeypatch):
+    questions, commits = request.param
     for module in ("groups", "consumer_groups", "offsets"):
-        monkeypatch.setattr(f"odradek.apis.{module}.Questions", request.param.Questions)
-        monkeypatch.setattr(f"odradek.apis.{module}.Known", request.param.Known)
-    return request.param
+        monkeypatch.setattr(f"odradek.apis.{module}.Questions", questions.Questions)
+        monkeypatch.setattr(f"odradek.apis.{module}.Known", questions.Known)
+    for name in ("Beginning", "Commits"):
+        monkeypatch.setattr(f"odradek.apis.offset_commit_shortcut.{name}", getattr(commits, name))
 
 
 class Client(FakeConnection):
@@ -639,4 +644,4 @@ def test_what_is_remembered_is_bounded(side, monkeypatch):
         assert told(side, BEAT, 4, client_id=f"x{number}")[1]
         assert told(side, commit(0), 9, client_id=f"x{number}")[1]
     commits = side.node.apis[OffsetCommitRequest.api_key].shortcut
-    assert len(commits._beginnings) <= 5
+    assert len(commits.beginnings) <= 5

@@ -45,7 +45,8 @@ Then = Callable[[KafkaError | None], None]
 
 
 class _Pending:
-    """One append whose outcome has not been told; the turn calls it when that is known."""
+    """One append whose outcome has not been told; the turn calls it when that is known. Told are those that
+    are settled, up to the first that is not."""
 
     __slots__ = ("_log", "error", "is_settled", "then")
 
@@ -58,7 +59,13 @@ class _Pending:
     def __call__(self, error: KafkaError | None) -> None:
         self.is_settled = True
         self.error = error
-        self._log.tell()
+        pending = self._log.pending
+        while pending and pending[0].is_settled:
+            told = pending.popleft()
+            try:
+                told.then(told.error)
+            except Exception:
+                logger.exception("what followed an append to %s failed", self._log.name)
 
 
 class PartitionLog:
@@ -75,7 +82,9 @@ class PartitionLog:
         self._turn = turn
         self._now_ms = now_ms
         self._loop = loop
-        self._pending: deque[_Pending] = deque()
+        self.name = partition.name
+        self.pending: deque[_Pending] = deque()
+        """Appends whose outcome has not been told, in their order."""
 
     def check_producer(self, producer: tuple[int, int], verified: storage.Verified | None) -> None:
         """Refuses as `append` would, now."""
@@ -108,7 +117,7 @@ class PartitionLog:
 
     def _stage(self, then: Then, stage: Callable[..., Appended], *what: Any) -> None:
         pending = _Pending(self, then)
-        self._pending.append(pending)
+        self.pending.append(pending)
         try:
             appended = stage(*what)
         except KafkaError as error:
@@ -116,7 +125,7 @@ class PartitionLog:
             return
         except Exception:
             # Whoever waits for this append, and all after it, would wait for ever.
-            logger.exception("records of %s cannot be appended", self._partition.name)
+            logger.exception("records of %s cannot be appended", self.name)
             self._loop.call_soon(pending, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         self._turn.add(self._partition, pending, appended.must_flush)
@@ -140,18 +149,8 @@ class PartitionLog:
                 yield _records_of(buffer, position, header)
             if offset == start:
                 raise KafkaError(
-                    ErrorCode.CORRUPT_MESSAGE, f"{partition.name} has no whole batch at offset {start}"
+                    ErrorCode.CORRUPT_MESSAGE, f"{self.name} has no whole batch at offset {start}"
                 )
-
-    def tell(self) -> None:
-        """Tell of the appends that are settled, up to the first that is not."""
-        pending = self._pending
-        while pending and pending[0].is_settled:
-            told = pending.popleft()
-            try:
-                told.then(told.error)
-            except Exception:
-                logger.exception("what followed an append to %s failed", self._partition.name)
 
 
 def _records_of(buffer: bytes, position: int, header: BatchHeader) -> list[LoggedRecord]:

@@ -39,7 +39,7 @@ def play(partition, story, read=None):
 
         story(log, tell)
         async with asyncio.timeout(10):
-            while log._pending:
+            while log.pending:
                 await asyncio.sleep(0)
         found = list(log.read_all())
         if read is not None:

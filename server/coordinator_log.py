@@ -110,7 +110,11 @@ class PartitionLog:
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{len(batch)} bytes of records are over max.message.bytes={limit_bytes}",
             )
-        return self._partition.append(batch, now_ms=self._now_ms(), origin=Origin.COORDINATOR)
+        now_ms = self._now_ms()
+        appended = self._partition.append_own(batch, now_ms)
+        if appended is None:
+            appended = self._partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        return appended
 
     def _append_marker(self, marker: EndMarker) -> Appended:
         return self._partition.append_marker(storage.EndMarker(*marker), now_ms=self._now_ms())

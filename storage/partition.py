@@ -240,10 +240,6 @@ class Partition(PartitionStaging):
         The first batch of a transaction is refused with INVALID_TXN_STATE unless `transactions` brings a
         verification that still holds; that of a coordinator may come without any.
         """
-        if origin is Origin.COORDINATOR:
-            own = self.append_own(records, now_ms)
-            if own is not None:
-                return own
         if origin is not Origin.CLIENT:
             return self._append_many(memoryview(records), now_ms, origin, transactions)
         appended = self.append_quickly(

@@ -325,8 +325,9 @@ class GroupMachine:
             return None
         if self.pending.by_group:
             self.pending.overtake(group_id, topic, partition)
-        # Offsets without a group are those of a simple one, which has no record of its own.
-        self._group_of(group_id)
+        if group_id not in self.groups:
+            # Offsets without a group are those of a simple one, which has no record of its own.
+            self.groups[group_id] = ClassicGroup(group_id)
         return self.offsets.put(group_id, topic, partition, offset)
 
     def _apply_pending(
@@ -371,7 +372,7 @@ class GroupMachine:
     def _commit_offsets(self, command: CommitOffsets, now_ms: int, out: list[Effect]) -> None:
         group_id = command.group_id
         group = self.groups.get(group_id)
-        code = self._check_commit(group, command)
+        code = self._check_without_group(command) if group is None else group.check_commit(command)
         if code is not NONE:
             out.append(Reply(command.ticket, command.refused(code)))
             return
@@ -394,7 +395,8 @@ class GroupMachine:
         self, command: CommitTransactionalOffsets, now_ms: int, out: list[Effect]
     ) -> None:
         group_id, producer_id = command.group_id, command.producer_id
-        code = self._check_commit(self.groups.get(group_id), command)
+        group = self.groups.get(group_id)
+        code = self._check_without_group(command) if group is None else group.check_commit(command)
         if code is not NONE:
             out.append(Reply(command.ticket, command.refused(code)))
             return
@@ -444,11 +446,7 @@ class GroupMachine:
             commits.append((topic, partition, committed))
         return errors, commits, records, size_bytes
 
-    def _check_commit(
-        self, group: Group | None, command: CommitOffsets | CommitTransactionalOffsets
-    ) -> ErrorCode:
-        if group is not None:
-            return group.check_commit(command)
+    def _check_without_group(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
         if command.generation < 0:
             return NONE if fits_record(command.group_id) else ErrorCode.UNKNOWN_SERVER_ERROR
         is_named = isinstance(command, CommitOffsets) and command.version >= GROUP_NOT_FOUND_SINCE

@@ -170,8 +170,8 @@ class RunningPartition(Generic[M]):
         """Set while it waits for that."""
         self.timers: dict[TimerKey, int] = {}
         """Which entry of the heap counts, by timer key."""
-        self.told: Callable[[KafkaError | None], None] | None = None
-        """Hears how each append went; None before the first."""
+        self.told: Callable[[KafkaError | None], None]
+        """Hears how each append went; set by who runs it."""
 
 
 class Runtime(Generic[M]):
@@ -247,6 +247,7 @@ class Runtime(Generic[M]):
                 self._give_up(partition)
         for index in sorted(led.keys() - self._partitions.keys()):
             partition = self._partitions[index] = self.partition_class(index, led[index])
+            partition.told = partial(self._appended, partition)
             self._loading.append(partition)
         if self._load_timer is not None:
             self._load_timer.cancel()
@@ -337,9 +338,9 @@ class Runtime(Generic[M]):
                 assert partition.log is not None
                 held.append([])
                 if effect.producer is None:
-                    partition.log.append(effect.records, self._told(partition))
+                    partition.log.append(effect.records, partition.told)
                 else:
-                    partition.log.append(effect.records, self._told(partition), effect.producer)
+                    partition.log.append(effect.records, partition.told, effect.producer)
             elif isinstance(effect, _HELD):
                 (held[-1] if held else due).append(effect)
             elif isinstance(effect, SetTimer):
@@ -347,7 +348,7 @@ class Runtime(Generic[M]):
             elif isinstance(effect, AppendMarker):
                 assert partition.log is not None
                 held.append([])
-                partition.log.append_marker(effect.marker, self._told(partition))
+                partition.log.append_marker(effect.marker, partition.told)
             elif isinstance(effect, MatchTopics):
                 self._match_topics(partition, effect)
             else:
@@ -361,12 +362,6 @@ class Runtime(Generic[M]):
                 effect.ticket(effect.value)
             else:
                 self._write_markers(partition, effect)
-
-    def _told(self, partition: RunningPartition[M]) -> Callable[[KafkaError | None], None]:
-        """What is called with the outcome of each append to a partition; the same for all of them."""
-        if partition.told is None:
-            partition.told = partial(self._appended, partition)
-        return partition.told
 
     def _appended(self, partition: RunningPartition[M], error: KafkaError | None) -> None:
         held = partition.held

@@ -7,6 +7,7 @@ system only, `exchange` of two directories.
 
 import ctypes
 import errno
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Files", "HadoopFiles", "LocalFiles", "open_files"]
+__all__ = ["Files", "HadoopFiles", "LocalFiles", "open_files", "read_note"]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -72,6 +73,21 @@ def open_files(spark: Any, path: str) -> Files:
     if system.getUri().getScheme() == "file":
         return LocalFiles()
     return HadoopFiles(jvm, system)
+
+
+def read_note(files: Files, path: str) -> dict[str, Any] | None:
+    """What a job has noted in a small file, a JSON object; None where there is no such file, JobError for a
+    damaged one."""
+    try:
+        text = files.read_text(path)
+        if text is None:
+            return None
+        note = json.loads(text)
+    except ValueError:
+        note = None
+    if not isinstance(note, dict):
+        raise JobError(f"{path} is damaged: bring it back as the job wrote it, or use another table")
+    return note
 
 
 def local_path(path: str) -> str:

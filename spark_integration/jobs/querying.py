@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.spark.jobs.errors import JobError, sentence_of
-from odradek.spark.jobs.files import Files
+from odradek.spark.jobs.files import Files, read_note
 from odradek.spark.jobs.publishing import STATE
 from odradek.spark.jobs.topics import Topics
 
@@ -197,15 +197,14 @@ class TableQuery:
             **about,
         }
         content = self.table.content()
-        text = files.read_text(path)
-        if text is None:
+        before = read_note(files, path)
+        if before is None:
             if content is not None:
                 raise JobError(
                     f"{table} has files that no {self.job} wrote ({content}): give it a table of its own"
                 )
             files.write_new(path, json.dumps(wanted))
             return
-        before = json.loads(text)
         for name, now in wanted.items():
             if before.get(name) != now:
                 raise JobError(

@@ -1,11 +1,10 @@
 """What `archive` has written, as the other jobs read it."""
 
-import json
 from typing import TYPE_CHECKING
 
 from odradek.spark.jobs.decoding import RAW, UNDECODED
 from odradek.spark.jobs.errors import JobError, sentence_of
-from odradek.spark.jobs.files import open_files
+from odradek.spark.jobs.files import open_files, read_note
 from odradek.spark.jobs.iceberg import need_iceberg
 from odradek.spark.jobs.publishing import STATE
 
@@ -38,10 +37,9 @@ def read_table(spark: "SparkSession", table: str, table_format: str = "parquet")
 
 def _of_parquet(spark: "SparkSession", table: str) -> "DataFrame":
     files = open_files(spark, table)
-    about = files.read_text(f"{table.rstrip('/')}/{STATE}/archive.json")
-    if about is None:
+    made = read_note(files, f"{table.rstrip('/')}/{STATE}/archive.json")
+    if made is None:
         raise JobError(f"{table} is no table of odradek spark archive: it has no {STATE}/archive.json")
-    made = json.loads(about)
     if made.get("value", "binary") == "binary":
         return spark.read.schema(SCHEMA).parquet(table)
     if not made.get("raw"):

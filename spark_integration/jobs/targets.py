@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from odradek.spark.client import ANY_NODE, LATEST, ClientError, Cluster
 from odradek.spark.jobs.errors import JobError
+from odradek.spark.jobs.files import read_note
 from odradek.spark.topic_changes import create_topic, grow_topic
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.describe_configs import (
@@ -146,8 +147,8 @@ class Targets:
 
     def _remember(self, found: Mapping[str, Target]) -> None:
         if not self.known:
-            text = self.files.read_text(self.path)
-            self.known = {name: Target(**of) for name, of in json.loads(text or "{}").items()}
+            noted = read_note(self.files, self.path) or {}
+            self.known = {name: Target(**of) for name, of in noted.items()}
         for name, target in found.items():
             before = self.known.get(name, target)
             for what, then, now in (

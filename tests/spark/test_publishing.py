@@ -8,7 +8,7 @@ import pytest
 
 from odradek.spark.jobs.compaction import SizeRules, days_to_compact
 from odradek.spark.jobs.errors import JobError
-from odradek.spark.jobs.files import LocalFiles
+from odradek.spark.jobs.files import LocalFiles, read_note
 from odradek.spark.jobs.publishing import EPOCHS_KEPT, STATE, Publisher
 
 FOLDERS = ("topic=a/day=2026-01-01", "topic=a/day=2026-01-02", "topic=b/day=2026-01-01")
@@ -185,3 +185,14 @@ def test_two_directories_change_names(tmp_path):
     assert (os.listdir(tmp_path / "one"), os.listdir(tmp_path / "other")) == (["other"], ["one"])
     with pytest.raises(OSError, match="No such file"):
         LocalFiles().exchange(f"{tmp_path}/one", f"{tmp_path}/none")
+
+
+@pytest.mark.parametrize("damaged", [b"", b'{"topics": [', b"[1]", b"null", b"\xff\xfe"])
+def test_a_damaged_note_is_refused_with_its_name(tmp_path, damaged):
+    files, path = LocalFiles(), f"{tmp_path}/state/latest.json"
+    assert read_note(files, path) is None
+    files.write_new(path, '{"buckets": 4}')
+    assert read_note(files, path) == {"buckets": 4}
+    (tmp_path / "state" / "latest.json").write_bytes(damaged)
+    with pytest.raises(JobError, match=r"latest\.json is damaged"):
+        read_note(files, path)

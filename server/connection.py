@@ -475,13 +475,17 @@ class Connection(Receiver, asyncio.BufferedProtocol):
                 self._write_piece()
         except Exception as error:
             # Half an answer must never be followed by another one, and none must not be passed over.
-            self._log_closing(f"cannot read the log: {error}")
-            self._closing = True
-            self._transport.abort()
+            self.abort(f"cannot read the log: {error}")
 
     def _write_piece(self) -> None:
         """Some of what is unsent, and the rest later: in the next turn, or when the client has taken enough
         of it."""
+        try:
+            self._try_to_write_piece()
+        except Exception as error:
+            self.abort(f"cannot send the rest of an answer: {error}")
+
+    def _try_to_write_piece(self) -> None:
         unsent, transport = self._unsent, self._transport
         if unsent is None or self._is_full or transport is None or transport.is_closing():
             return

@@ -589,6 +589,42 @@ def big_answer(stage_, size_bytes=300_000):
     return struct.pack(">h3si", 3, b"big", size_bytes) + content
 
 
+class Unwilling:
+    """A transport that fails at one of its writes."""
+
+    def __init__(self, transport, writes):
+        self._transport, self._writes = transport, writes
+
+    def writelines(self, buffers):
+        self._writes -= 1
+        if self._writes < 0:
+            raise RuntimeError("as asked")
+        self._transport.writelines(buffers)
+
+    def __getattr__(self, name):
+        return getattr(self._transport, name)
+
+
+def test_a_long_answer_that_cannot_be_sent_to_its_end_closes_its_connection(play, short_pieces, caplog):
+    async def story(stage_):
+        client = await stage_.client()
+        big_answer(stage_)
+        client.send(echo(1, "small"))
+        await client.answer()
+        (connection,) = stage_.broker.connections._open
+        connection._transport = Unwilling(connection._transport, 3)
+        other = await stage_.client()
+        client.send(echo(2, "big"))
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await client.answer()
+        other.send(echo(3, "small"))
+        assert (await other.answer())[0] == 3
+
+    with caplog.at_level(logging.WARNING, "odradek"):
+        play(story)
+    assert "cannot send the rest of an answer: as asked" in caplog.text
+
+
 def test_others_are_served_while_a_long_answer_is_written(play, short_pieces):
     """However fast its client reads: it takes as many turns of the loop as it has pieces."""
 

@@ -26,6 +26,11 @@ TIMES_ALONE_MAX = 3.0
 ALONE, WARM, COLD = "alone", "data in memory", "data not in memory"
 WIDE_PARTITIONS = 50
 WIDE = f"{WIDE_PARTITIONS} partitions at once"
+PACE = 200
+"""Batches a second: a tenth of what the memory gives and a third of what the disk does. Whether the disk
+makes others wait shows in the difference of the two; with both cores full the host was seen to take them
+away for 13 to 34 ms at a time."""
+PACED_WARM, PACED_COLD = (f"{kind}, {PACE} MB/s" for kind in (WARM, COLD))
 
 
 def measure(run: Run) -> Section:
@@ -34,8 +39,9 @@ def measure(run: Run) -> Section:
     batch = batch_of(RECORDS_PER_BATCH, 1000)
     run.need_room(batches * len(batch), "Reading cold data")
     watch = Watch()
-    p99: dict[str, list[float]] = {ALONE: [], WARM: [], COLD: [], WIDE: []}
-    rates: dict[str, list[float]] = {WARM: [], COLD: [], WIDE: []}
+    kinds = (ALONE, WARM, COLD, PACED_WARM, PACED_COLD, WIDE)
+    p99: dict[str, list[float]] = {kind: [] for kind in kinds}
+    rates: dict[str, list[float]] = {kind: [] for kind in kinds if kind != ALONE}
     with run.folder("cold-reads") as folder, run.odradek(folder) as node:
         with Pipeline("127.0.0.1", node.port) as client:
             ids = client.create_topics(["old", "new"], 1)
@@ -49,12 +55,15 @@ def measure(run: Run) -> Section:
         offsets = [RECORDS_PER_BATCH * number for number in range(batches)]
         write_frames(fetch, [fetch_frame("old", 0, offset, max_bytes=len(batch)) for offset in offsets])
         write_frames(wide, [fetch_frame("wide", 0, 0, max_bytes=len(batch), partitions=WIDE_PARTITIONS)])
-        # As many bytes for each consumer.
+        # As many bytes for each consumer, but for those that take their time.
+        paced = (fetch, batches // 4, PACE)
         readers = {
-            ALONE: (None, 0),
-            WARM: (fetch, batches),
-            COLD: (fetch, batches),
-            WIDE: (wide, max(1, batches // WIDE_PARTITIONS)),
+            ALONE: (None, 0, None),
+            WARM: (fetch, batches, None),
+            COLD: (fetch, batches, None),
+            PACED_WARM: paced,
+            PACED_COLD: paced,
+            WIDE: (wide, max(1, batches // WIDE_PARTITIONS), None),
         }
         for _ in range(run.rounds):
             for kind, figures in p99.items():
@@ -72,7 +81,7 @@ def prepare(node: brokers.Odradek, kind: str) -> None:
     """Has the old data in memory or not. The broker starts anew each time: what it has mapped stays."""
     node.stop()
     paths = list((node.data / "old-0").glob("*.log"))
-    if kind == COLD:
+    if kind in (COLD, PACED_COLD):
         drop_from_memory(paths)
         left = max(map(resident_share, paths))
         if left > LEFT_IN_MEMORY_MAX:
@@ -91,9 +100,12 @@ def beside_a_reader(
     produce: pathlib.Path,
     fetch: pathlib.Path | None,
     count: int,
+    pace: int | None,
     watch: Watch,
 ) -> tuple[float, float | None]:
-    """p99 of a produce in ms while somebody reads everything once, and how fast that was read in MB/s."""
+    """p99 of a produce in ms while somebody reads `count` answers, `pace` a second or as fast as they come,
+    and how fast that was read in MB/s.
+    """
     arguments = [*STEADY, "-s", "300", "-w", str(WARM_UP_S)]
     producers = start_load(broker, run.load_pinning, produce, *arguments)
     time.sleep(WARM_UP_S + 0.1)
@@ -102,6 +114,8 @@ def beside_a_reader(
         time.sleep(run.seconds)
     else:
         order = ["-c", "1", "-o", "-n", str(count), "-s", "300"]
+        if pace is not None:
+            order += ["-r", str(pace)]
         # The producers' load shares the core with it, and has to come first.
         reader = start_load(broker, run.load_pinning, fetch, *order, is_lowest=True)
         result = finish_load(reader)
@@ -116,15 +130,17 @@ def section(
     found.notes = [
         f"{run.rounds} rounds, in turn: the producers alone, beside a consumer that reads {batches:,} "
         "batches of 1 MB in order, one after the other, from the system's memory, beside one that reads them "
-        f"from the disk, and beside one that asks for {WIDE_PARTITIONS} partitions at once, from memory, a "
-        f"batch of each in an answer. The broker is on core {run.cores.server}, the loads are on core "
+        f"from the disk, beside each of both that reads a quarter of it at {PACE} a second, and beside one "
+        f"that asks for {WIDE_PARTITIONS} partitions at once, from memory, a batch of each in "
+        f"an answer. The broker is on core {run.cores.server}, the loads are on core "
         f"{run.cores.load}, the consumer's at the lowest priority. {STEADY_SAYS}"
     ]
     for kind, figures in p99.items():
         beside = kind if kind == ALONE else f"beside a consumer of {kind}"
         found.figures.append(Figure.median(f"p99 of a produce, {beside}", figures, "ms"))
     alone = found.figures[0].value
-    for kind, limit in ((WARM, None), (COLD, TIMES_ALONE_MAX), (WIDE, None)):
+    for kind in rates:
+        limit = TIMES_ALONE_MAX if kind in (COLD, PACED_COLD) else None
         what = f"p99 beside a consumer of {kind}, in times of alone"
         found.figures.append(Figure.median(what, [one / alone for one in p99[kind]], "x", limit))
     for kind, figures in rates.items():

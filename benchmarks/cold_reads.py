@@ -27,9 +27,8 @@ ALONE, WARM, COLD = "alone", "data in memory", "data not in memory"
 WIDE_PARTITIONS = 50
 WIDE = f"{WIDE_PARTITIONS} partitions at once"
 PACE = 200
-"""Batches a second: a tenth of what the memory gives and a third of what the disk does. Whether the disk
-makes others wait shows in the difference of the two; with both cores full the host was seen to take them
-away for 13 to 34 ms at a time."""
+"""Batches a second, of 1 MB: a tenth of what the memory gives and a third of what the disk does. Whether it
+is the disk that makes others wait shows where both are read as fast."""
 PACED_WARM, PACED_COLD = (f"{kind}, {PACE} MB/s" for kind in (WARM, COLD))
 
 
@@ -55,7 +54,7 @@ def measure(run: Run) -> Section:
         offsets = [RECORDS_PER_BATCH * number for number in range(batches)]
         write_frames(fetch, [fetch_frame("old", 0, offset, max_bytes=len(batch)) for offset in offsets])
         write_frames(wide, [fetch_frame("wide", 0, 0, max_bytes=len(batch), partitions=WIDE_PARTITIONS)])
-        # As many bytes for each consumer, but for those that take their time.
+        # As many bytes for each consumer, a quarter for those that take their time.
         paced = (fetch, batches // 4, PACE)
         readers = {
             ALONE: (None, 0, None),

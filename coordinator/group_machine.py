@@ -1,8 +1,9 @@
 """The state machine over one partition of `__consumer_offsets`: its groups of all types and their offsets.
 
-Durable state changes in four places only, `_apply_group`, `_apply_offset`, `_apply_pending` and `_apply_end`.
-`replay`, `replay_pending` and `replay_marker` call them with what the log says, and so does a command that
-appends that very record: the state after loading a log is the state that wrote it.
+Durable state changes in five places only: `_apply_group`, `_apply_offsets`, `_remove_offset`,
+`_apply_pending` and `_apply_end`. `replay`, `replay_pending` and `replay_marker` call them with what the log
+says, and so does a command that appends that very record: the state after loading a log is the state that
+wrote it.
 
 What the members of a group may do is decided by the membership of its type; here commands, timers and records
 find their way there, and what a membership decides is written (`store`). Share groups are not built: their
@@ -225,9 +226,8 @@ class GroupMachine:
                 return
         kind, subject = group_log.decode_key(key)
         if kind is Kind.OFFSET:
-            group_id, topic, partition = subject
             if value is None:
-                self._apply_offset(group_id, topic, partition, None)
+                self._remove_offset(*subject)
             else:
                 self._replay_first_offset(key, subject, group_log.decode_offset(value))
         elif kind is Kind.GROUP:
@@ -255,14 +255,14 @@ class GroupMachine:
         self, key: bytes, subject: tuple[str, str, int], offset: CommittedOffset
     ) -> None:
         """Take in an offset, and remember the beginning of its key for those to come."""
-        group_id, topic, _ = subject
-        offsets = self._apply_offset(*subject, offset)
+        group_id, topic, partition = subject
+        self._apply_offsets(group_id, [(topic, partition, offset)])
         prefix = group_log.offset_key_prefix(group_id, topic)
         # Another version's key begins in another way, and is read each time.
-        if key[:-4] == prefix and offsets is not None:
+        if key[:-4] == prefix:
             if len(self._replayed) >= KNOWN_PREFIXES_MAX:
                 self._replayed.clear()
-            self._replayed[prefix] = offsets
+            self._replayed[prefix] = self.offsets.of_topic(group_id, topic)
 
     def start(self, now_ms: int) -> list[Effect]:
         """The log has been replayed: start the timers of what it held."""
@@ -314,21 +314,20 @@ class GroupMachine:
             self._replayed.clear()
             del self.groups[group_id]
 
-    def _apply_offset(
-        self, group_id: str, topic: str, partition: int, offset: CommittedOffset | None
-    ) -> TopicOffsets | None:
-        """Put or (None) remove an offset; returns the offsets of its topic after a put."""
-        if offset is None:
-            self._replayed.clear()
-            self.offsets.remove(group_id, topic, partition)
-            self.pending.remove(group_id, topic, partition)
-            return None
-        if self.pending.by_group:
-            self.pending.overtake(group_id, topic, partition)
-        if group_id not in self.groups:
-            # Offsets without a group are those of a simple one, which has no record of its own.
-            self.groups[group_id] = ClassicGroup(group_id)
-        return self.offsets.put(group_id, topic, partition, offset)
+    def _apply_offsets(self, group_id: str, commits: Iterable[tuple[str, int, CommittedOffset]]) -> None:
+        """Put offsets: topic, partition and offset each. Those without a group are of a simple one, which has
+        no record of its own."""
+        self._group_of(group_id)
+        pending, put = self.pending, self.offsets.put
+        for topic, partition, offset in commits:
+            if pending.by_group:
+                pending.overtake(group_id, topic, partition)
+            put(group_id, topic, partition, offset)
+
+    def _remove_offset(self, group_id: str, topic: str, partition: int) -> None:
+        self._replayed.clear()
+        self.offsets.remove(group_id, topic, partition)
+        self.pending.remove(group_id, topic, partition)
 
     def _apply_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
@@ -358,7 +357,7 @@ class GroupMachine:
         records: list[LogRecord] = []
         for group_id, topic, partition in offsets:
             records.append((encode_offset_key(group_id, topic, partition), None, now_ms))
-            self._apply_offset(group_id, topic, partition, None)
+            self._remove_offset(group_id, topic, partition)
         for group_id in group_ids:
             keys = self.groups[group_id].keys()
             for key in keys:
@@ -385,9 +384,8 @@ class GroupMachine:
         if size_bytes > self._settings.append_max_bytes:
             out.append(Reply(command.ticket, command.refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
             return
-        for topic, partition, committed in commits:
-            self._apply_offset(group_id, topic, partition, committed)
         if records:
+            self._apply_offsets(group_id, commits)
             out.append(Append(records))
         out.append(Reply(command.ticket, CommitOffsetsReply(errors)))
 

@@ -21,8 +21,7 @@ class OffsetTable:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, TopicOffsets]] = {}
 
-    def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> TopicOffsets:
-        """Returns all offsets of this topic."""
+    def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
         topics = self._groups.get(group_id)
         if topics is None:
             topics = self._groups[group_id] = {}
@@ -30,7 +29,6 @@ class OffsetTable:
         if offsets is None:
             offsets = topics[topic] = {}
         offsets[partition] = offset
-        return offsets
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Forget an offset; no harm when there is none."""

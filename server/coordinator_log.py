@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.storage import transactions as storage
@@ -96,11 +96,32 @@ class PartitionLog:
 
     def append(self, records: list[LogRecord], then: Then, producer: tuple[int, int] | None = None) -> None:
         """Stages the records; `then` is told how it went, later and in order."""
-        self._stage(then, self._append, records, producer)
+        pending = _Pending(self, then)
+        self.pending.append(pending)
+        try:
+            appended = self._append(records, producer)
+        except Exception as error:
+            self._refuse(pending, error)
+        else:
+            self._turn.add(self._partition, pending, appended.must_flush)
 
     def append_marker(self, marker: EndMarker, then: Then) -> None:
         """Stages the end of a transaction; as `append`."""
-        self._stage(then, self._append_marker, marker)
+        pending = _Pending(self, then)
+        self.pending.append(pending)
+        try:
+            appended = self._partition.append_marker(storage.EndMarker(*marker), now_ms=self._now_ms())
+        except Exception as error:
+            self._refuse(pending, error)
+        else:
+            self._turn.add(self._partition, pending, appended.must_flush)
+
+    def _refuse(self, pending: _Pending, error: Exception) -> None:
+        if not isinstance(error, KafkaError):
+            # Whoever waits for this append, and all after it, would wait for ever.
+            logger.error("records of %s cannot be appended", self.name, exc_info=error)
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._loop.call_soon(pending, error)
 
     def _append(self, records: list[LogRecord], producer: tuple[int, int] | None) -> Appended:
         batch = build_keyed_batch(records) if producer is None else build_keyed_batch(records, *producer)
@@ -115,24 +136,6 @@ class PartitionLog:
         if appended is None:
             appended = self._partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR)
         return appended
-
-    def _append_marker(self, marker: EndMarker) -> Appended:
-        return self._partition.append_marker(storage.EndMarker(*marker), now_ms=self._now_ms())
-
-    def _stage(self, then: Then, stage: Callable[..., Appended], *what: Any) -> None:
-        pending = _Pending(self, then)
-        self.pending.append(pending)
-        try:
-            appended = stage(*what)
-        except KafkaError as error:
-            self._loop.call_soon(pending, error)
-            return
-        except Exception:
-            # Whoever waits for this append, and all after it, would wait for ever.
-            logger.exception("records of %s cannot be appended", self.name)
-            self._loop.call_soon(pending, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-            return
-        self._turn.add(self._partition, pending, appended.must_flush)
 
     def read_all(self) -> Iterator[LoggedRecord]:
         """Every record and every end of a transaction, from the log's start to its end."""

@@ -187,9 +187,15 @@ class FailingLog(PartitionLog):
     def records(self):
         return list(self.read_all())
 
-    def _stage(self, then, stage, *what):
+    def append(self, records, then, producer=None):
         if self.failure is None:
-            super()._stage(then, stage, *what)
+            super().append(records, then, producer)
+        else:
+            self._loop.call_soon(then, self.failure)
+
+    def append_marker(self, marker, then):
+        if self.failure is None:
+            super().append_marker(marker, then)
         else:
             self._loop.call_soon(then, self.failure)
 

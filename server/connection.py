@@ -20,6 +20,7 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, Protocol
 
 from odradek.apis.api import Api, RequestContext, Waiting
@@ -36,9 +37,15 @@ WAITING_BYTES_MAX = 64 * 1024 * 1024
 WRITE_AT_ONCE_BYTES = 256 * 1024
 """Ready answers of one turn are written together; past this we write to learn whether the client reads."""
 WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
-PIECE_BYTES = 1024 * 1024
+PIECE_BYTES_MAX = 1024 * 1024
 """Of a longer answer so much is written in a turn of the event loop: a client that reads as fast as we write
 would have one call of the system copy all of its 50 MB, for 10 ms in which nobody else is served."""
+PIECE_BYTES_MIN = 128 * 1024
+"""So much where others are being served. Each of them waits for a piece, and a megabyte takes up to a
+millisecond (`benchmarks.cold_reads`); to nobody but its reader is a small piece more than one more call."""
+PIECE_BYTES_PER_S = 500_000_000
+"""More than the least where the others' requests take long, so that they do not stop the reader: a piece is
+copied in about a fifth of the time that they took."""
 
 API_VERSIONS_KEY = 18
 
@@ -173,6 +180,9 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         "_client_id_raw",
         "_is_following",
         "_is_full",
+        "_piece_bytes",
+        "_piece_turn",
+        "_piece_written_s",
         "_spare",
         "_spare_turn",
         "advertised_host",
@@ -197,6 +207,9 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         self._client_id_raw = b""
         self._is_full = False  # the transport has as much as it wants
         self._is_following = False  # the next turn writes a piece
+        self._piece_bytes = PIECE_BYTES_MIN
+        self._piece_turn = -1  # the turn's number when the last piece was measured
+        self._piece_written_s = 0.0
         self.unsent_bytes = 0
         self.listener_name = endpoint.name
         self.principal = "User:ANONYMOUS"
@@ -245,6 +258,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_full = False
         if self._unsent is not None:
+            self._measure_piece()
             self._write_piece()
             return
         self._write_paused = False
@@ -467,7 +481,9 @@ class Connection(Receiver, asyncio.BufferedProtocol):
             buffers = _buffers(parts)
             if self._unsent is not None:
                 self._unsent.extend(buffers)
-            elif sum(map(len, buffers)) <= 2 * PIECE_BYTES:
+                return
+            self._measure_piece()
+            if sum(map(len, buffers)) <= 2 * self._piece_bytes:
                 self._transport.writelines(buffers)
             else:
                 self._unsent = deque(buffers)
@@ -476,6 +492,18 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         except Exception as error:
             # Half an answer must never be followed by another one, and none must not be passed over.
             self.abort(f"cannot read the log: {error}")
+
+    def _measure_piece(self, others_took_s: float = 0.0) -> None:
+        """How much may be written now: when somebody's requests ended a turn since the last piece, little,
+        else twice as much as then. Answers that are written where they were asked for end none: consumers
+        that catch up beside each other do not count."""
+        number = self._turn.number
+        if number == self._piece_turn:
+            self._piece_bytes = min(2 * self._piece_bytes, PIECE_BYTES_MAX)
+        else:
+            fair_bytes = int(others_took_s * PIECE_BYTES_PER_S)
+            self._piece_turn = number
+            self._piece_bytes = min(max(fair_bytes, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
 
     def _write_piece(self) -> None:
         """Some of what is unsent, and the rest later: in the next turn, or when the client has taken enough
@@ -490,7 +518,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         if unsent is None or self._is_full or transport is None or transport.is_closing():
             return
         piece: list[Any] = []
-        room_bytes = PIECE_BYTES
+        room_bytes = self._piece_bytes
         while unsent and room_bytes > 0:
             buffer = unsent.popleft()
             if len(buffer) > room_bytes:
@@ -503,6 +531,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         if unsent:
             if not self._is_following:
                 self._is_following = True
+                self._piece_written_s = perf_counter()
                 self._turn.follow(self._write_next_piece)
             return
         self._unsent = None
@@ -514,6 +543,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
 
     def _write_next_piece(self) -> None:
         self._is_following = False
+        self._measure_piece(perf_counter() - self._piece_written_s)
         self._write_piece()
 
     def _shortcut_failed(self) -> None:

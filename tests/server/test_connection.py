@@ -579,7 +579,8 @@ def test_a_slow_reader_gets_everything(play):
 
 @pytest.fixture
 def short_pieces(monkeypatch):
-    monkeypatch.setattr(connection_module, "PIECE_BYTES", 10_000)
+    monkeypatch.setattr(connection_module, "PIECE_BYTES_MAX", 10_000)
+    monkeypatch.setattr(connection_module, "PIECE_BYTES_MIN", 10_000)
 
 
 def big_answer(stage_, size_bytes=300_000):
@@ -645,6 +646,90 @@ def test_others_are_served_while_a_long_answer_is_written(play, short_pieces):
         assert len(set(unsent)) >= 5
         assert await client.answer() == (1, expected)
         assert (await other.answer())[0] == 2
+
+    play(story)
+
+
+class Recording:
+    """A transport that notes the bytes of each write, and calls back after each."""
+
+    def __init__(self, transport, after_write):
+        self._transport, self._after_write, self.sizes = transport, after_write, []
+
+    def writelines(self, buffers):
+        self.sizes.append(sum(map(len, buffers)))
+        self._transport.writelines(buffers)
+        self._after_write()
+
+    def __getattr__(self, name):
+        return getattr(self._transport, name)
+
+
+@pytest.fixture
+def growing_pieces(monkeypatch):
+    """And the seconds that pass between two pieces."""
+    took_s, now_s = [0.0], [0.0]
+
+    def clock():
+        now_s[0] += took_s[0]
+        return now_s[0]
+
+    monkeypatch.setattr(connection_module, "PIECE_BYTES_MAX", 80_000)
+    monkeypatch.setattr(connection_module, "PIECE_BYTES_MIN", 10_000)
+    monkeypatch.setattr(connection_module, "PIECE_BYTES_PER_S", 1_000_000)
+    monkeypatch.setattr(connection_module, "perf_counter", clock)
+    return took_s
+
+
+async def pieces_of_answers(stage_, correlation_ids, after_write=lambda: None):
+    """The sizes in which long answers left, an answer at a time: 300,000 bytes and 17 before them."""
+    client = await stage_.client()
+    expected = big_answer(stage_)
+    client.send(echo(0, "small"))
+    await client.answer()
+    (connection,) = stage_.broker.connections._open
+    recording = connection._transport = Recording(connection._transport, after_write)
+    sizes = []
+    for correlation_id in correlation_ids:
+        client.send(echo(correlation_id, "big"))
+        assert await client.answer() == (correlation_id, expected)
+        sizes.append(recording.sizes)
+        recording.sizes = []
+    return sizes
+
+
+def test_pieces_of_a_long_answer_grow_while_nobody_else_is_served(play, growing_pieces):
+    async def story(stage_):
+        first, second = await pieces_of_answers(stage_, [1, 2])
+        assert first == [10_000, 20_000, 40_000, 80_000, 80_000, 70_017]
+        assert second == [80_000, 80_000, 80_000, 60_017]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("took_s", "expected"),
+    [
+        (0.0, [10_000, 10_000, 10_000, 20_000, 40_000]),
+        (0.03, [10_000, 30_000, 30_000, 60_000, 80_000]),
+        (5.0, [10_000, 80_000, 80_000, 80_000]),
+    ],
+)
+def test_pieces_of_a_long_answer_are_small_while_others_are_served(play, growing_pieces, took_s, expected):
+    """By how long the others take, from the second piece on."""
+    growing_pieces[0] = took_s
+
+    async def story(stage_):
+        left = [2]
+
+        def stage_something():
+            if left[0]:
+                left[0] -= 1
+                stage_.turn.add(FakePartition(), lambda error: None, False)
+
+        (sizes,) = await pieces_of_answers(stage_, [1], stage_something)
+        assert sizes[: len(expected)] == expected
+        assert sum(sizes) == 300_017
 
     play(story)
 

@@ -1,17 +1,23 @@
-"""`python -m benchmarks.kernel_floor [DIR]`: what the kernel alone takes of a produce of large batches.
+"""`python -m benchmarks.kernel_floor [DIR]`: what the kernel alone takes of large produces and fetches.
 
 One process waits for its connections (epoll), reads a piece from a socket into the same memory again and
 again, writes it to the end of a new file and sends one byte back; the other process sends the next piece on
 that connection. No broker that takes bytes by read and stores them by write can be faster: it has to look at
 them besides. Each process is on a core of its own, and the page cache is filled first, as in the bulk cases
 (`benchmarks.page_cache`).
+
+A fetch hands pages of a file to a socket, from a mapping of the file (as the broker does) or by `sendfile`
+(as Apache Kafka does). The cost of that copy changes from minute to minute on some machines: least and most
+are shown, too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import pathlib
+import resource
 import select
 import socket
 import statistics
@@ -19,12 +25,15 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from benchmarks.page_cache import fill_page_cache
 from benchmarks.run import GIGABYTE
 
 CONNECTIONS = 8
 SENT_BYTES = 500_000_000
+HANDED_OUT_BYTES = 1_000_000
+READ_AT_ONCE_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -139,7 +148,77 @@ def measure(work: pathlib.Path, server_core: int, load_core: int, piece_bytes: i
     return Floor(piece_bytes, statistics.median(costs), statistics.median(rates))
 
 
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="odradek-floor-", dir=sys.argv[1] if sys.argv[1:] else None) as d:
+def _receive(port: int, core: int) -> None:
+    os.sched_setaffinity(0, {core})
+    room = memoryview(bytearray(READ_AT_ONCE_BYTES))
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        while peer.recv_into(room):
+            pass
+
+
+def _hand_out(listening: socket.socket, file: BinaryIO, core: int, by_sendfile: bool) -> float:
+    """Seconds of CPU in the kernel for all of the file."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    peer, _ = listening.accept()
+    try:
+        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
+            # The first look at a page of a mapping costs besides; a broker takes it once for many fetches.
+            sum(view[:: mmap.PAGESIZE])
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_stime
+            position = 0
+            while position < len(view):
+                size = min(HANDED_OUT_BYTES, len(view) - position)
+                if by_sendfile:
+                    position += os.sendfile(peer.fileno(), file.fileno(), position, size)
+                else:
+                    position += peer.send(view[position : position + size])
+            return resource.getrusage(resource.RUSAGE_SELF).ru_stime - before
+    finally:
+        os.sched_setaffinity(0, allowed)
+        peer.close()
+
+
+def measure_fetch(
+    work: pathlib.Path, server_core: int, load_core: int, by_sendfile: bool, rounds: int = 10
+) -> list[float]:
+    """Seconds of CPU in the kernel for a GB of a file in memory into one socket, by round, least first."""
+    path = work / "kernel-floor"
+    costs = []
+    try:
+        with path.open("wb") as file:
+            for _ in range(SENT_BYTES // HANDED_OUT_BYTES):
+                file.write(os.urandom(HANDED_OUT_BYTES))
+        for _ in range(rounds):
+            with socket.create_server(("127.0.0.1", 0)) as listening, path.open("rb") as file:
+                child = os.fork()
+                if child == 0:
+                    try:
+                        _receive(listening.getsockname()[1], load_core)
+                    finally:
+                        os._exit(0)
+                try:
+                    seconds = _hand_out(listening, file, server_core, by_sendfile)
+                finally:
+                    os.waitpid(child, 0)
+                costs.append(seconds / (path.stat().st_size / GIGABYTE))
+    finally:
+        path.unlink(missing_ok=True)
+    return sorted(costs)
+
+
+def main(arguments: list[str]) -> None:
+    with tempfile.TemporaryDirectory(prefix="odradek-floor-", dir=arguments[0] if arguments else None) as d:
+        work = pathlib.Path(d)
         for size in (1_000_000, 16_000):
-            print(measure(pathlib.Path(d), 0, 1, size))
+            print(measure(work, 0, 1, size))
+        for by_sendfile, means in ((False, "from a mapping"), (True, "by sendfile")):
+            costs = measure_fetch(work, 0, 1, by_sendfile)
+            print(
+                f"file to socket {means}: {statistics.median(costs):.2f} s of CPU in the kernel for a GB, "
+                f"{costs[0]:.2f} to {costs[-1]:.2f} in {len(costs)} rounds"
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pathlib
 import time
 
-from benchmarks import brokers
+from benchmarks import brokers, core_gaps
 from benchmarks.figures import Figure, Section
 from benchmarks.frames import batch_of, fetch_frame, produce_frame, write_frames
 from benchmarks.load import RATE, STEADY, STEADY_SAYS, Watch, finish_load, start_load
@@ -21,6 +21,7 @@ BATCHES, BATCHES_WHEN_QUICK = 2000, 20
 """Of a megabyte each."""
 RECORDS_PER_BATCH = 1000
 WARM_UP_S = 0.5
+WATCHED_S = 10.0
 LEFT_IN_MEMORY_MAX = 0.05
 TIMES_ALONE_MAX = 3.0
 ALONE, WARM, COLD = "alone", "data in memory", "data not in memory"
@@ -112,7 +113,8 @@ def beside_a_reader(
     if fetch is None:
         time.sleep(run.seconds)
     else:
-        order = ["-c", "1", "-o", "-n", str(count), "-s", "300"]
+        # What a consumer does with what it gets takes nothing from the producers' load on the same core.
+        order = ["-c", "1", "-o", "-t", "-n", str(count), "-s", "300"]
         if pace is not None:
             order += ["-r", str(pace)]
         # The producers' load shares the core with it, and has to come first.
@@ -125,14 +127,18 @@ def beside_a_reader(
 def section(
     run: Run, batches: int, p99: dict[str, list[float]], rates: dict[str, list[float]], watch: Watch
 ) -> Section:
+    taken = core_gaps.measure(sorted({run.cores.server, run.cores.load}), WATCHED_S)
     found = Section("Produces beside a consumer of cold data")
     found.notes = [
         f"{run.rounds} rounds, in turn: the producers alone, beside a consumer that reads {batches:,} "
         "batches of 1 MB in order, one after the other, from the system's memory, beside one that reads them "
         f"from the disk, beside each of both that reads a quarter of it at {PACE} a second, and beside one "
         f"that asks for {WIDE_PARTITIONS} partitions at once, from memory, a batch of each in "
-        f"an answer. The broker is on core {run.cores.server}, the loads are on core "
-        f"{run.cores.load}, the consumer's at the lowest priority. {STEADY_SAYS}"
+        "an answer. The consumers throw the records away unread. The broker is on core "
+        f"{run.cores.server}, the loads are on core {run.cores.load}, the consumer's at the lowest priority. "
+        f"{STEADY_SAYS}",
+        f"Both busy for {WATCHED_S:g} s with nothing but a loop, these cores were taken away {taken}: that "
+        "is in the figures, too.",
     ]
     for kind, figures in p99.items():
         beside = kind if kind == ALONE else f"beside a consumer of {kind}"

@@ -65,7 +65,7 @@ struct connection {
 
 static struct frame *frames;
 static uint32_t frame_count, slot_count, depth = 1;
-static int ordered, large;
+static int ordered, large, thrown_away;
 static uint64_t step_ns; /* of a steady load: between two requests of one connection; 0: a closed loop */
 static volatile sig_atomic_t stopped;
 static uint64_t histogram[64 * SUB_BUCKETS], requests, errors, bytes_sent, bytes_received, longest;
@@ -321,7 +321,7 @@ int main(int argc, char **argv) {
     int64_t first_producer_id = -1;
     uint64_t answers_wanted = UINT64_MAX;
     double rate = 0;
-    while ((option = getopt(argc, argv, "h:p:f:c:d:s:w:i:r:n:o")) != -1) {
+    while ((option = getopt(argc, argv, "h:p:f:c:d:s:w:i:r:n:ot")) != -1) {
         switch (option) {
         case 'h': host = optarg; break;
         case 'p': port = atoi(optarg); break;
@@ -334,9 +334,10 @@ int main(int argc, char **argv) {
         case 'r': rate = atof(optarg); break; /* requests a second, of all connections together */
         case 'n': answers_wanted = (uint64_t)atoll(optarg); break;
         case 'o': ordered = 1; break;
+        case 't': thrown_away = 1; break; /* of long answers only the head is copied out of the kernel */
         default:
             fprintf(stderr, "usage: load -p PORT -f FRAMES [-h HOST] [-c CONNECTIONS] [-d DEPTH] [-s SECONDS] "
-                            "[-w WARMUP] [-i FIRST_PRODUCER_ID] [-r REQUESTS_A_SECOND] [-n ANSWERS] [-o]\n");
+                            "[-w WARMUP] [-i FIRST_PRODUCER_ID] [-r REQUESTS_A_SECOND] [-n ANSWERS] [-o] [-t]\n");
             return 2;
         }
     }
@@ -398,7 +399,14 @@ int main(int argc, char **argv) {
             struct connection *c = events[i].data.ptr;
             if (!c) continue; /* the timer: `set_timer` takes its tick away */
             for (;;) {
-                ssize_t got = recv(c->fd, buffer, READ_BYTES, MSG_DONTWAIT);
+                size_t most = READ_BYTES;
+                int how = MSG_DONTWAIT;
+                if (thrown_away && c->answer_have < HEAD_BYTES) most = HEAD_BYTES - c->answer_have;
+                else if (thrown_away && c->answer_have < c->answer_length) {
+                    most = c->answer_length - c->answer_have;
+                    how |= MSG_TRUNC;
+                }
+                ssize_t got = recv(c->fd, buffer, most, how);
                 if (got == 0) { fprintf(stderr, "load: the broker closed a connection\n"); return 1; }
                 if (got < 0) {
                     if (errno == EAGAIN) break;
@@ -406,7 +414,7 @@ int main(int argc, char **argv) {
                 }
                 bytes_received += (uint64_t)got;
                 digest(c, buffer, (size_t)got, now_ns());
-                if (got < READ_BYTES) break;
+                if ((size_t)got < most) break;
             }
             send_more(c, now_ns());
             flush_out(c);

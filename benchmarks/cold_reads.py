@@ -9,7 +9,7 @@ from __future__ import annotations
 import pathlib
 import time
 
-from benchmarks import brokers, core_gaps
+from benchmarks import brokers
 from benchmarks.figures import Figure, Section
 from benchmarks.frames import batch_of, fetch_frame, produce_frame, write_frames
 from benchmarks.load import RATE, STEADY, STEADY_SAYS, Watch, finish_load, start_load
@@ -21,7 +21,6 @@ BATCHES, BATCHES_WHEN_QUICK = 2000, 20
 """Of a megabyte each."""
 RECORDS_PER_BATCH = 1000
 WARM_UP_S = 0.5
-WATCHED_S = 10.0
 LEFT_IN_MEMORY_MAX = 0.05
 TIMES_ALONE_MAX = 3.0
 ALONE, WARM, COLD = "alone", "data in memory", "data not in memory"
@@ -127,7 +126,6 @@ def beside_a_reader(
 def section(
     run: Run, batches: int, p99: dict[str, list[float]], rates: dict[str, list[float]], watch: Watch
 ) -> Section:
-    taken = core_gaps.measure(sorted({run.cores.server, run.cores.load}), WATCHED_S)
     found = Section("Produces beside a consumer of cold data")
     found.notes = [
         f"{run.rounds} rounds, in turn: the producers alone, beside a consumer that reads {batches:,} "
@@ -136,9 +134,7 @@ def section(
         f"that asks for {WIDE_PARTITIONS} partitions at once, from memory, a batch of each in "
         "an answer. The consumers throw the records away unread. The broker is on core "
         f"{run.cores.server}, the loads are on core {run.cores.load}, the consumer's at the lowest priority. "
-        f"{STEADY_SAYS}",
-        f"Both busy for {WATCHED_S:g} s with nothing but a loop, these cores were taken away {taken}: that "
-        "is in the figures, too.",
+        f"{STEADY_SAYS}"
     ]
     for kind, figures in p99.items():
         beside = kind if kind == ALONE else f"beside a consumer of {kind}"

@@ -26,6 +26,10 @@ class Gaps:
     gaps_s: tuple[float, ...]
     """The times over a millisecond that a core was away, of all cores."""
 
+    def __add__(self, other: Gaps) -> Gaps:
+        """What was seen on as many cores at another time besides."""
+        return Gaps(self.seconds + other.seconds, self.core_count, self.gaps_s + other.gaps_s)
+
     @property
     def share(self) -> float:
         """Of a core's time, 0 to 1."""

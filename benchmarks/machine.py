@@ -9,11 +9,14 @@ import statistics
 import subprocess
 import time
 
-from benchmarks.run import Refused
+from benchmarks import core_gaps
+from benchmarks.run import Cores, Refused
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 WRITTEN = (":!benchmarks/RESULTS.md", ":!benchmarks/results*")
 """What a run itself changes."""
+WATCHED_S = 4.0
+"""Before and after what is measured."""
 
 
 def facts(work: pathlib.Path) -> dict[str, str]:
@@ -71,24 +74,29 @@ def fdatasync_us(directory: pathlib.Path, *, grows: bool, rounds: int = 200) -> 
 
 
 class Evenness:
-    """How evenly the machine computed while something was measured: what its host took away, and how long the
-    same loop took before and after.
+    """How evenly the machine computed while something was measured: what its host took away, how long the
+    same loop took before and after, and how often the cores went away from a loop on each of them.
     """
 
     def __init__(self) -> None:
-        self._ticks = _processor_ticks()
+        cores = Cores.of_machine()
+        self._cores = sorted({cores.server, cores.load})
+        self._gaps = core_gaps.measure(self._cores, WATCHED_S)
         self._loops_ms = _loops_ms()
+        self._ticks = _processor_ticks()
 
     def told(self) -> str:
         """One sentence for the notes of a part, taken at its end."""
-        loops_ms = sorted(self._loops_ms + _loops_ms())
         before, now = self._ticks, _processor_ticks()
+        loops_ms = sorted(self._loops_ms + _loops_ms())
+        gaps = self._gaps + core_gaps.measure(self._cores, WATCHED_S)
         spent = max(sum(now.values()) - sum(before.values()), 1)
         stolen = (now["steal"] - before["steal"]) / spent
         return (
             f"The machine meanwhile: {stolen:.1%} of the processors' time went to others on its host; a loop "
             f"that is always the same took {loops_ms[0]:.0f} to {loops_ms[-1]:.0f} ms "
-            f"(median {statistics.median(loops_ms):.0f}) before and after."
+            f"(median {statistics.median(loops_ms):.0f}) before and after; from loops on {len(self._cores)} "
+            f"cores at once, for {gaps.seconds:g} s, they were taken away {gaps}."
         )
 
 

@@ -17,6 +17,7 @@ def test_what_was_seen_is_said():
     assert seen.share == pytest.approx(0.0005)
     assert str(seen) == "2 times for over a millisecond, 6.0 ms at most, 0.05% of the time"
     assert str(core_gaps.Gaps(10.0, 2, ())) == "never for a millisecond"
+    assert seen + core_gaps.Gaps(5.0, 2, (0.1,)) == core_gaps.Gaps(15.0, 2, (0.004, 0.006, 0.1))
 
 
 def test_a_process_looks_on_each_core():

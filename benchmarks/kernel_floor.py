@@ -69,10 +69,14 @@ def _send(port: int, core: int, piece_bytes: int) -> None:
     for peer in peers.values():
         peer.sendall(piece)
     left -= CONNECTIONS
-    waiting = CONNECTIONS
-    while waiting:
+    waiting = open_count = CONNECTIONS
+    while waiting and open_count:
         for descriptor, _ in poll.poll():
-            peers[descriptor].recv(1)
+            if not peers[descriptor].recv(1):
+                # The other process is at its end, and closes all at once: answers to others may be left.
+                poll.unregister(descriptor)
+                open_count -= 1
+                continue
             waiting -= 1
             if left:
                 peers[descriptor].sendall(piece)
@@ -211,12 +215,13 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="odradek-floor-", dir=arguments[0] if arguments else None) as d:
         work = pathlib.Path(d)
         for size in (1_000_000, 16_000):
-            print(measure(work, 0, 1, size))
+            print(measure(work, 0, 1, size), flush=True)
         for by_sendfile, means in ((False, "from a mapping"), (True, "by sendfile")):
             costs = measure_fetch(work, 0, 1, by_sendfile)
             print(
                 f"file to socket {means}: {statistics.median(costs):.2f} s of CPU in the kernel for a GB, "
-                f"{costs[0]:.2f} to {costs[-1]:.2f} in {len(costs)} rounds"
+                f"{costs[0]:.2f} to {costs[-1]:.2f} in {len(costs)} rounds",
+                flush=True,
             )
 
 

@@ -45,10 +45,11 @@ def _change_markers(module: ModuleType, change: Callable[[Any], Any]) -> None:
 
 def apply_offsets_at_once(module: ModuleType) -> None:
     """Offsets of a transaction are in force before it has ended, and whatever its end is."""
-    assert hasattr(module.GroupMachine, "_apply_pending"), "pending offsets are applied elsewhere now"
+    for name in ("_apply_pending", "_apply_offsets"):
+        assert hasattr(module.GroupMachine, name), "offsets are applied elsewhere now"
 
     def apply(self: Any, producer_id: int, group_id: str, *where_and_what: Any) -> None:
-        self._apply_offset(group_id, *where_and_what)
+        self._apply_offsets(group_id, [where_and_what])
 
     module.GroupMachine._apply_pending = apply
 

@@ -27,8 +27,8 @@ ALONE, WARM, COLD = "alone", "data in memory", "data not in memory"
 WIDE_PARTITIONS = 50
 WIDE = f"{WIDE_PARTITIONS} partitions at once"
 PACE = 200
-"""Batches a second, of 1 MB: a tenth of what the memory gives and a third of what the disk does. Whether it
-is the disk that makes others wait shows where both are read as fast."""
+"""Batches a second, of 1 MB: less than the disk gives. Whether it is the disk that makes others wait shows
+where both are read as fast."""
 PACED_WARM, PACED_COLD = (f"{kind}, {PACE} MB/s" for kind in (WARM, COLD))
 
 

@@ -24,8 +24,9 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from benchmarks.page_cache import fill_page_cache
 from benchmarks.run import GIGABYTE
@@ -126,6 +127,21 @@ def _store(listening: socket.socket, path: pathlib.Path, core: int, piece_bytes:
             peer.close()
 
 
+@contextlib.contextmanager
+def _beside(other: Callable[..., None], *arguments: Any) -> Iterator[None]:
+    """Runs `other` in a process of its own meanwhile; its end is waited for."""
+    child = os.fork()
+    if child == 0:
+        try:
+            other(*arguments)
+        finally:
+            os._exit(0)
+    try:
+        yield
+    finally:
+        os.waitpid(child, 0)
+
+
 def measure(work: pathlib.Path, server_core: int, load_core: int, piece_bytes: int, rounds: int = 5) -> Floor:
     """For pieces of this size."""
     rates, costs = [], []
@@ -134,19 +150,12 @@ def measure(work: pathlib.Path, server_core: int, load_core: int, piece_bytes: i
         os.sync()
         fill_page_cache(work)
         with socket.create_server(("127.0.0.1", 0), backlog=CONNECTIONS) as listening:
-            child = os.fork()
-            if child == 0:
-                try:
-                    _send(listening.getsockname()[1], load_core, piece_bytes)
-                finally:
-                    os._exit(0)
             path = work / "kernel-floor"
             try:
-                seconds, kernel_seconds = _store(listening, path, server_core, piece_bytes)
+                with _beside(_send, listening.getsockname()[1], load_core, piece_bytes):
+                    seconds, kernel_seconds = _store(listening, path, server_core, piece_bytes)
             finally:
-                os.waitpid(child, 0)
-                with contextlib.suppress(FileNotFoundError):
-                    path.unlink()
+                path.unlink(missing_ok=True)
         rates.append(sent_bytes / seconds / 1e6)
         costs.append(kernel_seconds / (sent_bytes / GIGABYTE))
     return Floor(piece_bytes, statistics.median(costs), statistics.median(rates))
@@ -195,16 +204,8 @@ def measure_fetch(
                 file.write(os.urandom(HANDED_OUT_BYTES))
         for _ in range(rounds):
             with socket.create_server(("127.0.0.1", 0)) as listening, path.open("rb") as file:
-                child = os.fork()
-                if child == 0:
-                    try:
-                        _receive(listening.getsockname()[1], load_core)
-                    finally:
-                        os._exit(0)
-                try:
+                with _beside(_receive, listening.getsockname()[1], load_core):
                     seconds = _hand_out(listening, file, server_core, by_sendfile)
-                finally:
-                    os.waitpid(child, 0)
                 costs.append(seconds / (path.stat().st_size / GIGABYTE))
     finally:
         path.unlink(missing_ok=True)

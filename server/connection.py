@@ -41,11 +41,11 @@ PIECE_BYTES_MAX = 1024 * 1024
 """Of a longer answer so much is written in a turn of the event loop: a client that reads as fast as we write
 would have one call of the system copy all of its 50 MB, for 10 ms in which nobody else is served."""
 PIECE_BYTES_MIN = 128 * 1024
-"""So much where others are being served. Each of them waits for a piece, and a megabyte takes up to a
-millisecond (`benchmarks.cold_reads`); to nobody but its reader is a small piece more than one more call."""
+"""So much where others are being served. Each of them waits for a piece, and the copy of a megabyte took 0.2
+to 0.5 ms (`benchmarks.kernel_floor`); to nobody but its reader is a small piece more than one more call."""
 PIECE_BYTES_PER_S = 500_000_000
 """More than the least where the others' requests take long, so that they do not stop the reader: a piece is
-copied in about a fifth of the time that they took."""
+copied in a tenth to a quarter of the time that they took."""
 
 API_VERSIONS_KEY = 18
 

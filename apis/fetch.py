@@ -27,6 +27,7 @@ of 3.9 for versions 0 to 3.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ from odradek.apis.leadership import (
     end_offset_for_epoch,
     leader_hint,
 )
+from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
 from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.storage.slices import WouldWait
 from odradek.wire.compression import Compression
@@ -119,6 +121,23 @@ class Fetch:
         if request.isolation_level not in _ISOLATIONS:
             # Kafka trips over it, and says so.
             return _failure(request, context.api_version)
+        if sum([len(topic.partitions) for topic in request.topics]) > OPENED_AT_ONCE_MAX:
+            partitions = self._named(request, context.api_version)
+            handle = partial(self._handle, request, context)
+            answer = opened_first(self._leadership, self._reads, context, partitions, handle)
+            if answer is not None:
+                return answer
+        return self._handle(request, context)
+
+    def _named(self, request: FetchRequest, version: int) -> Iterator[tuple[str, int]]:
+        """The request's partitions, but not those of ids that are nobody's."""
+        names = self._leadership.view.topic_names
+        for topic in request.topics:
+            name = topic.topic if version < FIRST_VERSION_WITH_IDS else names.get(topic.topic_id)
+            if name is not None:
+                yield from ((name, asked.partition) for asked in topic.partitions)
+
+    def _handle(self, request: FetchRequest, context: RequestContext) -> FetchResponse | Waiting:
         try:
             plan = self._plan(request, context)
         except KafkaError as error:

@@ -8,7 +8,7 @@ UNKNOWN_LEADER_EPOCH and KAFKA_STORAGE_ERROR for a partition whose log went away
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.apis.addresses import address_of
@@ -59,6 +59,11 @@ class Leadership:
             led = self._find(view, topic, index)
             self._led[topic, index] = led
         return led
+
+    def unopened(self, partitions: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Those of them whose files `lead` would have to look at first."""
+        is_unopened = self._store.is_unopened
+        return [(topic, index) for topic, index in partitions if is_unopened(topic, index)]
 
     def _find(self, view: ClusterView, topic: str, index: int) -> LedPartition:
         topic_view = view.topics.get(topic)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
+from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
 from odradek.apis.questions import FEW_KNOWN_MAX, Known, Questions, read_question
 from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -116,6 +117,18 @@ class ListOffsets:
         return Known(view, look, None, answer, found_at)
 
     def __call__(
+        self, request: ListOffsetsRequest, context: RequestContext
+    ) -> ListOffsetsResponse | WorkAnswer:
+        topics = request.topics
+        if sum([len(topic.partitions) for topic in topics]) > OPENED_AT_ONCE_MAX:
+            partitions = ((topic.name, one.partition_index) for topic in topics for one in topic.partitions)
+            handle = partial(self._handle, request, context)
+            answer = opened_first(self._leadership, self._work, context, partitions, handle)
+            if answer is not None:
+                return answer
+        return self._handle(request, context)
+
+    def _handle(
         self, request: ListOffsetsRequest, context: RequestContext
     ) -> ListOffsetsResponse | WorkAnswer:
         answering = self._answering(request, context)

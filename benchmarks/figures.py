@@ -22,9 +22,11 @@ class Outcome:
 
     @property
     def ratio(self) -> float:
-        theirs = statistics.median(self.kafka)
-        # What Kafka tells in tenths of a second may be none of them.
-        return statistics.median(self.odradek) / theirs if theirs else float("inf")
+        ours, theirs = statistics.median(self.odradek), statistics.median(self.kafka)
+        if theirs:
+            return ours / theirs
+        # What a tool tells in whole milliseconds, or tenths of a second, may be none of them.
+        return float("inf") if ours else 1.0
 
     @property
     def met(self) -> bool | None:

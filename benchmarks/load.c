@@ -14,8 +14,9 @@
  * topic and partition, for the sequence counter), then the bytes, length prefix included.
  *
  * It ends when its time is over, after -n answers, or at SIGINT. Then it prints one JSON object: requests,
- * errors, seconds, bytes_sent, bytes_received, p50/p99/p999/max in us, cpu_seconds (its own) and
- * waited_seconds (how long it wanted to run and its core had something else to do).
+ * errors, seconds, bytes_sent, bytes_received, p50/p99/p999/max in us, the median of the p99s of all tenths
+ * of a second, cpu_seconds (its own) and waited_seconds (how long it wanted to run and its core had
+ * something else to do).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -37,6 +38,8 @@
 #define HEAD_BYTES 640    /* of each answer kept for the checks */
 #define SUB_BUCKETS 64    /* latency histogram: linear steps within each power of two */
 #define READ_BYTES (1 << 20)
+#define WINDOW_NS 100000000ull
+#define WINDOWS_MAX 100000
 
 struct frame {
     uint8_t *bytes;
@@ -68,7 +71,13 @@ static uint32_t frame_count, slot_count, depth = 1;
 static int ordered, large, thrown_away;
 static uint64_t step_ns; /* of a steady load: between two requests of one connection; 0: a closed loop */
 static volatile sig_atomic_t stopped;
-static uint64_t histogram[64 * SUB_BUCKETS], requests, errors, bytes_sent, bytes_received, longest;
+struct histogram {
+    uint64_t buckets[64 * SUB_BUCKETS], total;
+};
+static struct histogram whole, window; /* the measurement, and the part of it that goes on */
+static double window_p99s[WINDOWS_MAX]; /* us */
+static uint32_t window_count;
+static uint64_t requests, errors, bytes_sent, bytes_received, longest;
 static int measuring;
 static uint32_t crc_table[256];
 
@@ -132,28 +141,49 @@ static uint32_t crc32c(const uint8_t *p, size_t n) { return crc32c_plain(p, n); 
 static void put32(uint8_t *p, uint32_t v) { v = htonl(v); memcpy(p, &v, 4); }
 static uint32_t get32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return ntohl(v); }
 
-static void record_latency(uint64_t ns) {
+static void count(struct histogram *h, uint64_t ns) {
     uint64_t v = ns / 16; /* resolution of 16 ns at the bottom, 1.6 % above */
     int shift = 0;
     while (v >= 2 * SUB_BUCKETS) { v >>= 1; shift++; }
     uint64_t index = (uint64_t)shift * SUB_BUCKETS + v;
     if (index >= 64 * SUB_BUCKETS) index = 64 * SUB_BUCKETS - 1;
-    histogram[index]++;
+    h->buckets[index]++;
+    h->total++;
+}
+
+static void record_latency(uint64_t ns) {
+    count(&whole, ns);
+    count(&window, ns);
     if (ns > longest) longest = ns;
 }
 
-static double quantile_us(double q) {
-    uint64_t total = 0, seen = 0;
-    for (int i = 0; i < 64 * SUB_BUCKETS; i++) total += histogram[i];
+static double quantile_us(const struct histogram *h, double q) {
+    uint64_t seen = 0;
     for (int i = 0; i < 64 * SUB_BUCKETS; i++) {
-        seen += histogram[i];
-        if (total && (double)seen >= q * (double)total) {
+        seen += h->buckets[i];
+        if (h->total && (double)seen >= q * (double)h->total) {
             uint64_t shift = i < 2 * SUB_BUCKETS ? 0 : (uint64_t)(i / SUB_BUCKETS - 1);
             uint64_t v = (uint64_t)i - shift * SUB_BUCKETS;
             return (double)((v << shift) * 16 + (8ull << shift)) / 1000.0;
         }
     }
     return 0;
+}
+
+static void close_window(void) {
+    if (window.total && window_count < WINDOWS_MAX) window_p99s[window_count++] = quantile_us(&window, 0.99);
+    memset(&window, 0, sizeof window);
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_window_p99_us(void) {
+    if (!window_count) return 0;
+    qsort(window_p99s, window_count, sizeof *window_p99s, by_value);
+    return window_p99s[window_count / 2];
 }
 
 static uint32_t pick(struct connection *c) {
@@ -376,7 +406,7 @@ int main(int argc, char **argv) {
     struct sigaction stopping = {.sa_handler = stop};
     sigaction(SIGINT, &stopping, NULL);
     uint64_t begin = now_ns(), measure_from = begin + (uint64_t)(warmup * 1e9), end = measure_from + (uint64_t)(seconds * 1e9);
-    uint64_t now = begin, requests_before = 0, sent_before = 0, received_before = 0;
+    uint64_t now = begin, window_end = 0, requests_before = 0, sent_before = 0, received_before = 0;
     double cpu_before = 0, waited_before = 0;
     struct epoll_event events[512];
     if (rate > 0) {
@@ -394,6 +424,11 @@ int main(int argc, char **argv) {
             end = now + (uint64_t)(seconds * 1e9);
             requests_before = requests; sent_before = bytes_sent; received_before = bytes_received;
             cpu_before = cpu_s(); waited_before = waited_s();
+            window_end = now + WINDOW_NS;
+        }
+        if (measuring && now >= window_end) {
+            close_window();
+            window_end = now + WINDOW_NS;
         }
         for (int i = 0; i < n; i++) {
             struct connection *c = events[i].data.ptr;
@@ -428,11 +463,12 @@ int main(int argc, char **argv) {
         if (all[i].in_flight && now - all[i].sent_at[all[i].head] > longest) longest = now - all[i].sent_at[all[i].head];
     double elapsed = (double)(now - measure_from) / 1e9;
     printf("{\"requests\": %llu, \"errors\": %llu, \"seconds\": %.6f, \"bytes_sent\": %llu, \"bytes_received\": %llu, "
-           "\"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, \"max_us\": %.2f, "
+           "\"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, \"max_us\": %.2f, \"median_window_p99_us\": %.2f, "
            "\"cpu_seconds\": %.4f, \"waited_seconds\": %.4f}\n",
            (unsigned long long)(requests - requests_before), (unsigned long long)errors, elapsed,
            (unsigned long long)(bytes_sent - sent_before), (unsigned long long)(bytes_received - received_before),
-           quantile_us(0.50), quantile_us(0.99), quantile_us(0.999), (double)longest / 1000.0,
+           quantile_us(&whole, 0.50), quantile_us(&whole, 0.99), quantile_us(&whole, 0.999), (double)longest / 1000.0,
+           median_window_p99_us(),
            cpu_s() - cpu_before, waited_s() - waited_before);
     return 0;
 }

@@ -1,12 +1,13 @@
-"""Closed-loop transactional producers.
+"""Transactional producers, each in a closed loop, or with a RATE that is not 0 as a steady load.
 
-    python -m benchmarks.transaction_load PORT TOPIC RECORDS PARTITIONS PRODUCERS SECONDS
+    python -m benchmarks.transaction_load PORT TOPIC RECORDS PARTITIONS PRODUCERS SECONDS RATE
 
 Speaks transaction.version 2, as Kafka's own client does from 4.0 on: a Produce 12 that adds its partitions by
 itself, then an EndTxn 5, whose answer has the epoch of the next transaction. Each producer has a connection
 of its own and one request under way. Prints a line of JSON: how many transactions ended in how many seconds
 behind the warm-up, and with it (`all_transactions`), and the p50 and p99 in milliseconds of a commit (from
-EndTxn to its answer) and of a whole transaction.
+EndTxn to its answer) and of a whole transaction. A steady load is RATE transactions a second, evenly spread;
+one that begins late since the one before takes so long counts from when it was due.
 
 The load must not be what is measured: requests are sent from templates, and answers that are no errors are
 read at fixed places.
@@ -77,14 +78,19 @@ def begin(client: WireClient, transactional_id: str) -> tuple[int, int]:
 class Producer:
     """One transactional id on a connection of its own."""
 
-    def __init__(self, port: int, transactional_id: str, topic: str, records: int, partitions: int) -> None:
+    def __init__(
+        self, port: int, transactional_id: str, topic: str, records: int, partitions: int, step_s: float
+    ) -> None:
         with WireClient("127.0.0.1", port) as client:
             self._producer_id, self._epoch = begin(client, transactional_id)
         self._id = transactional_id
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
-        self._is_ending = False
+        self._is_ending = self._is_idle = False
+        self._step_s = step_s
+        self.due = 0.0
+        """Of a steady load: when its next transaction is to begin."""
         self._lay_out(topic, max(1, records // partitions), partitions)
         self._end_frame, self._end_identity_at = self._laid_out_end()
         self._began = self._asked = 0.0
@@ -131,16 +137,30 @@ class Producer:
         frame = bytearray(request_frame(request, END, 1, CLIENT_ID))
         return frame, frame.index(IDENTITY.pack(*SENTINEL))
 
-    def begin(self) -> None:
-        """Sends the records of the next transaction."""
+    def begin(self, since: float | None = None) -> None:
+        """Sends the records of the next transaction, whose time counts from now, or `since` then."""
         IDENTITY.pack_into(self._batch, PRODUCER_ID, self._producer_id, self._epoch)
         struct.pack_into(">I", self._batch, CHECKSUM, crc32c(memoryview(self._batch)[CHECKED_FROM:]))
         for position in self._positions:
             self._frame[position : position + len(self._batch)] = self._batch
-        self._began = time.perf_counter()
-        self.send_records()
+        self._began = since or time.perf_counter()
+        self.due += self._step_s
+        self._is_idle = False
+        self._send_records()
 
-    def send_records(self) -> None:
+    def go_on(self) -> None:
+        """When the time has come that `take` has told."""
+        if self._is_idle:
+            self.begin()
+        else:
+            self._send_records()
+
+    def wait(self) -> float:
+        """Begins its next transaction when that is due; when that is."""
+        self._is_idle = True
+        return self.due
+
+    def _send_records(self) -> None:
         self._is_ending = False
         self.socket.sendall(self._frame)
 
@@ -150,59 +170,70 @@ class Producer:
         self._asked = time.perf_counter()
         self.socket.sendall(self._end_frame)
 
-    def take(self) -> bool:
-        """Reads what has come and goes on; false when the same records are to be sent again in a while."""
+    def take(self) -> float | None:
+        """Reads what has come and goes on; when `go_on` is to be called, if there is nothing to do before."""
         self._received += self.socket.recv(65_536)
         if len(self._received) < 4:
-            return True
+            return None
         size = 4 + int.from_bytes(self._received[:4], "big")
         if len(self._received) < size:
-            return True
+            return None
         frame = bytes(self._received[4:size])
         del self._received[:size]
         return self._ended(frame) if self._is_ending else self._produced(frame)
 
-    def _produced(self, frame: bytes) -> bool:
+    def _produced(self, frame: bytes) -> float | None:
         if len(frame) == self._produced_bytes and not any(
             frame[at] or frame[at + 1] for at in self._codes_at
         ):
             self._end()
-            return True
+            return None
         _, answer = read_response(frame, ProduceRequest, PRODUCE)
         codes = {one.error_code for topic in answer.responses for one in topic.partition_responses}
         assert codes <= {0, *NOT_YET}, answer
         assert codes != {0}, "an answer in order is not laid out as it should be"
-        return False
+        return time.perf_counter() + RETRY_S
 
-    def _ended(self, frame: bytes) -> bool:
+    def _ended(self, frame: bytes) -> float | None:
         code, self._producer_id, self._epoch = ENDED.unpack(frame)
         assert code == 0, ErrorCode(code)
         now = time.perf_counter()
         self.ended.append((now, now - self._asked, now - self._began))
-        self.begin()
-        return True
+        if not self._step_s:
+            self.begin()
+        elif self.due <= now:
+            self.begin(self.due)
+        else:
+            return self.wait()
+        return None
 
 
-def run(producers: list[Producer], seconds: float) -> float:
+def run(producers: list[Producer], seconds: float, step_s: float) -> float:
     """Lets all work for so long behind the warm-up, or until one transaction is over where that takes longer;
     when the warm-up was over."""
-    warm = time.perf_counter() + WARM_UP_S
+    start = time.perf_counter()
+    warm = start + WARM_UP_S
     deadline = warm + seconds
     again: list[tuple[float, int]] = []
     with selectors.DefaultSelector() as selector:
         for number, producer in enumerate(producers):
             selector.register(producer.socket, selectors.EVENT_READ, number)
-            producer.begin()
+            if step_s:
+                producer.due = start + step_s * number / len(producers)
+                heapq.heappush(again, (producer.wait(), number))
+            else:
+                producer.begin()
         while (now := time.perf_counter()) < deadline or not any(
             one.ended and one.ended[-1][0] > warm for one in producers
         ):
             assert now < deadline + PATIENCE_S, "no transaction ends"
             while again and again[0][0] <= now:
-                producers[heapq.heappop(again)[1]].send_records()
+                producers[heapq.heappop(again)[1]].go_on()
             until = min(deadline, again[0][0]) if again else deadline
             for key, _ in selector.select(max(RETRY_S, until - now)):
-                if not producers[key.data].take():
-                    heapq.heappush(again, (time.perf_counter() + RETRY_S, key.data))
+                when = producers[key.data].take()
+                if when is not None:
+                    heapq.heappush(again, (when, key.data))
     return warm
 
 
@@ -211,11 +242,13 @@ def quantile(values: list[float], share: float) -> float:
 
 
 def measure(
-    port: int, topic: str, records: int, partitions: int, producers: int, seconds: float
+    port: int, topic: str, records: int, partitions: int, producers: int, seconds: float, rate: float
 ) -> dict[str, Any]:
+    """`rate`: transactions a second of all together; 0 for as many as they can, one after the other."""
     name = f"load-{time.time_ns()}"
-    working = [Producer(port, f"{name}-{n}", topic, records, partitions) for n in range(producers)]
-    warm = run(working, seconds)
+    step_s = producers / rate if rate else 0.0
+    working = [Producer(port, f"{name}-{n}", topic, records, partitions, step_s) for n in range(producers)]
+    warm = run(working, seconds, step_s)
     # What is under way at the end is not over.
     counted = [one for producer in working for one in producer.ended if one[0] > warm]
     commits, transactions = [one[1] for one in counted], [one[2] for one in counted]
@@ -233,10 +266,9 @@ def measure(
 
 
 def main(arguments: list[str]) -> None:
-    port, topic, records, partitions, producers, seconds = arguments
-    print(
-        json.dumps(measure(int(port), topic, int(records), int(partitions), int(producers), float(seconds)))
-    )
+    port, topic, records, partitions, producers, seconds, rate = arguments
+    shape = (int(records), int(partitions), int(producers))
+    print(json.dumps(measure(int(port), topic, *shape, float(seconds), float(rate))))
 
 
 if __name__ == "__main__":

@@ -43,6 +43,9 @@ from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 from odradek.wire.records import Record, build_batch
 
 PRODUCERS = 50
+STEADY_RATE = 2_000
+"""Transactions a second: some six tenths of what Kafka reached with fifty producers on one core. In a closed
+loop the times of two brokers are those of different loads: who ends more transactions has more under way."""
 IDLE_IDS, FEW_IDLE_IDS = 100_000, 200
 IDS_UNDER_WAY = 200
 STATE_PARTITIONS = 50
@@ -82,7 +85,8 @@ def measure(run: Run, warming: Warming) -> Section:
         f"{run.rounds} measurements of {run.seconds:g} s for each case and broker, each broker on one core, "
         "the load on another. The load speaks transaction.version 2 in a closed loop: one Produce that adds "
         "its partitions by itself, then EndTxn; a producer whose last transaction is not complete asks again "
-        "after a millisecond, as often as it takes. Records have 100 bytes.",
+        f"after a millisecond, as often as it takes. Where a rate is named {PRODUCERS} producers begin so "
+        "many transactions a second instead of one after the other. Records have 100 bytes.",
         "read_committed is measured on logs in which every fifth transaction was aborted, the same logs and "
         f"the same requests at both isolation levels: {LARGE.count} transactions of {LARGE.batches} batches "
         f"of a megabyte, each fetched by itself, and {SMALL.count:,} of one record, "
@@ -144,16 +148,18 @@ def _rates() -> list[Case]:
 def _times() -> list[Case]:
     """How long a producer waits."""
     cases: list[Case] = []
-    for producers in (1, PRODUCERS):
+    for producers, rate in ((1, 0), (PRODUCERS, 0), (PRODUCERS, STEADY_RATE)):
+        load = _of(producers) + (f" with {rate:,} transactions/s" if rate else "")
         for figure in ("commit_p50_ms", "commit_p99_ms", "transaction_p99_ms"):
             what, share, _ = figure.split("_")
             cases.append(
                 TransactionCase(
-                    name=f"{what} of one record, {_of(producers)}: {share}",
+                    name=f"{what} of one record, {load}: {share}",
                     unit="ms",
                     lower=True,
                     at_least=LEVEL,
                     producers=producers,
+                    load_rate=rate,
                     figure=figure,
                 )
             )
@@ -210,6 +216,8 @@ class TransactionCase(Case):
     records: int = 1
     partitions: int = 1
     producers: int = 1
+    load_rate: int = 0
+    """Of a steady load, transactions a second; 0 for a closed loop."""
     figure: str = "rate"
     """`rate`, `cpu_us` (of the server, for a transaction), or a name of what the load prints."""
     _topics: dict[str, str] = field(default_factory=dict)
@@ -223,9 +231,9 @@ class TransactionCase(Case):
         self._topics[broker.name] = topic
 
     def measure(self, broker: brokers.Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
-        shape = (str(self.records), str(self.partitions), str(self.producers), str(seconds))
+        shape = (self.records, self.partitions, self.producers, seconds, self.load_rate)
         command = [sys.executable, "-m", "benchmarks.transaction_load", str(broker.port)]
-        command += [self._topics[broker.name], *shape]
+        command += [self._topics[broker.name], *map(str, shape)]
         cpu_seconds = broker.cpu_seconds()
         done = subprocess.run(
             pinning.load(command),

@@ -54,6 +54,8 @@ logger = logging.getLogger("odradek.broker")
 
 COORDINATORS_DELAY_MS = 50
 """First the clients that wait for the port, then the loading of groups and transactions."""
+WARM_UP_DELAY_MS = 100
+"""Behind those: `server/warm_up.py`."""
 MAINTENANCE_INTERVAL_MS_MIN = 10
 MAINTENANCE_INTERVAL_MS_MAX = 1_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
@@ -414,9 +416,22 @@ class BrokerServer:
         assert self._machine is not None
         assert self._coordinators is not None
         self._timers.after(COORDINATORS_DELAY_MS, self._coordinators.load)
+        self._background.append(self._timers.after(WARM_UP_DELAY_MS, self._warm_up).cancel)
         if config.log_cleaner_enable:
             assert self._chores is not None
             self._background.append(self._start_cleaning(self._timers, self._chores))
+
+    def _warm_up(self) -> None:
+        from odradek.server.warm_up import warming_up
+
+        assert self._chores is not None
+        assert self._connections is not None
+        assert self._coordinators is not None
+        topics = self._coordinators.leadership.view.topics
+        work = warming_up(self._connections.routes, topics)
+        self._chores.run(
+            work, lambda _: None, lambda error: logger.error("warming up failed", exc_info=error)
+        )
 
     def _later_every(
         self, delay_ms: float, interval_ms: float, callback: Callable[[], None]

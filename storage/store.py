@@ -435,6 +435,11 @@ class LogStore:
                 ) from error
         return place.partition
 
+    def is_unopened(self, topic: str, index: int) -> bool:
+        """Whether `get` would have to look at files."""
+        place = self._places.get((topic, index))
+        return place is not None and place.partition is None and place.offline_because is None
+
     def __contains__(self, key: Key) -> bool:
         return key in self._places
 

@@ -29,6 +29,12 @@ def test_a_comparison_says_its_ratio_and_whether_that_is_what_was_wanted():
     assert "| 1.20x | at least 1.3x | **no** |" in table
 
 
+def test_nothing_beside_nothing_is_as_good():
+    both, ours_only = (Outcome("p50", "ms", True, 1.0, [0.0, 0.0], ours) for ours in ([0.0], [1.0]))
+    assert "| 1.00x | at most 1x | yes |" in outcome_table([both])
+    assert (ours_only.ratio, ours_only.met) == (float("inf"), False)
+
+
 def test_a_figure_is_the_median_with_its_spread():
     one = Figure.median("how long", [3.0, 1.0, 2.0], "ms", limit=1.5)
     assert (one.value, one.spread, one.met) == (2.0, (1.0, 3.0), False)

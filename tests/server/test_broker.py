@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from odradek.server import broker as broker_module
 from odradek.server import work
 from odradek.server.broker import BrokerServer
 from odradek.server.config import ConfigError, load
@@ -310,6 +311,33 @@ def test_a_stop_is_clean_while_clients_wait_and_do_not_read(tmp_path):
 
     asyncio.run(act())
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_broker_that_is_stopped_at_once_gets_ready_for_nothing_more(tmp_path, monkeypatch):
+    """While it says goodbye, which may take a while, its timers still run."""
+    monkeypatch.setattr(broker_module, "WARM_UP_DELAY_MS", 0)
+    warmed_up = []
+    monkeypatch.setattr(BrokerServer, "_warm_up", lambda self: warmed_up.append(self))
+    say_goodbye = BrokerServer._say_goodbye
+
+    async def long_goodbye(self):
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await say_goodbye(self)
+
+    monkeypatch.setattr(BrokerServer, "_say_goodbye", long_goodbye)
+
+    async def story(goes_on):
+        server = BrokerServer(configuration(tmp_path))
+        await server.start()
+        while goes_on and not warmed_up:
+            await asyncio.sleep(0.001)
+        await server.stop()
+
+    asyncio.run(story(goes_on=False))
+    assert not warmed_up
+    asyncio.run(story(goes_on=True))
+    assert len(warmed_up) == 1
 
 
 def test_a_compacted_topic_is_cleaned_in_the_background_while_clients_are_served(tmp_path):

@@ -699,6 +699,8 @@ async def pieces_of_answers(stage_, correlation_ids, after_write=lambda: None):
 
 
 def test_pieces_of_a_long_answer_grow_while_nobody_else_is_served(play, growing_pieces):
+    growing_pieces[0] = 0.002
+
     async def story(stage_):
         first, second = await pieces_of_answers(stage_, [1, 2])
         assert first == [10_000, 20_000, 40_000, 80_000, 80_000, 70_017]
@@ -710,13 +712,15 @@ def test_pieces_of_a_long_answer_grow_while_nobody_else_is_served(play, growing_
 @pytest.mark.parametrize(
     ("took_s", "expected"),
     [
-        (0.0, [10_000, 10_000, 10_000, 20_000, 40_000]),
+        (0.0, [10_000] * 29),
+        (0.0005, [10_000, 10_000, 10_000, 10_000, 20_000, 40_000]),
+        (0.002, [10_000, 10_000, 10_000, 20_000, 40_000]),
         (0.03, [10_000, 30_000, 30_000, 60_000, 80_000]),
         (5.0, [10_000, 80_000, 80_000, 80_000]),
     ],
 )
 def test_pieces_of_a_long_answer_are_small_while_others_are_served(play, growing_pieces, took_s, expected):
-    """By how long the others take, from the second piece on."""
+    """By how long the others take, from the second piece on, and how long ago the last of them was there."""
     growing_pieces[0] = took_s
 
     async def story(stage_):

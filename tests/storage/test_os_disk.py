@@ -73,6 +73,55 @@ def test_what_the_system_has_dropped_is_told_and_can_be_loaded(file, tmp_path, i
     assert file.read_now(0, len(CONTENT)) == CONTENT
 
 
+@pytest.mark.parametrize("ahead_bytes", [0, 1 << 30])
+@pytest.mark.parametrize("is_new", [False, True])
+def test_what_is_loaded_is_in_memory_by_any_way_of_reading(file, tmp_path, monkeypatch, ahead_bytes, is_new):
+    """With and without a null device that takes pages, and a system that reads far ahead."""
+    monkeypatch.setattr(disk, "_can_throw_away", is_new)
+    monkeypatch.setattr(disk, "_read_ahead_bytes", lambda device: ahead_bytes)
+    file.map(len(CONTENT))
+    if not dropped(tmp_path / "file"):
+        pytest.skip("the file system of the temporary directory keeps what it is told to drop")
+    file.load(4097, len(CONTENT) - 5000)
+    assert file.is_resident(4097, len(CONTENT) - 5000)
+    file.load(len(CONTENT) - 10, 1000)
+    assert disk._can_throw_away is is_new
+
+
+def test_without_a_null_device_that_takes_pages_they_are_read(file, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(errno.EINVAL, "not to this one")
+
+    monkeypatch.setattr(disk, "_can_throw_away", True)
+    monkeypatch.setattr(os, "sendfile", refuse)
+    file.load(0, len(CONTENT))
+    assert not disk._can_throw_away
+    assert file.is_resident(0, len(CONTENT))
+
+
+def test_a_disk_that_does_not_answer_fails_the_loading(file, monkeypatch):
+    def fail(*arguments):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(disk, "_can_throw_away", True)
+    monkeypatch.setattr(os, "sendfile", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        file.load(0, len(CONTENT))
+
+
+def test_how_far_the_system_reads_ahead_is_nothing_where_it_cannot_be_told():
+    assert disk._read_ahead_bytes(os.makedev(4094, 1_000_000)) == 0
+
+
+def test_a_file_that_nobody_has_any_more_is_closed(tmp_path):
+    opened = OsDisk().open(str(tmp_path / "file"), create=True)
+    descriptor = opened._descriptor
+    os.fstat(descriptor)
+    del opened
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
 def test_a_page_that_is_missing_between_others_is_told_of_what_is_mapped_and_nobody_fetches_it(
     file, tmp_path, monkeypatch
 ):

@@ -83,12 +83,14 @@ class KafkaPythonClient(Client):
                 {topic: {"num_partitions": partitions, "replication_factor": 1}}, wait_for_metadata=True
             )
 
-    def produce(self, topic: str, messages: Sequence[Message], codec: str = "none") -> list[tuple[int, int]]:
+    def produce(
+        self, topic: str, messages: Sequence[Message], codec: str = "none", *, linger_ms: int = 5
+    ) -> list[tuple[int, int]]:
         producer = KafkaProducer(
             bootstrap_servers=self.bootstrap,
             compression_type=None if codec == "none" else codec,
             acks="all",
-            linger_ms=5,
+            linger_ms=linger_ms,
         )
         try:
             futures = [
@@ -102,6 +104,7 @@ class KafkaPythonClient(Client):
                 )
                 for m in messages
             ]
+            producer.flush(DEADLINE_SECONDS)
             answers = [future.get(timeout=DEADLINE_SECONDS) for future in futures]
         finally:
             producer.close()

@@ -23,6 +23,7 @@ __all__ = ["main"]
 _COMPILED_PARTS = (
     "odradek.wire._records",
     "odradek.storage._staging",
+    "odradek.storage._reading",
     "odradek.storage._cleaning",
     "odradek.apis._produce_burst",
     "odradek.apis._questions",

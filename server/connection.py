@@ -60,6 +60,7 @@ _HEADER_BYTES_MIN = 10
 _response_head = struct.Struct(">ii").pack
 _flexible_response_head = struct.Struct(">iib").pack
 _version_refusal = struct.Struct(">iihihhh").pack
+_BUFFERS = (bytes, bytearray, memoryview)
 
 
 class Route:
@@ -671,7 +672,7 @@ def _address(name: Any) -> tuple[str, int]:
 def _buffers(parts: Sequence[Any]) -> list[Any]:
     buffers: list[Any] = []
     for part in parts:
-        if isinstance(part, bytes | bytearray | memoryview):
+        if isinstance(part, _BUFFERS):
             buffers.append(part)
         else:
             buffers.extend(part.buffers())

@@ -13,9 +13,11 @@ import fcntl
 import mmap
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Protocol
+
+from odradek.storage.reading import is_in_memory
 
 Buffer = bytes | bytearray | memoryview
 
@@ -236,7 +238,7 @@ class OsFile:
 
     def is_resident(self, position: int, size_bytes: int) -> bool:
         if position + size_bytes <= len(self._mapped):
-            answer = _is_in_memory(self._mapped[position : position + size_bytes])
+            answer = is_in_memory(self._mapped, position, size_bytes)
             if answer is not None:
                 return answer
         sample = bytearray(1)
@@ -355,70 +357,6 @@ def _read_ahead_bytes(device: int) -> int:
             return int(file.read()) * 1024
     except (OSError, ValueError):
         return 0
-
-
-_mincore: Callable[[memoryview], bool] | None = None
-_has_mincore = True
-
-
-def _is_in_memory(mapped: memoryview) -> bool | None:
-    """mincore(2) of a piece of a mapped file: whether all its pages are there to be read; None where that is
-    not to be had. Unlike a read that would not wait it fetches nothing. On a fast disk such a read has its
-    own page fetched, and says that it was there; those in between are not, and each would stop whoever sends
-    them. Costs less than samples.
-    """
-    global _has_mincore
-    prepare_to_look()
-    if not _has_mincore or _mincore is None:
-        return None
-    try:
-        return _mincore(mapped)
-    except OSError:
-        _has_mincore = False
-        return None
-
-
-def prepare_to_look() -> None:
-    """What the first question for what is in memory would do: it takes 3 ms."""
-    global _mincore, _has_mincore
-    if _mincore is None and _has_mincore:
-        try:
-            _mincore = _make_mincore()
-        except (ImportError, AttributeError, OSError):
-            _has_mincore = False
-
-
-def _make_mincore() -> Callable[[memoryview], bool]:
-    import ctypes  # not needed to start
-
-    class Buffer(ctypes.Structure):
-        """Py_buffer, of which the address alone is of interest: ctypes takes it of writable buffers only."""
-
-        _fields_ = [("address", ctypes.c_void_p), ("rest", ctypes.c_byte * 256)]
-
-    mincore = ctypes.CDLL(None, use_errno=True).mincore
-    mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
-    get_buffer, release = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
-    get_buffer.argtypes = (ctypes.py_object, ctypes.POINTER(Buffer), ctypes.c_int)
-    release.argtypes = (ctypes.POINTER(Buffer),)
-    release.restype = None
-    page_bytes = mmap.PAGESIZE
-
-    def is_in_memory(mapped: memoryview) -> bool:
-        buffer = Buffer()
-        get_buffer(mapped, buffer, 0)
-        try:
-            before = buffer.address % page_bytes
-            size_bytes = before + len(mapped)
-            pages = ctypes.create_string_buffer(-(-size_bytes // page_bytes))
-            if mincore(buffer.address - before, size_bytes, pages) != 0:
-                code = ctypes.get_errno()
-                raise OSError(code, os.strerror(code))
-        finally:
-            release(buffer)
-        return b"\0" not in pages.raw
-
-    return is_in_memory
 
 
 def _sync_data(descriptor: int) -> None:

@@ -24,6 +24,7 @@ from odradek.storage.indexes import (
     OffsetIndex,
     TimeIndex,
 )
+from odradek.storage.reading import hop
 from odradek.storage.slices import WouldWait
 from odradek.storage.staging import SegmentExtent, Stretch
 from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex
@@ -695,7 +696,6 @@ class Segment(SegmentExtent):
         end = sound_until = self.size_bytes
         if position < self.inherited_bytes:
             sound_until = self.check(position, position + _SEEK_WINDOW_BYTES, prompt)
-        unpack = EXTENT.unpack_from
         window = b""
         start = position
         while position < end:
@@ -703,16 +703,15 @@ class Segment(SegmentExtent):
                 sound_until = self.check(position, position + _SEEK_WINDOW_BYTES, prompt)
                 if position >= sound_until:
                     raise self._damaged(position)
-            inside = position - start
-            if inside + EXTENT.size > len(window):
+            if position - start + EXTENT.size > len(window):
                 window = self._seek_window(position, prompt)
-                start, inside = position, 0
-            base_offset, length, last_offset_delta = unpack(window, inside)
-            if length <= 0:
+                start = position
+            place, size_bytes = hop(window, position - start, sound_until - start, offset)
+            position = start + place
+            if size_bytes > 0:
+                return position, size_bytes
+            if size_bytes < 0:
                 raise self._damaged(position)
-            if base_offset + last_offset_delta >= offset:
-                return position, length + LOG_OVERHEAD_BYTES
-            position += length + LOG_OVERHEAD_BYTES
         return None
 
     # Looking at what an earlier run has left

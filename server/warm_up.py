@@ -44,4 +44,5 @@ def warming_up(routes: Routes, topics: Collection[str]) -> Work[None]:
         yield None
         routes.prepare(key)
         yield None
+    # Without the compiled parts the first question makes its own tools.
     is_in_memory(memoryview(bytes(1)), 0, 1)

@@ -71,8 +71,8 @@ def consume(bootstrap: str, topic: str, size: int) -> float:
             "fetch.message.max.bytes": 4_000_000,
             "queued.max.messages.kbytes": 256_000,
             # With fewer (100,000 of a partition by default) a broker that is faster than its reader fills the
-            # queue, and librdkafka asks for more a whole second later: a run takes 4.4, 5.4 or 6.4 s then, and
-            # 0.6 without pauses.
+            # queue, and librdkafka asks for more a whole second later: a run takes 4.4, 5.4 or 6.4 s then,
+            # and 0.6 without pauses.
             "queued.min.messages": QUEUED_MESSAGES,
         }
     )

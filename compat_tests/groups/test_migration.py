@@ -50,11 +50,12 @@ def test_a_rolling_upgrade_and_downgrade_lose_and_repeat_nothing(
 def test_a_group_whose_assignor_has_data_of_its_own_is_not_upgraded(
     broker: TransactionBroker, tmp_path: pathlib.Path
 ) -> None:
-    """librdkafka's cooperative-sticky has. The group goes on as it was, and who joins is told why."""
+    """librdkafka's cooperative-sticky has, once a member that had partitions is given some again (so the
+    second joins after the first has its own). The group goes on as it was, and who joins is told why."""
     with group_of(broker, tmp_path, Kind("confluent-kafka", "cooperative-sticky")) as group:
         for _ in range(2):
             group.join()
-        group.wait_until_shared()
+            group.wait_until_shared()
         refused = group.join(NEW_KIND)
         group.members.remove(refused)
         group.wait(lambda: not refused.is_running, f"{refused.name} is refused")

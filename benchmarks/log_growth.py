@@ -124,6 +124,7 @@ def restart(node: brokers.Odradek, logs: list[BuiltLog]) -> dict[str, float]:
         client.wait_for_leaders([OTHER], 1)
         client.produce([OTHER], batch_of(1, 100))
         assert client.fetch(OTHER, 0, READ_BYTES)
+    time.sleep(brokers.READY_S)
     return started
 
 

@@ -90,6 +90,7 @@ def fill(node: brokers.Odradek, count: int, costs: Costs) -> None:
 def one_round(node: brokers.Odradek, count: int, costs: Costs) -> None:
     """Starts after a clean stop and after a kill, and a stop before which nothing has changed."""
     costs.start_s.append(node.start())
+    time.sleep(brokers.READY_S)
     costs.rss_at_start.append(node.running.rss_bytes())
     with WireClient("127.0.0.1", node.port) as client:
         for names in topics_of(count):

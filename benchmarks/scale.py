@@ -13,7 +13,7 @@ import sys
 import time
 
 import odradek
-from benchmarks.brokers import API_VERSIONS_FRAME, Running, first_answer_s, user_environment
+from benchmarks.brokers import API_VERSIONS_FRAME, READY_S, Running, first_answer_s, user_environment
 from benchmarks.figures import Figure, Growth, Section
 from benchmarks.machine import CHECKOUT
 from benchmarks.run import Run
@@ -42,7 +42,8 @@ def measure(run: Run) -> Section:
     found = Section("Start, connections, committed offsets")
     found.notes = [
         "The broker is on all cores. A start is that of a wheel in an environment of its own, from the start "
-        "of the process to its first answer."
+        f"of the process to its first answer. Idle RSS is that {READY_S:.0f} s later, with all that a broker "
+        "makes behind its start."
     ]
     offsets = Growth("committed-offsets", "Loading committed offsets", "offsets, a thousand in each group")
     with run.folder("scale") as folder:
@@ -93,6 +94,7 @@ def start_times(work: pathlib.Path, rounds: int) -> list[Figure]:
             stderr=subprocess.DEVNULL,
         )
         starts_ms[kind].append(first_answer_s(port, started, process) * 1000)
+        time.sleep(READY_S)
         rss.append(Running("odradek", process.pid, port, work).rss_bytes() / 1e6)
         process.terminate()
         process.wait()
@@ -118,6 +120,7 @@ def idle_connections(counts: tuple[int, ...]) -> list[Figure]:
     figures = []
     with odradek.Broker(process=True) as broker:
         host, port = broker.bootstrap_servers.split(":")
+        time.sleep(READY_S)
         before = broker_memory(broker)
         peers: list[socket.socket] = []
         for count in counts:

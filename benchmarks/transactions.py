@@ -392,10 +392,12 @@ def idle_ids(run: Run, count: int) -> tuple[Outcome, list[Figure]]:
                 return loaded_s(node.port, one_for_each_coordinator(count), started)
 
             empty_s = [start_again() for _ in range(run.rounds)]
+            time.sleep(brokers.READY_S)
             empty_bytes = node.running.rss_bytes()
             make_ids(node.port, count)
             made_bytes = node.running.rss_bytes()
             ours_s += [start_again() for _ in range(run.rounds)]
+            time.sleep(brokers.READY_S)
             loaded_bytes = node.running.rss_bytes()
             check_ids(node.port, count)
         kafka = Kafka(

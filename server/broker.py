@@ -16,6 +16,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -56,6 +57,8 @@ COORDINATORS_DELAY_MS = 50
 """First the clients that wait for the port, then the loading of groups and transactions."""
 WARM_UP_DELAY_MS = 100
 """Behind those: `server/warm_up.py`."""
+WARM_UP_MORE_DELAY_MS = 1_000
+"""Who starts a broker for one thing has done it by then."""
 MAINTENANCE_INTERVAL_MS_MIN = 10
 MAINTENANCE_INTERVAL_MS_MAX = 1_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
@@ -416,19 +419,22 @@ class BrokerServer:
         assert self._machine is not None
         assert self._coordinators is not None
         self._timers.after(COORDINATORS_DELAY_MS, self._coordinators.load)
-        self._background.append(self._timers.after(WARM_UP_DELAY_MS, self._warm_up).cancel)
+        topics = frozenset(self._coordinators.leadership.view.topics)
+        for delay_ms, is_first in ((WARM_UP_DELAY_MS, True), (WARM_UP_MORE_DELAY_MS, False)):
+            warm_up = partial(self._warm_up, topics, is_first=is_first)
+            self._background.append(self._timers.after(delay_ms, warm_up).cancel)
         if config.log_cleaner_enable:
             assert self._chores is not None
             self._background.append(self._start_cleaning(self._timers, self._chores))
 
-    def _warm_up(self) -> None:
-        from odradek.server.warm_up import warming_up
+    def _warm_up(self, topics: Collection[str], *, is_first: bool) -> None:
+        """For a broker that had these topics when it started."""
+        from odradek.server.warm_up import parts_at_once, parts_later, warming_up
 
         assert self._chores is not None
         assert self._connections is not None
-        assert self._coordinators is not None
-        topics = self._coordinators.leadership.view.topics
-        work = warming_up(self._connections.routes, topics)
+        parts = parts_at_once(topics) if is_first else parts_later(topics)
+        work = warming_up(self._connections.routes, parts)
         self._chores.run(
             work, lambda _: None, lambda error: logger.error("warming up failed", exc_info=error)
         )

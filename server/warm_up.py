@@ -1,16 +1,20 @@
 """What the first requests after a start need, made before they come.
 
 The modules of an API are imported, and its codecs made, when it is first asked for: that keeps the start
-short. But it takes 10 to 40 ms for each API, in which the event loop serves nobody. So a broker that is ready
-does it for what will be asked for soon: to write and to read always, for groups and transactions when its
-data says that there were some. A step at a time, between the requests that come meanwhile; an API that
-is asked for earlier is made then, as one that is not among these is.
+short. But it takes 10 to 100 ms for each API, in which the event loop serves nobody. So a broker that is
+ready does it for what will be asked for soon: to write and to read at once, for groups and transactions
+too when its data says that there were some, and a second later for the rest of what clients and tools ask
+for. Modules are imported in a worker thread, which leaves the interpreter to the loop every few
+milliseconds; codecs are made a step at a time, between the requests that come meanwhile. An API that is
+asked for earlier is made then, as one that is not among these is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.storage.reading import is_in_memory
@@ -20,29 +24,78 @@ if TYPE_CHECKING:
     from odradek.server.connection import Routes
     from odradek.wire.work import Work
 
+
+class Part(NamedTuple):
+    """APIs that are used together: their keys, and the modules of this package behind them."""
+
+    keys: tuple[int, ...]
+    modules: tuple[str, ...]
+
+
 # ApiVersions, Metadata, Produce, Fetch, ListOffsets
-_OF_RECORDS = (18, 3, 0, 1, 2)
-# FindCoordinator, OffsetFetch, JoinGroup, SyncGroup, Heartbeat, OffsetCommit, ConsumerGroupHeartbeat
-_OF_GROUPS = (10, 9, 11, 14, 12, 8, 68)
+RECORDS = Part(
+    (18, 3, 0, 1, 2),
+    ("apis.metadata", "apis.produce", "apis.fetch", "apis.fetch_sessions", "apis.offsets_of_logs"),
+)
+# FindCoordinator, OffsetFetch, JoinGroup, SyncGroup, Heartbeat, OffsetCommit, LeaveGroup,
+# ConsumerGroupHeartbeat
+GROUPS = Part(
+    (10, 9, 11, 14, 12, 8, 13, 68),
+    ("apis.groups", "apis.offsets", "coordinator.driver", "server.coordinator_log", "apis.consumer_groups"),
+)
 # InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit
-_OF_TRANSACTIONS = (22, 24, 25, 26, 28)
+TRANSACTIONS = Part(
+    (22, 24, 25, 26, 28),
+    (
+        "apis.producers",
+        "apis.transactions",
+        "coordinator.transaction_coordinator",
+        "apis.transaction_markers",
+        "apis.transaction_offsets",
+    ),
+)
+# CreateTopics, DeleteTopics, CreatePartitions, DescribeConfigs, IncrementalAlterConfigs, AlterConfigs,
+# DescribeCluster, DescribeTopicPartitions, ListConfigResources, DeleteRecords, OffsetForLeaderEpoch,
+# DescribeLogDirs, DescribeProducers, of groups DescribeGroups, ListGroups, ConsumerGroupDescribe,
+# DeleteGroups, OffsetDelete, and of transactions DescribeTransactions, ListTransactions
+ADMINISTRATION = Part(
+    (19, 20, 37, 32, 44, 33, 60, 75, 74, 21, 23, 35, 61, 15, 16, 69, 42, 47, 65, 66),
+    (
+        "apis.topics",
+        "apis.configs",
+        "apis.alter_configs",
+        "apis.config_resources",
+        "apis.delete_records",
+        "apis.log_dirs",
+        "apis.describe_producers",
+    ),
+)
 
 
-def keys_of_apis(topics: Collection[str]) -> Iterator[int]:
-    """Those that clients of a broker with these topics will use first."""
-    yield from _OF_RECORDS
+def parts_at_once(topics: Collection[str]) -> list[Part]:
+    """What clients of a broker with these topics will use first."""
+    parts = [RECORDS]
     if OFFSETS_TOPIC in topics:
-        yield from _OF_GROUPS
+        parts.append(GROUPS)
     if TRANSACTIONS_TOPIC in topics:
-        yield from _OF_TRANSACTIONS
+        parts.append(TRANSACTIONS)
+    return parts
 
 
-def warming_up(routes: Routes, topics: Collection[str]) -> Work[None]:
-    """The newest version of each: those before it have the modules then, and lack their codec alone."""
-    for key in keys_of_apis(topics):
-        find(key)
-        yield None
-        routes.prepare(key)
-        yield None
+def parts_later(topics: Collection[str]) -> list[Part]:
+    """What is left after `parts_at_once` with the same topics."""
+    at_once = parts_at_once(topics)
+    return [part for part in (GROUPS, TRANSACTIONS, ADMINISTRATION) if part not in at_once]
+
+
+def warming_up(routes: Routes, parts: Iterable[Part]) -> Work[None]:
+    """The newest version of each API: those before it have the modules then, and lack their codec alone."""
+    for part in parts:
+        for module in part.modules:
+            yield partial(import_module, f"odradek.{module}")
+        for key in part.keys:
+            yield partial(find, key)
+            routes.prepare(key)
+            yield None
     # Without the compiled parts the first question makes its own tools.
     is_in_memory(memoryview(bytes(1)), 0, 1)

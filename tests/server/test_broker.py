@@ -316,8 +316,11 @@ def test_a_stop_is_clean_while_clients_wait_and_do_not_read(tmp_path):
 def test_a_broker_that_is_stopped_at_once_gets_ready_for_nothing_more(tmp_path, monkeypatch):
     """While it says goodbye, which may take a while, its timers still run."""
     monkeypatch.setattr(broker_module, "WARM_UP_DELAY_MS", 0)
+    monkeypatch.setattr(broker_module, "WARM_UP_MORE_DELAY_MS", 0)
     warmed_up = []
-    monkeypatch.setattr(BrokerServer, "_warm_up", lambda self: warmed_up.append(self))
+    monkeypatch.setattr(
+        BrokerServer, "_warm_up", lambda self, topics, *, is_first: warmed_up.append(is_first)
+    )
     say_goodbye = BrokerServer._say_goodbye
 
     async def long_goodbye(self):
@@ -330,14 +333,15 @@ def test_a_broker_that_is_stopped_at_once_gets_ready_for_nothing_more(tmp_path, 
     async def story(goes_on):
         server = BrokerServer(configuration(tmp_path))
         await server.start()
-        while goes_on and not warmed_up:
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(20):
+            while goes_on and len(warmed_up) < 2:
+                await asyncio.sleep(0.001)
         await server.stop()
 
     asyncio.run(story(goes_on=False))
     assert not warmed_up
     asyncio.run(story(goes_on=True))
-    assert len(warmed_up) == 1
+    assert warmed_up == [True, False]
 
 
 def test_a_compacted_topic_is_cleaned_in_the_background_while_clients_are_served(tmp_path):

@@ -809,8 +809,9 @@ class Log(LogStaging):
         hint = self._hints.get(offset) or self._older_hints.get(offset)
         if hint is not None:
             return *hint, 0
-        place = max(segment_holding(self.bases, offset), 0)
-        for segment in self.segments[place:]:
+        # Not a slice of the list: it would touch every segment of a long log.
+        for place in range(max(segment_holding(self.bases, offset), 0), len(self.segments)):
+            segment = self.segments[place]
             found = segment.find(offset, prompt)
             if found is not None:
                 return segment, *found

@@ -497,7 +497,10 @@ class Segment(SegmentExtent):
         for batch in scan(self.read, 0, self.size_bytes):
             self.index_batch(batch, interval_bytes)
         self.seal()
-        self.offset_index.is_made_anew = self.time_index.is_made_anew = True
+        # Where no file is there is none to be replaced, which takes two syncs.
+        exists = self.pool.disk.exists
+        self.offset_index.is_made_anew = exists(self.path(INDEX))
+        self.time_index.is_made_anew = exists(self.path(TIME_INDEX))
 
     def reset_indexes(self) -> None:
         self._offset_index = OffsetIndex(self.base_offset)

@@ -371,8 +371,8 @@ def test_the_latest_timestamp_is_found_with_the_offset_of_its_record():
     assert finish(partition.finding_timestamp(10)) is None
 
 
-def filled(disk, count: int) -> LogStore:
-    store = open_store(disk, "one", "two")
+def filled(disk, count: int, **options) -> LogStore:
+    store = open_store(disk, "one", "two", **options)
     for index in range(count):
         partition = store.create("t", index, TOPIC_ID, LogConfig())
         partition.leader_epoch = 2
@@ -401,6 +401,17 @@ def test_many_partitions_are_closed_by_one_sync_of_the_file_system_or_one_by_one
             partition = again.get("t", index)
             assert (partition.log_end_offset, partition.log.leader_epochs.latest) == (1, 2)
             assert list(partition.log.producers.producers) == [index]
+
+
+def test_no_more_is_synced_where_their_files_had_to_be_closed_meanwhile():
+    """The indexes of a closed file are dropped before there is anything in them, and are made anew."""
+    disk = MemoryDisk()
+    asked = []
+    store = filled(disk, MANY_TO_CLOSE, open_files_max=2)
+    disk.fail = lambda operation, path: asked.append(operation)
+    store.close(NOW_MS)
+    assert asked.count("syncfs") == 2
+    assert asked.count("sync") < MANY_TO_CLOSE
 
 
 def test_power_that_goes_while_many_are_closed_costs_nothing_that_was_flushed():

@@ -121,6 +121,18 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
+def command_for(part: str, options: argparse.Namespace) -> str:
+    """What measures this part alone as these options do."""
+    values = {
+        "--rounds": options.rounds,
+        "--seconds": f"{options.seconds:g}",
+        "--warm-rounds": options.warm_rounds,
+        "--compile-seconds": f"{options.compile_seconds:g}",
+    }
+    said = " ".join(f"{option} {value}" for option, value in values.items())
+    return f"make bench BENCH='--parts {part} {said}'"
+
+
 def main(arguments: list[str]) -> int:
     """The status: 1 when not all that was asked for could be measured. A part that fails does not keep the
     next ones from running: nobody sits beside a run of two hours.
@@ -151,7 +163,7 @@ def main(arguments: list[str]) -> int:
                 not_measured.append(name)
                 continue
             section.notes.append(evenness.told())
-            section.measured = f"{time.strftime('%Y-%m-%d')} at {code}"
+            section.measured = f"{time.strftime('%Y-%m-%d')} at {code} by `{command_for(name, options)}`"
             missed += [f"{name}: {one}" for one in section.missed()]
             if name not in TABLES:
                 results.print_section(section)

@@ -20,6 +20,8 @@ from benchmarks.load import CorePinning, Pinning
 from benchmarks.machine import refuse_memory
 from benchmarks.run import Run
 
+LOAD_BUSY_PERCENT = 90
+
 
 @dataclass(frozen=True)
 class Warming:
@@ -58,9 +60,32 @@ def table(run: Run, warming: Warming, *, is_pinned: bool) -> Section:
             flushing = brokers.odradek(run.load_program, run.work, server_core, flush=True)
             running["odradek-flush"] = stack.enter_context(flushing)
         warm_compiler(running["kafka"], run.work, pinning, warming.compile_seconds)
+        cold: list[str] = []
         for case in cases:
-            found.outcomes.append(run_case(case, running, run, pinning, warming))
+            found.outcomes.append(run_case(case, running, run, pinning, warming, cold))
+    found.notes += trust(cases, cold)
     return found
+
+
+def trust(cases: Sequence[Case], cold: Sequence[str]) -> list[str]:
+    """What tells whether the figures can be believed: a load that is busy measures itself, and a Kafka that
+    is not warm flatters us."""
+    loaded = [case for case in cases if case.watch.busy_percent]
+    notes = []
+    if loaded:
+        busiest = max(loaded, key=lambda case: case.watch.busy_percent)
+        kept_waiting = max(loaded, key=lambda case: case.watch.waiting_percent)
+        busy = [case.name for case in loaded if case.watch.busy_percent > LOAD_BUSY_PERCENT]
+        notes.append(
+            f"The load in C ran for {busiest.watch.busy_percent:.0f} % of a measurement at most "
+            f"({busiest.name}), and was ready while its core was taken for "
+            f"{kept_waiting.watch.waiting_percent:.1f} % at most ({kept_waiting.name}). "
+            f"For more than {LOAD_BUSY_PERCENT} %, where the faster broker may have waited for it: "
+            f"{', '.join(busy) or 'in no case'}."
+        )
+    if cold:
+        notes.append(f"Kafka's rate still changed when its measurements began: {', '.join(cold)}.")
+    return notes
 
 
 def floor(run: Run, cases: Sequence[Case]) -> str:
@@ -77,17 +102,17 @@ def floor(run: Run, cases: Sequence[Case]) -> str:
     )
 
 
-def warm(case: Case, broker: brokers.Running, work: pathlib.Path, pinning: Pinning, most: int) -> int:
+def warm(case: Case, broker: brokers.Running, work: pathlib.Path, pinning: Pinning, most: int) -> int | None:
     """Measures until the median of three figures is no more than 3 % from that of the three before; returns
-    how many it took."""
+    how many it took, None where `most` were too few."""
     seen: list[float] = []
     while len(seen) < most:
         seen.append(case.measure(broker, work, pinning, 2.0))
         if len(seen) >= 6:
             before, last = statistics.median(seen[-6:-3]), statistics.median(seen[-3:])
             if abs(last - before) <= 0.03 * before:
-                break
-    return len(seen)
+                return len(seen)
+    return None
 
 
 def warm_compiler(kafka: brokers.Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> None:
@@ -101,14 +126,22 @@ def warm_compiler(kafka: brokers.Running, work: pathlib.Path, pinning: Pinning, 
 
 
 def run_case(
-    case: Case, running: dict[str, brokers.Running], run: Run, pinning: Pinning, warming: Warming
+    case: Case,
+    running: dict[str, brokers.Running],
+    run: Run,
+    pinning: Pinning,
+    warming: Warming,
+    cold: list[str],
 ) -> Outcome:
+    """Adds the case's name to `cold` where Kafka did not get warm."""
     ours, theirs = running[case.broker], running["kafka"]
     figures = case.measured_before(run.rounds)
     told = "from the runs of the row before"
     if figures is None:
         took, figures = measure_in_turn(case, theirs, ours, run, pinning, warming)
-        told = f"Kafka warm after {took}"
+        told = f"Kafka not warm after {warming.rounds}" if took is None else f"Kafka warm after {took}"
+        if took is None:
+            cold.append(case.name)
     outcome = Outcome(
         case.name, case.unit, case.lower, case.at_least, figures[theirs.name], figures[ours.name]
     )
@@ -118,8 +151,8 @@ def run_case(
 
 def measure_in_turn(
     case: Case, theirs: brokers.Running, ours: brokers.Running, run: Run, pinning: Pinning, warming: Warming
-) -> tuple[int, dict[str, list[float]]]:
-    """How many measurements warmed Kafka, and the figures of all rounds by broker."""
+) -> tuple[int | None, dict[str, list[float]]]:
+    """How many measurements warmed Kafka (None: it was not), and the figures of all rounds by broker."""
     work = run.work
     for broker in (theirs, ours):
         case.prepare(broker, work)

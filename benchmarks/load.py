@@ -102,10 +102,20 @@ class Watch:
             self._answered = answered if self._answered is None else min(self._answered, answered)
         return result
 
+    @property
+    def busy_percent(self) -> float:
+        """For how much of a measurement the load ran, at most; 0 where none was added."""
+        return self._busy * 100
+
+    @property
+    def waiting_percent(self) -> float:
+        """For how much of one it was ready and its core taken, at most."""
+        return self._waiting * 100
+
     def figures(self) -> list[Figure]:
         figures = [
-            Figure("of the load's time: running, at most", self._busy * 100, "%"),
-            Figure("of the load's time: ready, but its core was taken, at most", self._waiting * 100, "%"),
+            Figure("of the load's time: running, at most", self.busy_percent, "%"),
+            Figure("of the load's time: ready, but its core was taken, at most", self.waiting_percent, "%"),
         ]
         if self._answered is not None:
             what = "of the steady load: answered while it ran, at least"

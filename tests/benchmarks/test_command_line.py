@@ -1,12 +1,15 @@
 """The command line of the benchmarks: which parts are run, what is refused, what is written."""
 
 import json
+import shlex
 import shutil
 
 import pytest
 
 from benchmarks import machine
-from benchmarks.__main__ import PARTS, TABLES, Part, main, parse_arguments
+from benchmarks.__main__ import PARTS, TABLES, Part, command_for, main, parse_arguments
+from benchmarks.cases import Case
+from benchmarks.comparison import trust, warm
 from benchmarks.figures import Figure, Section
 
 
@@ -47,6 +50,47 @@ def test_a_part_that_fails_does_not_keep_the_next_ones_from_running(tmp_path, mo
     assert "the broker ended with status 1" in said.err
     assert "retention: works" in said.out
     assert said.out.endswith("not measured: segments\n")
+
+
+def test_a_part_is_told_with_the_command_that_measures_it_so():
+    options = parse_arguments(["--parts", "pinned,scale", "--rounds", "3", "--seconds", "0.5"])
+    make, bench, said = shlex.split(command_for("scale", options))
+    assert (make, bench) == ("make", "bench")
+    again = parse_arguments(said.removeprefix("BENCH=").split())
+    assert again.parts == ("scale",)
+    for name in ("rounds", "seconds", "warm_rounds", "compile_seconds"):
+        assert getattr(again, name) == getattr(options, name)
+
+
+class Told(Case):
+    """Its figures are given."""
+
+    def measure(self, broker, work, pinning, seconds):
+        return next(self.figures)
+
+
+def told(name, *figures):
+    case = Told(name, "requests/s")
+    case.figures = iter(figures)
+    return case
+
+
+def test_kafka_is_warm_once_its_rate_stands_still():
+    assert warm(told("still", 1, 5, 9, 10, 10, 10, 10, 10, 10), None, None, None, 15) == 8
+    assert warm(told("not in time", 1, 2, 3, 4, 5, 6, 7, 8), None, None, None, 8) is None
+
+
+def test_a_table_says_how_busy_its_load_was_and_what_was_not_warm():
+    calm, busy = told("calm"), told("busy")
+    for case, share, waited in ((calm, 0.5, 0.02), (busy, 0.95, 0.001), (told("of another client"), 0, 0)):
+        if share:
+            case.watch.add({"seconds": 2.0, "cpu_seconds": 2 * share, "waited_seconds": 2 * waited})
+    [load, cold] = trust([calm, busy, told("of another client")], ["busy"])
+    assert "ran for 95 % of a measurement at most (busy)" in load
+    assert "2.0 % at most (calm)" in load
+    assert load.endswith("may have waited for it: busy.")
+    assert cold.endswith("began: busy.")
+    assert trust([told("of another client")], []) == []
 
 
 def test_whole_parts_are_written_and_the_others_stay(tmp_path, monkeypatch):

@@ -44,7 +44,7 @@ bench-spark: tools-present links ## of these only Spark: its own connector with 
 	@$(TEST_PYTHON) -m benchmarks --output benchmarks --work . --parts spark --rounds 3 $(BENCH)
 
 dist: ## the sdist and the two wheels, in dist/
-	@$(TEST_PYTHON) tools/build_dists.py dist
+	@$(TEST_PYTHON) -m tools.build_dists dist
 
 clean: ## removes what was built inside the checkout (not ./data, not the cache)
 	@rm -rf build dist ./*.egg-info */*.abi3.so */_*.c .pytest_cache .mypy_cache .ruff_cache .hypothesis

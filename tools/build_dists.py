@@ -1,11 +1,11 @@
 """Builds what is published: one sdist, and from it a stable-ABI wheel and a pure wheel of the same version.
 
-    python tools/build_dists.py [FOLDER]        default: dist
+    python -m tools.build_dists [FOLDER]        default: dist
 
 Built from a copy of the checkout, so that neither `build/lib` nor an old list of sources brings deleted
 modules back, and the wheels from the sdist, so that whatever that lacks is noticed here. Every build is
-isolated (it fetches setuptools and Cython). Fails when a compiled part is missing: they are optional for
-those who install, not for us. Needs the package `build`.
+isolated, with setuptools and Cython from the cache of `environment.py`. Fails when a compiled part is
+missing: they are optional for those who install, not for us. Needs the package `build`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import tempfile
 import tomllib
 import zipfile
 from dataclasses import dataclass
+
+from tools.environment import only_from, wheels
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 NOT_SOURCE = {".git", ".venv", "build", "data", "dist"}
@@ -91,6 +93,7 @@ def _build(kind: str, source: pathlib.Path, out: pathlib.Path, *, pure: bool = F
     environment = {
         name: value for name, value in os.environ.items() if name not in ("ODRADEK_PURE", "PYTHONPATH")
     }
+    environment |= only_from(wheels())
     if pure:
         environment["ODRADEK_PURE"] = "1"
     command = [sys.executable, "-m", "build", kind, "--outdir", str(out), str(source)]

@@ -18,8 +18,11 @@ import pytest
 from compat_tests.outside import clean_environment
 from tools import build_dists
 from tools.build_dists import Dists
+from tools.environment import only_from, wheels
 
 PATIENCE_S = 120
+USERS = ("pytest", "kafka-python>=3.0")
+"""What a user has beside Odradek who tries it in a test."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class Installed:
 
     def install(self, *requirements: str, **environment: str) -> None:
         pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
+        # From the cache alone, as a second run on a machine without a net has to.
+        environment |= only_from(wheels(*USERS))
         finished = subprocess.run(
             pip, cwd=self.home, env=clean_environment(**environment), capture_output=True, text=True
         )
@@ -77,6 +82,7 @@ def dists(tmp_path_factory: pytest.TempPathFactory) -> Dists:
 @pytest.fixture(scope="session")
 def environments(dists: Dists, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Installed]]:
     """All three, made at the same time since pip mostly waits; `sdist` by a pip that finds no C compiler."""
+    wheels(*USERS)  # once, and not by each of the three
     with concurrent.futures.ThreadPoolExecutor() as pool:
         futures = {
             "compiled": pool.submit(_installed, tmp_path_factory.mktemp("compiled"), dists.compiled),
@@ -100,5 +106,5 @@ def users(environments: dict[str, Installed]) -> Installed:
 
     Last of all in test_installed.py: the tests before it look at an environment that holds nothing else.
     """
-    environments["compiled"].install("pytest", "kafka-python>=3.0")
+    environments["compiled"].install(*USERS)
     return environments["compiled"]

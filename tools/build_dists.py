@@ -50,7 +50,7 @@ def build(folder: pathlib.Path) -> Dists:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="odradek-dists-") as name:
         work = pathlib.Path(name)
-        sdist = _build("--sdist", _copy_of_checkout(work / "checkout"), work / "sdist")
+        sdist = _build("--sdist", copy_of_checkout(work / "checkout"), work / "sdist")
         with concurrent.futures.ThreadPoolExecutor() as pool:
             first = pool.submit(
                 _build, "--wheel", _unpacked(sdist, work / "compiled"), work / "compiled-dist"
@@ -67,11 +67,13 @@ def build_pure(folder: pathlib.Path) -> pathlib.Path:
     """Only the pure wheel, straight from the checkout; its path in `folder`."""
     with tempfile.TemporaryDirectory(prefix="odradek-dists-") as name:
         work = pathlib.Path(name)
-        wheel = _build("--wheel", _copy_of_checkout(work / "checkout"), work / "dist", pure=True)
+        wheel = _build("--wheel", copy_of_checkout(work / "checkout"), work / "dist", pure=True)
         return pathlib.Path(shutil.copy2(wheel, folder))
 
 
-def _copy_of_checkout(target: pathlib.Path) -> pathlib.Path:
+def copy_of_checkout(target: pathlib.Path) -> pathlib.Path:
+    """What is source of this checkout, nothing that was generated, at `target`, which must not be there."""
+
     def ignored(folder: str, names: list[str]) -> set[str]:
         top = NOT_SOURCE if pathlib.Path(folder) == CHECKOUT else set()
         generated = {name for name in names if name.endswith(".c") and f"{name[:-2]}.pyx" in names}

@@ -13,6 +13,12 @@ from benchmarks.comparison import trust, warm
 from benchmarks.figures import Figure, Section
 
 
+@pytest.fixture(autouse=True)
+def short_looks_at_the_machine(monkeypatch):
+    """The loops that look for gaps take all of two cores, which other tests need."""
+    monkeypatch.setattr(machine, "WATCHED_S", 0.02)
+
+
 def test_a_part_that_there_is_not_is_refused_with_the_names_of_all(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["--parts", "retention,nonsense"])

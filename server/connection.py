@@ -19,7 +19,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -495,7 +495,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
                 return
             self._measure_piece()
             if sum(map(len, buffers)) <= 2 * self._piece_bytes:
-                self._transport.writelines(buffers)
+                self._write_lines(buffers)
             else:
                 self._unsent = deque(buffers)
                 self._write_paused = True
@@ -503,6 +503,15 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         except Exception as error:
             # Half an answer must never be followed by another one, and none must not be passed over.
             self.abort(f"cannot read the log: {error}")
+
+    def _write_lines(self, buffers: Iterable[Any]) -> None:
+        transport = self._transport
+        assert transport is not None
+        transport.writelines(buffers)
+        if not self._is_full and transport.get_write_buffer_size() > WRITE_BUFFER_HIGH_BYTES:
+            # The `writelines` of asyncio's own transport does not look at its limits (Python 3.12, 3.13):
+            # setting them does.
+            transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
 
     def _measure_piece(self, others_took_s: float = 0.0) -> None:
         """How much may be written now: little when somebody's requests have just ended a turn, and twice as
@@ -539,7 +548,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
                 unsent.appendleft(view[room_bytes:])
             piece.append(buffer)
             room_bytes -= len(buffer)
-        transport.writelines(piece)
+        self._write_lines(piece)
         if unsent:
             if not self._is_following:
                 self._is_following = True
@@ -676,7 +685,9 @@ def _buffers(parts: Sequence[Any]) -> list[Any]:
             buffers.append(part)
         else:
             buffers.extend(part.buffers())
-    return buffers
+    # An empty one at the end would stay in the transport of asyncio (Python 3.12, 3.13), which then never
+    # closes.
+    return [buffer for buffer in buffers if len(buffer)]
 
 
 def _client_id(raw: bytearray) -> str:

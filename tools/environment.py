@@ -193,18 +193,19 @@ def venv(name: str) -> pathlib.Path:
 # -- wheels
 
 
-def wheels(*others: str) -> pathlib.Path:
-    """A folder with the wheels of all that it takes to build what this checkout publishes and to install it,
-    and of `others` with what they need."""
+def wheels(*others: str, python: str = sys.executable) -> pathlib.Path:
+    """A folder with the wheels of all that it takes to build what this checkout publishes and to install it
+    with `python`, and of `others` with what they need."""
     settings = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
     wanted = [*settings["build-system"]["requires"], *settings["project"]["dependencies"], *others]
-    platform = (sys.version, sysconfig.get_platform())
+    version = subprocess.check_output([python, "-c", "import sys; print(sys.version)"], text=True)
+    platform = (version, sysconfig.get_platform())
     folder = cache() / f"wheels-{_digest(repr((wanted, platform)).encode())}"
     if folder.exists():
         return folder
     _say(f"fetching the wheels of {', '.join(wanted)}")
     made = _fresh(folder)
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+    pip = [python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "--wheel-dir", str(made), *wanted], check=True, stdout=sys.stderr)
     _settle(made, folder)
     return folder

@@ -54,10 +54,10 @@ class Installed:
         assert finished.returncode == 0, finished.stdout + finished.stderr
         return finished.stdout
 
-    def install(self, *requirements: str, **environment: str) -> None:
+    def install(self, *requirements: str, of: pathlib.Path | None = None, **environment: str) -> None:
+        """From a folder of wheels, by default that for `USERS`, and from nowhere else."""
         pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
-        # From the cache alone, as a second run on a machine without a net has to.
-        environment |= only_from(wheels(*USERS))
+        environment |= only_from(of or wheels(*USERS))
         finished = subprocess.run(
             pip, cwd=self.home, env=clean_environment(**environment), capture_output=True, text=True
         )

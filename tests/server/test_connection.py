@@ -577,6 +577,24 @@ def test_a_slow_reader_gets_everything(play):
     play(story)
 
 
+def test_the_transport_of_a_client_that_does_not_read_is_filled_to_its_limit_only(play):
+    async def story(stage_):
+        stage_.broker.big = Pieces(bytes(100_000))
+        client = await stage_.client()
+        client.writer.transport.pause_reading()
+        client.send(*(echo(number, "big") for number in range(300)))
+        await stage_.until(lambda: stage_.broker.contexts)
+        (connection,) = stage_.broker.connections._open
+        await stage_.until(lambda: connection._is_full)
+        limit = connection_module.WRITE_BUFFER_HIGH_BYTES + 2 * connection_module.PIECE_BYTES_MAX
+        assert connection._transport.get_write_buffer_size() <= limit
+        client.writer.transport.resume_reading()
+        for number in range(300):
+            assert (await client.answer())[0] == number
+
+    play(story)
+
+
 @pytest.fixture
 def short_pieces(monkeypatch):
     monkeypatch.setattr(connection_module, "PIECE_BYTES_MAX", 10_000)

@@ -1,5 +1,6 @@
 """The command line as a person or a script meets it; `serve` runs as a process of its own."""
 
+import logging
 import os
 import pathlib
 import re
@@ -142,6 +143,22 @@ def test_the_variables_of_kafkas_container_start_a_broker(serve):
     assert "WARNING" not in stop(process)[2]
 
 
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [("debug", "WI"), ("info", "WI"), ("Warning", "W"), ("error", "")],
+)
+def test_the_log_level_decides_what_a_broker_tells(serve, level, shown):
+    process, _ = serve(
+        *("--listen", "127.0.0.1:0", "--data-dir", "data", "--log-level", level),
+        *("--set", "process.roles=broker"),
+        KAFKA_LOG_RETENSION_MS="5",  # of a variable that is no option one is only warned
+    )
+    stderr = stop(process)[2]
+    events = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING) \S.*")
+    assert all(events.fullmatch(line) for line in stderr.splitlines())
+    assert ("WARNING" in stderr, "no effect here: process.roles" in stderr) == ("W" in shown, "I" in shown)
+
+
 def test_a_taken_port_or_directory_is_one_sentence_and_status_1(serve, tmp_path):
     _, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "data")
     for arguments, word in (
@@ -181,6 +198,52 @@ def test_a_wrong_option_is_one_sentence_and_status_1(capsys, monkeypatch, argume
     (line,) = err.splitlines()
     assert line.startswith("odradek: ")
     assert words in line
+
+
+# --- What is told on stderr ---
+
+
+@pytest.fixture
+def tell(capsys):
+    """What stands on stderr after a failure was logged with its traceback at each level."""
+    root = logging.getLogger()
+    handlers, old_level = root.handlers[:], root.level
+
+    def tell_at(level):
+        cli._log_to_stderr(level)
+        try:
+            raise OSError("no\nsuch disk")
+        except OSError as error:
+            failure = error
+        logger = logging.getLogger("odradek.tests")
+        logger.debug("looked\ntwice")
+        for shown in ("info", "warning", "error"):
+            getattr(logger, shown)("an event of level %s", shown, exc_info=failure, stack_info=True)
+        return capsys.readouterr()
+
+    yield tell_at
+    root.handlers[:] = handlers
+    root.setLevel(old_level)
+
+
+@pytest.mark.parametrize(("level", "shown"), [("info", 3), ("warning", 2), ("error", 1)])
+def test_an_event_is_one_line_also_where_something_was_raised(tell, level, shown):
+    told = tell(level)
+    assert told.out == ""
+    lines = told.err.splitlines()
+    levels = ("INFO", "WARNING", "ERROR")[-shown:]
+    assert [line.split()[2] for line in lines] == list(levels)
+    for line, name in zip(lines, levels, strict=True):
+        assert f" {name} an event of level {name.lower()} " in line
+        assert " OSError: no such disk" in line
+
+
+def test_the_traceback_of_a_failure_is_there_for_who_asks_for_all(tell):
+    lines = tell("debug").err.splitlines()
+    assert any(line.endswith(" DEBUG looked") for line in lines)
+    assert "twice" in lines
+    assert lines.count("Traceback (most recent call last):") == 3
+    assert lines.count("OSError: no") == 3
 
 
 # --- The rest ---

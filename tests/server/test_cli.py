@@ -15,12 +15,27 @@ import pytest
 
 from odradek import __version__
 from odradek.server import cli
+from odradek.wire.frames import read_response, request_frame
+from odradek.wire.messages import create_topics, describe_groups, fetch, find_coordinator, join_group
 
 PATIENCE_S = 20
 READY = re.compile(
     r"odradek (\S+) ready on ([^\s,]+):(\d+)(?:, \S+)* \(node (\d+), cluster (\S{22}), data (.+)\)\n"
 )
 API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000007 0000")
+
+FETCH = fetch.FetchRequest(
+    max_wait_ms=60_000,
+    min_bytes=1,
+    topics=[fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(partition_max_bytes=1000)])],
+)
+JOIN = join_group.JoinGroupRequest(
+    group_id="g",
+    session_timeout_ms=10_000,
+    rebalance_timeout_ms=60_000,
+    protocol_type="consumer",
+    protocols=[join_group.JoinGroupRequestProtocol(name="range", metadata=b"")],
+)
 
 
 def environment(**more):
@@ -68,6 +83,25 @@ def answer(port):
         return client.recv(10)
 
 
+def receive(client):
+    """One answer, without its length, and nothing of what comes after it."""
+
+    def exactly(count):
+        received = b""
+        while len(received) < count:
+            piece = client.recv(count - len(received))
+            assert piece, "the broker hung up"
+            received += piece
+        return received
+
+    return exactly(int.from_bytes(exactly(4), "big"))
+
+
+def ask(client, request, version):
+    client.sendall(request_frame(request, version, 1, "tests"))
+    return read_response(receive(client), type(request), version)[1]
+
+
 def run(capsys, *arguments):
     """Exit status, stdout and stderr of a command that does not serve."""
     try:
@@ -86,14 +120,46 @@ def test_a_broker_says_that_it_is_ready_answers_and_stops_cleanly(serve, tmp_pat
     version, host, port, node, cluster, data = ready.groups()
     assert (version, host, node, data) == (__version__, "127.0.0.1", "1", "kept")
     assert answer(int(port))[4:8] == bytes.fromhex("00000007")
-    status, seconds, _ = stop(process)
-    assert status == 0
-    assert seconds < 2
+    assert stop(process)[0] == 0
     # The ids are made once: the next start has the same cluster.
     process, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "kept")
     assert ready[5] == cluster
     assert stop(process, signal.SIGINT)[0] == 0
     assert (tmp_path / "kept" / "meta.properties").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_ctrl_c_and_sigterm_stop_cleanly_while_clients_wait(serve, tmp_path, number):
+    """One waits for records, another for members of its group to come, both for a minute."""
+    process, ready = serve(
+        *("--listen", "127.0.0.1:0", "--data-dir", "data"),
+        *("--set", "group.initial.rebalance.delay.ms=60000", "--set", "offsets.topic.num.partitions=1"),
+    )
+    clients = [socket.create_connection(("127.0.0.1", int(ready[3])), timeout=PATIENCE_S) for _ in range(3)]
+    reading, joining, asking = clients
+    topic = create_topics.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    ask(asking, create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    deadline = time.monotonic() + PATIENCE_S
+    while ask(asking, find_coordinator.FindCoordinatorRequest(key="g"), 2).error_code:
+        assert time.monotonic() < deadline, "no coordinator"
+    joining.sendall(request_frame(JOIN, 2, 1, "tests"))
+    while ask(asking, describe_groups.DescribeGroupsRequest(groups=["g"]), 0).groups[0].group_state != (
+        "PreparingRebalance"
+    ):
+        assert time.monotonic() < deadline, "nobody joins"
+    # Both requests are there when the first is answered.
+    reading.sendall(API_VERSIONS_V0 + request_frame(FETCH, 11, 1, "tests"))
+    assert receive(reading)
+    assert not select.select([reading, joining], [], [], 0)[0], "nobody has to wait"
+
+    status, seconds, stderr = stop(process, number)
+    assert (status, stderr) == (0, "")
+    assert seconds < 2
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    for client in clients:
+        while client.recv(4096):
+            pass
+        client.close()
 
 
 def test_a_file_the_environment_and_set_reach_the_broker(serve, tmp_path):

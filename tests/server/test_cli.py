@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -245,6 +246,110 @@ def test_a_taken_port_or_directory_is_one_sentence_and_status_1(serve, tmp_path)
         (line,) = ended.stderr.splitlines()
         assert line.startswith("odradek: ")
         assert word in line
+
+
+def serve_in_vain(tmp_path, *command):
+    """The one line that a broker which cannot start leaves."""
+    ended = subprocess.run(
+        [*command, "serve", "--listen", "127.0.0.1:0", "--data-dir", "data"],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, ""), ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("odradek: ")
+    assert "log.dirs" in line
+    assert line.endswith(".")
+    return line
+
+
+@pytest.fixture
+def written(serve, tmp_path):
+    """A data directory that a broker has used."""
+    assert stop(serve("--listen", "127.0.0.1:0", "--data-dir", "data")[0])[0] == 0
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("what", ["", "meta.properties", ".lock", "odradek-metadata.db"])
+def test_what_may_not_be_written_is_one_sentence_and_status_1(written, tmp_path, what):
+    command = [sys.executable, "-m", "odradek"]
+    if os.geteuid() == 0:
+        bound = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+        if shutil.which("setpriv") is None or subprocess.run([*bound, "true"], check=False).returncode:
+            pytest.skip("modes do not bind root, and setpriv is not there or not allowed")
+        command = [*bound, *command]
+    path = written / what
+    mode = path.stat().st_mode
+    path.chmod(0o555 if path.is_dir() else 0o000 if what == "meta.properties" else 0o444)
+    try:
+        line = serve_in_vain(tmp_path, *command)
+    finally:
+        path.chmod(mode)
+    assert os.path.join("data", what).rstrip("/") in line
+    assert "change its owner or mode" in line or "Permission denied" in line
+
+
+def test_a_data_directory_below_a_file_is_one_sentence_and_status_1(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "data").symlink_to("file/below")
+    assert "data" in serve_in_vain(tmp_path, sys.executable, "-m", "odradek")
+
+
+REFUSING = """
+import builtins, errno, os, sys
+from odradek.server import cli
+
+name, seam, end = sys.argv[1:4]
+real = getattr(sys.modules[seam.rpartition(".")[0]], seam.rpartition(".")[2])
+
+def refuse(path, *arguments, **keywords):
+    if str(path).endswith(end):
+        raise OSError(getattr(errno, name), os.strerror(getattr(errno, name)), path)
+    return real(path, *arguments, **keywords)
+
+setattr(sys.modules[seam.rpartition(".")[0]], seam.rpartition(".")[2], refuse)
+sys.exit(cli.main(sys.argv[4:]))
+"""
+"""A system that does not let one write; the bytes of SQLite do not come by here."""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("EACCES", "Permission denied"), ("EROFS", "Read-only file system")]
+)
+@pytest.mark.parametrize(
+    ("seam", "end"),
+    [("os.mkdir", "data"), ("builtins.open", "data/meta.properties.tmp"), ("os.open", "data/.lock")],
+)
+def test_a_system_that_refuses_is_one_sentence_and_status_1(tmp_path, name, words, seam, end):
+    line = serve_in_vain(tmp_path, sys.executable, "-c", REFUSING, name, seam, end)
+    assert end.removesuffix(".tmp") in line
+    assert words in line
+
+
+READ_ONLY = """
+import os, sys
+from odradek.server import cli
+
+may, told = os.access, os.statvfs
+
+def statvfs(path):
+    found = list(told(path))
+    found[8] |= os.ST_RDONLY
+    return os.statvfs_result(found)
+
+os.access = lambda path, mode: not (path == "data" and mode & os.W_OK) and may(path, mode)
+os.statvfs = statvfs
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_a_directory_that_was_mounted_read_only_is_told_as_such(written, tmp_path):
+    line = serve_in_vain(tmp_path, sys.executable, "-c", READ_ONLY)
+    assert line.endswith("Directory data of log.dirs cannot be written: its file system is read-only.")
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,12 @@ class BrokerServer:
         self._register()
         try:
             cut_bytes = store.open(self._now_ms())
-        except (OSError, KafkaError) as error:
+        except OSError as error:
+            raise ConfigError(
+                f"log.dirs: {error.filename or 'the data directories'} cannot be used: "
+                f"{error.strerror or error}."
+            ) from error
+        except KafkaError as error:
             raise ConfigError(f"log.dirs: the data directories cannot be used: {error}") from error
         for (topic, index), size_bytes in cut_bytes.items():
             logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)

@@ -98,7 +98,8 @@ def _read(directory: str) -> dict[str, str]:
     except OSError as error:
         raise _unusable(directory, error) from None
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise _Unusable(f"Directory {directory} of log.dirs cannot be written: change its owner or mode.")
+        advice = "its file system is read-only" if _is_read_only(directory) else "change its owner or mode"
+        raise _Unusable(f"Directory {directory} of log.dirs cannot be written: {advice}.")
     if _KRAFT_METADATA in entries:
         raise ConfigError(
             f"Directory {directory} of log.dirs was written by Apache Kafka, whose cluster metadata "
@@ -123,6 +124,13 @@ def _read(directory: str) -> dict[str, str]:
     if properties.get("version") not in ("0", "1") or not properties.get("cluster.id"):
         raise ConfigError(f"{path} is damaged: restore it, or name another directory in log.dirs.")
     return properties
+
+
+def _is_read_only(directory: str) -> bool:
+    try:
+        return bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def mended(content: bytes) -> bytes:

@@ -88,7 +88,11 @@ class SqliteMetadataStore:
             raise
 
     def _look_before(self, path: str) -> None:
-        """At what a kill has left: a repair that was not finished, changes that are in the log only."""
+        """At what a kill has left: a repair that was not finished, changes that are in the log only. And
+        whether the file can be written: SQLite would open it all the same, and fail with the first topic.
+        """
+        if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+            raise ConfigError(f"{path} (log.dirs) cannot be read and written: change its owner or mode.")
         try:
             if os.path.exists(path + REPAIRED):
                 from odradek.server.metadata_repair import finish_repair

@@ -22,6 +22,7 @@ from odradek.wire.messages import (
     create_topics,
     delete_topics,
     describe_cluster,
+    describe_configs,
     describe_topic_partitions,
     find_coordinator,
     list_offsets,
@@ -29,6 +30,10 @@ from odradek.wire.messages import (
     produce,
 )
 from odradek.wire.records import Record, build_batch, records_section
+
+TOPIC = 2
+OF_THE_TOPIC, OF_THE_BROKERS_FILE = 1, 4
+"""Where a setting that DescribeConfigs tells comes from."""
 
 
 class Client:
@@ -159,7 +164,17 @@ def test_a_kill_between_decision_and_directories_is_mended_at_the_next_start(tmp
     asyncio.run(second())
 
 
-def test_produce_waits_for_the_disk_when_every_message_is_to_be_flushed(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("broker_options", "topic_settings", "source"),
+    [
+        ({}, [("flush.messages", "1")], OF_THE_TOPIC),
+        ({"log_flush_interval_messages": 1}, [], OF_THE_BROKERS_FILE),
+    ],
+    ids=["topic", "broker"],
+)
+def test_produce_waits_for_the_disk_when_every_message_is_to_be_flushed(
+    tmp_path, monkeypatch, broker_options, topic_settings, source
+):
     """Whichever way it gets there: by its own file, or by the group log, which is prepared meanwhile."""
     flushed = []
     by_file, by_block = Partition.flush, Block.write
@@ -173,9 +188,15 @@ def test_produce_waits_for_the_disk_when_every_message_is_to_be_flushed(tmp_path
         flushed.extend(partition.name for partition, _ in block.tails)
 
     async def act():
-        async with running(tmp_path) as server:
+        async with running(tmp_path, **broker_options) as server:
             client = await Client.connect(server.port)
-            await client.create("safe", configs=[("flush.messages", "1")])
+            await client.create("safe", configs=topic_settings)
+            resource = describe_configs.DescribeConfigsResource(
+                resource_type=TOPIC, resource_name="safe", configuration_keys=["flush.messages"]
+            )
+            described = await client.ask(describe_configs.DescribeConfigsRequest(resources=[resource]), 4)
+            (setting,) = described.results[0].configs
+            assert (setting.value, setting.config_source) == ("1", source)
             monkeypatch.setattr(Partition, "flush", flush)
             monkeypatch.setattr(Block, "write", write)
             assert (await client.produce("safe", b"x")).error_code == 0
@@ -211,8 +232,15 @@ def test_an_advertised_address_is_what_all_answers_name(tmp_path):
     async def act():
         async with running(tmp_path, advertised_listeners="PLAINTEXT://kafka.example:1234") as server:
             client = await Client.connect(server.port)
-            brokers = (await client.ask(metadata.MetadataRequest(topics=[]), 9)).brokers
-            assert [(b.host, b.port) for b in brokers] == [("kafka.example", 1234)]
+            (broker,) = (await client.ask(metadata.MetadataRequest(topics=[]), 9)).brokers
+            (of_cluster,) = (await client.ask(describe_cluster.DescribeClusterRequest(), 0)).brokers
+            finding = find_coordinator.FindCoordinatorRequest(key="g", key_type=0)
+            coordinator = await client.ask(finding, 2)
+            finding = find_coordinator.FindCoordinatorRequest(coordinator_keys=["g", "h"], key_type=1)
+            transactional = (await client.ask(finding, 4)).coordinators
+            assert len(transactional) == 2
+            for told in (broker, of_cluster, coordinator, *transactional):
+                assert (told.host, told.port) == ("kafka.example", 1234)
 
     asyncio.run(act())
 

@@ -1,9 +1,11 @@
 """The command line as a person or a script meets it; `serve` runs as a process of its own."""
 
+import logging
 import os
 import pathlib
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,12 +16,27 @@ import pytest
 
 from odradek import __version__
 from odradek.server import cli
+from odradek.wire.frames import read_response, request_frame
+from odradek.wire.messages import create_topics, describe_groups, fetch, find_coordinator, join_group
 
 PATIENCE_S = 20
 READY = re.compile(
     r"odradek (\S+) ready on ([^\s,]+):(\d+)(?:, \S+)* \(node (\d+), cluster (\S{22}), data (.+)\)\n"
 )
 API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000007 0000")
+
+FETCH = fetch.FetchRequest(
+    max_wait_ms=60_000,
+    min_bytes=1,
+    topics=[fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(partition_max_bytes=1000)])],
+)
+JOIN = join_group.JoinGroupRequest(
+    group_id="g",
+    session_timeout_ms=10_000,
+    rebalance_timeout_ms=60_000,
+    protocol_type="consumer",
+    protocols=[join_group.JoinGroupRequestProtocol(name="range", metadata=b"")],
+)
 
 
 def environment(**more):
@@ -67,6 +84,25 @@ def answer(port):
         return client.recv(10)
 
 
+def receive(client):
+    """One answer, without its length, and nothing of what comes after it."""
+
+    def exactly(count):
+        received = b""
+        while len(received) < count:
+            piece = client.recv(count - len(received))
+            assert piece, "the broker hung up"
+            received += piece
+        return received
+
+    return exactly(int.from_bytes(exactly(4), "big"))
+
+
+def ask(client, request, version):
+    client.sendall(request_frame(request, version, 1, "tests"))
+    return read_response(receive(client), type(request), version)[1]
+
+
 def run(capsys, *arguments):
     """Exit status, stdout and stderr of a command that does not serve."""
     try:
@@ -85,14 +121,46 @@ def test_a_broker_says_that_it_is_ready_answers_and_stops_cleanly(serve, tmp_pat
     version, host, port, node, cluster, data = ready.groups()
     assert (version, host, node, data) == (__version__, "127.0.0.1", "1", "kept")
     assert answer(int(port))[4:8] == bytes.fromhex("00000007")
-    status, seconds, _ = stop(process)
-    assert status == 0
-    assert seconds < 2
+    assert stop(process)[0] == 0
     # The ids are made once: the next start has the same cluster.
     process, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "kept")
     assert ready[5] == cluster
     assert stop(process, signal.SIGINT)[0] == 0
     assert (tmp_path / "kept" / "meta.properties").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_ctrl_c_and_sigterm_stop_cleanly_while_clients_wait(serve, tmp_path, number):
+    """One waits for records, another for members of its group to come, both for a minute."""
+    process, ready = serve(
+        *("--listen", "127.0.0.1:0", "--data-dir", "data"),
+        *("--set", "group.initial.rebalance.delay.ms=60000", "--set", "offsets.topic.num.partitions=1"),
+    )
+    clients = [socket.create_connection(("127.0.0.1", int(ready[3])), timeout=PATIENCE_S) for _ in range(3)]
+    reading, joining, asking = clients
+    topic = create_topics.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    ask(asking, create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    deadline = time.monotonic() + PATIENCE_S
+    while ask(asking, find_coordinator.FindCoordinatorRequest(key="g"), 2).error_code:
+        assert time.monotonic() < deadline, "no coordinator"
+    joining.sendall(request_frame(JOIN, 2, 1, "tests"))
+    while ask(asking, describe_groups.DescribeGroupsRequest(groups=["g"]), 0).groups[0].group_state != (
+        "PreparingRebalance"
+    ):
+        assert time.monotonic() < deadline, "nobody joins"
+    # Both requests are there when the first is answered.
+    reading.sendall(API_VERSIONS_V0 + request_frame(FETCH, 11, 1, "tests"))
+    assert receive(reading)
+    assert not select.select([reading, joining], [], [], 0)[0], "nobody has to wait"
+
+    status, seconds, stderr = stop(process, number)
+    assert (status, stderr) == (0, "")
+    assert seconds < 2
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    for client in clients:
+        while client.recv(4096):
+            pass
+        client.close()
 
 
 def test_a_file_the_environment_and_set_reach_the_broker(serve, tmp_path):
@@ -142,6 +210,22 @@ def test_the_variables_of_kafkas_container_start_a_broker(serve):
     assert "WARNING" not in stop(process)[2]
 
 
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [("debug", "WI"), ("info", "WI"), ("Warning", "W"), ("error", "")],
+)
+def test_the_log_level_decides_what_a_broker_tells(serve, level, shown):
+    process, _ = serve(
+        *("--listen", "127.0.0.1:0", "--data-dir", "data", "--log-level", level),
+        *("--set", "process.roles=broker"),
+        KAFKA_LOG_RETENSION_MS="5",  # of a variable that is no option one is only warned
+    )
+    stderr = stop(process)[2]
+    events = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING) \S.*")
+    assert all(events.fullmatch(line) for line in stderr.splitlines())
+    assert ("WARNING" in stderr, "no effect here: process.roles" in stderr) == ("W" in shown, "I" in shown)
+
+
 def test_a_taken_port_or_directory_is_one_sentence_and_status_1(serve, tmp_path):
     _, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "data")
     for arguments, word in (
@@ -164,6 +248,110 @@ def test_a_taken_port_or_directory_is_one_sentence_and_status_1(serve, tmp_path)
         assert word in line
 
 
+def serve_in_vain(tmp_path, *command):
+    """The one line that a broker which cannot start leaves."""
+    ended = subprocess.run(
+        [*command, "serve", "--listen", "127.0.0.1:0", "--data-dir", "data"],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, ""), ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("odradek: ")
+    assert "log.dirs" in line
+    assert line.endswith(".")
+    return line
+
+
+@pytest.fixture
+def written(serve, tmp_path):
+    """A data directory that a broker has used."""
+    assert stop(serve("--listen", "127.0.0.1:0", "--data-dir", "data")[0])[0] == 0
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("what", ["", "meta.properties", ".lock", "odradek-metadata.db"])
+def test_what_may_not_be_written_is_one_sentence_and_status_1(written, tmp_path, what):
+    command = [sys.executable, "-m", "odradek"]
+    if os.geteuid() == 0:
+        bound = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+        if shutil.which("setpriv") is None or subprocess.run([*bound, "true"], check=False).returncode:
+            pytest.skip("modes do not bind root, and setpriv is not there or not allowed")
+        command = [*bound, *command]
+    path = written / what
+    mode = path.stat().st_mode
+    path.chmod(0o555 if path.is_dir() else 0o000 if what == "meta.properties" else 0o444)
+    try:
+        line = serve_in_vain(tmp_path, *command)
+    finally:
+        path.chmod(mode)
+    assert os.path.join("data", what).rstrip("/") in line
+    assert "change its owner or mode" in line or "Permission denied" in line
+
+
+def test_a_data_directory_below_a_file_is_one_sentence_and_status_1(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "data").symlink_to("file/below")
+    assert "data" in serve_in_vain(tmp_path, sys.executable, "-m", "odradek")
+
+
+REFUSING = """
+import builtins, errno, os, sys
+from odradek.server import cli
+
+name, seam, end = sys.argv[1:4]
+real = getattr(sys.modules[seam.rpartition(".")[0]], seam.rpartition(".")[2])
+
+def refuse(path, *arguments, **keywords):
+    if str(path).endswith(end):
+        raise OSError(getattr(errno, name), os.strerror(getattr(errno, name)), path)
+    return real(path, *arguments, **keywords)
+
+setattr(sys.modules[seam.rpartition(".")[0]], seam.rpartition(".")[2], refuse)
+sys.exit(cli.main(sys.argv[4:]))
+"""
+"""A system that does not let one write; the bytes of SQLite do not come by here."""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("EACCES", "Permission denied"), ("EROFS", "Read-only file system")]
+)
+@pytest.mark.parametrize(
+    ("seam", "end"),
+    [("os.mkdir", "data"), ("builtins.open", "data/meta.properties.tmp"), ("os.open", "data/.lock")],
+)
+def test_a_system_that_refuses_is_one_sentence_and_status_1(tmp_path, name, words, seam, end):
+    line = serve_in_vain(tmp_path, sys.executable, "-c", REFUSING, name, seam, end)
+    assert end.removesuffix(".tmp") in line
+    assert words in line
+
+
+READ_ONLY = """
+import os, sys
+from odradek.server import cli
+
+may, told = os.access, os.statvfs
+
+def statvfs(path):
+    found = list(told(path))
+    found[8] |= os.ST_RDONLY
+    return os.statvfs_result(found)
+
+os.access = lambda path, mode: not (path == "data" and mode & os.W_OK) and may(path, mode)
+os.statvfs = statvfs
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_a_directory_that_was_mounted_read_only_is_told_as_such(written, tmp_path):
+    line = serve_in_vain(tmp_path, sys.executable, "-c", READ_ONLY)
+    assert line.endswith("Directory data of log.dirs cannot be written: its file system is read-only.")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -181,6 +369,52 @@ def test_a_wrong_option_is_one_sentence_and_status_1(capsys, monkeypatch, argume
     (line,) = err.splitlines()
     assert line.startswith("odradek: ")
     assert words in line
+
+
+# --- What is told on stderr ---
+
+
+@pytest.fixture
+def tell(capsys):
+    """What stands on stderr after a failure was logged with its traceback at each level."""
+    root = logging.getLogger()
+    handlers, old_level = root.handlers[:], root.level
+
+    def tell_at(level):
+        cli._log_to_stderr(level)
+        try:
+            raise OSError("no\nsuch disk")
+        except OSError as error:
+            failure = error
+        logger = logging.getLogger("odradek.tests")
+        logger.debug("looked\ntwice")
+        for shown in ("info", "warning", "error"):
+            getattr(logger, shown)("an event of level %s", shown, exc_info=failure, stack_info=True)
+        return capsys.readouterr()
+
+    yield tell_at
+    root.handlers[:] = handlers
+    root.setLevel(old_level)
+
+
+@pytest.mark.parametrize(("level", "shown"), [("info", 3), ("warning", 2), ("error", 1)])
+def test_an_event_is_one_line_also_where_something_was_raised(tell, level, shown):
+    told = tell(level)
+    assert told.out == ""
+    lines = told.err.splitlines()
+    levels = ("INFO", "WARNING", "ERROR")[-shown:]
+    assert [line.split()[2] for line in lines] == list(levels)
+    for line, name in zip(lines, levels, strict=True):
+        assert f" {name} an event of level {name.lower()} " in line
+        assert " OSError: no such disk" in line
+
+
+def test_the_traceback_of_a_failure_is_there_for_who_asks_for_all(tell):
+    lines = tell("debug").err.splitlines()
+    assert any(line.endswith(" DEBUG looked") for line in lines)
+    assert "twice" in lines
+    assert lines.count("Traceback (most recent call last):") == 3
+    assert lines.count("OSError: no") == 3
 
 
 # --- The rest ---

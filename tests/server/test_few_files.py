@@ -1,6 +1,8 @@
 """A process that may open few files: partitions share them, and clients still get in."""
 
+import contextlib
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -16,25 +18,32 @@ FILES_MAX = 64
 PARTITIONS = 70
 
 
-@pytest.fixture
-def port(tmp_path):
+@contextlib.contextmanager
+def running(directory, limit):
+    """The process of a broker that a shell has started after `ulimit`, and its port."""
     if shutil.which("sh") is None:
         pytest.skip("needs a shell that can lower its limits")
-    serve = f"{sys.executable} -m odradek serve --listen 127.0.0.1:0 --data-dir {tmp_path}"
+    serve = f"{sys.executable} -m odradek serve --listen 127.0.0.1:0 --data-dir {directory}"
     broker = subprocess.Popen(
-        ["sh", "-c", f"ulimit -n {FILES_MAX} && exec {serve}"], stdout=subprocess.PIPE, text=True
+        ["sh", "-c", f"ulimit {limit} && exec {serve}"], stdout=subprocess.PIPE, text=True
     )
     assert broker.stdout is not None
     try:
         ready = broker.stdout.readline()
         found = re.search(r"127\.0\.0\.1:(\d+)", ready)
         assert found, ready
-        yield int(found[1])
+        yield broker.pid, int(found[1])
     finally:
         broker.terminate()
         assert broker.wait(10) == 0
         broker.stdout.close()
-    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert (directory / ".kafka_cleanshutdown").exists()
+
+
+@pytest.fixture
+def port(tmp_path):
+    with running(tmp_path, f"-n {FILES_MAX}") as (_, port):
+        yield port
 
 
 def ask(connection, request, version):
@@ -67,3 +76,10 @@ def test_more_partitions_than_files_are_written_to_and_closed_cleanly(port):
         for other in others:
             assert ask(other, create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5).topics
             other.close()
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux tells of another process's limits")
+def test_a_broker_takes_as_many_files_as_the_administrator_allows(tmp_path):
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with running(tmp_path, f"-S -n {FILES_MAX}") as (pid, _):
+        assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (hard, hard)

@@ -14,9 +14,18 @@ CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 pytest_plugins = ["pytester"]
 
 STORY = """
-    from kafka import KafkaProducer
+    from kafka import KafkaAdminClient, KafkaProducer
+    from kafka.admin import ConfigResource, ConfigResourceType
 
     seen = []
+    DELAY = "group.initial.rebalance.delay.ms"
+
+    def rebalance_delay(broker):
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+        asked = ConfigResource(ConfigResourceType.BROKER, "1", [DELAY])
+        described = admin.describe_configs([asked], config_filter="all")
+        admin.close()
+        return described["broker"]["1"][DELAY]["value"]
 
     def produce(broker):
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
@@ -43,6 +52,15 @@ STORY = """
         produce(broker)
         assert len(list(broker.data_dir.glob("t-*"))) == 2
         assert (broker.pid is None) == pytestconfig.getoption("--odradek-in-thread")
+
+    def test_groups_start_at_once(odradek_broker, odradek_fresh_broker, odradek_broker_factory):
+        made = odradek_broker_factory(num_partitions=2, options={"log.retention.ms": 77_000_000})
+        for broker in (odradek_broker, odradek_fresh_broker, made):
+            assert rebalance_delay(broker) == "0"
+
+    def test_who_wants_groups_to_wait_says_so(odradek_broker_factory):
+        assert rebalance_delay(odradek_broker_factory(options={DELAY: 500})) == "500"
+        assert rebalance_delay(odradek_broker_factory(group_initial_rebalance_delay_ms=700)) == "700"
 """
 
 
@@ -61,7 +79,7 @@ def run(pytester, monkeypatch):
 @pytest.mark.parametrize("arguments", [(), ("--odradek-in-thread",)], ids=["processes", "threads"])
 def test_the_fixtures_give_running_brokers(run, pytester, arguments):
     pytester.makepyfile(STORY)
-    run(*arguments).assert_outcomes(passed=4)
+    run(*arguments).assert_outcomes(passed=6)
 
 
 def test_the_fixtures_are_documented(run):

@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 import tomllib
 
 import pytest
@@ -31,12 +32,31 @@ COMMAND_LINES = {("server", "cli.py", "odradek.spark.cli")}
 """One command has all subcommands; this one is imported when it is used, and by nobody else."""
 
 
+IMPORT = re.compile(
+    r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?c?import\b[ \t]*(?:\([^)]*\)|(?:\\\n|[^\n])*))", re.MULTILINE
+)
+"""An import in Cython, to the end of its brackets or of its line."""
+
+
 def sources():
     for layer, folder in FOLDERS.items():
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            relative = path.relative_to(ROOT / folder)
-            if relative.parts[0] not in {"_root", "_formats"}:
-                yield layer, path
+        for kind in ("*.py", "*.pyx", "*.pxd"):
+            for path in sorted((ROOT / folder).rglob(kind)):
+                relative = path.relative_to(ROOT / folder)
+                if relative.parts[0] not in {"_root", "_formats"}:
+                    yield layer, path
+
+
+def syntax_tree(path):
+    """Of Cython, which `ast` cannot read, only the imports; a `cimport` as the import that it is."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        return ast.parse(text)
+    lines = []
+    for found in IMPORT.finditer(text):
+        lines += [""] * (text.count("\n", 0, found.start(1)) - len(lines))
+        lines += re.sub(r"\bcimport\b", "import", found[1]).split("\n")
+    return ast.parse("\n".join(lines))
 
 
 def imported_names(tree):
@@ -53,7 +73,7 @@ def imported_names(tree):
 @pytest.mark.parametrize(("layer", "path"), list(sources()), ids=lambda value: getattr(value, "name", value))
 def test_a_layer_imports_only_what_is_below_it(layer, path):
     complaints = []
-    for line, name in imported_names(ast.parse(path.read_text())):
+    for line, name in imported_names(syntax_tree(path)):
         top, _, rest = name.partition(".")
         where = f"{path.relative_to(ROOT)}:{line}"
         if top == "odradek" and rest:
@@ -72,6 +92,18 @@ def test_a_layer_imports_only_what_is_below_it(layer, path):
         elif top in FOLDERS or top == "spark_integration":
             complaints.append(f"{where} imports {top}: write `from odradek.{top} import ...`")
     assert not complaints, "\n".join(complaints)
+
+
+def test_the_imports_of_compiled_sources_are_read(tmp_path):
+    path = tmp_path / "twin.pyx"
+    path.write_text(
+        "cdef int x = 1\n\nfrom libc.string cimport memcpy\n"
+        "from odradek.server import (\n    broker,\n    config,\n)\n"
+        "cdef f():\n    import time\n    from odradek.apis cimport one, \\\n        two\n"
+    )
+    found = list(imported_names(syntax_tree(path)))
+    assert found == [(3, "libc.string"), (4, "odradek.server"), (9, "time"), (10, "odradek.apis")]
+    assert {path.suffix for _, path in sources()} >= {".py", ".pyx"}
 
 
 def test_every_folder_with_modules_is_in_the_wheel():

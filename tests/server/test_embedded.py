@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import pathlib
+import re
 import resource
 import socket
 import subprocess
@@ -126,6 +128,15 @@ def test_asyncio_programs_await_it():
         assert check(address) is not None
 
     asyncio.run(act())
+
+
+def test_the_asyncio_program_of_the_readme_does_what_it_says():
+    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
+    (example,) = re.findall(r"```python\n(import asyncio\n.*?)```", readme, re.DOTALL)
+    result = subprocess.run(
+        [sys.executable, "-c", example], capture_output=True, timeout=60, check=True, env=with_our_package()
+    )
+    assert result.stdout == b"greetings 0 True\n"
 
 
 def test_a_child_ends_with_its_parent_however_that_ends():

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import sys
 from importlib.metadata import distributions
 
@@ -80,6 +81,14 @@ def run(pytester, monkeypatch):
 def test_the_fixtures_give_running_brokers(run, pytester, arguments):
     pytester.makepyfile(STORY)
     run(*arguments).assert_outcomes(passed=6)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--odradek-in-thread",)], ids=["processes", "threads"])
+def test_the_tests_of_the_readme_pass(run, pytester, arguments):
+    readme = (CHECKOUT / "README.md").read_text()
+    (example,) = re.findall(r"## In tests, and with asyncio\n.*?```python\n(.*?)```", readme, re.DOTALL)
+    pytester.makepyfile(example)
+    run(*arguments).assert_outcomes(passed=3)
 
 
 def test_the_fixtures_are_documented(run):

@@ -4,7 +4,10 @@
  * `connections` connections, sends the next when an answer comes, and checks the error code at a position
  * that the harness computed. With a rate it is no closed loop but a steady load: so many requests a second
  * become due, evenly spread over the connections, and a latency counts from when its request was due, sent
- * or not: a server that stands still is not spared the requests that had to wait for it. Where the harness
+ * or not: a server that stands still is not spared the requests that had to wait for it. What made the load
+ * itself late is not held against the server: a request that its connection had room for when it was due
+ * counts from when it was sent; not at all when the load was half a millisecond behind, since it then sends
+ * many at once, as no client would; and an answer has come when the kernel had it. Where the harness
  * hands out producer ids, it patches producer id, epoch and base sequence into the record batch and computes
  * the batch's CRC-32C anew, so that idempotent produces are real ones. It must be cheaper than any server it
  * measures: nothing is allocated after the start.
@@ -15,8 +18,8 @@
  *
  * It ends when its time is over, after -n answers, or at SIGINT. Then it prints one JSON object: requests,
  * errors, seconds, bytes_sent, bytes_received, p50/p99/p999/max in us, the median of the p99s of all tenths
- * of a second, cpu_seconds (its own) and waited_seconds (how long it wanted to run and its core had
- * something else to do).
+ * of a second, sent_late (of a steady load: requests that do not count), cpu_seconds (its own) and
+ * waited_seconds (how long it wanted to run and its core had something else to do).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -40,6 +43,8 @@
 #define READ_BYTES (1 << 20)
 #define WINDOW_NS 100000000ull
 #define WINDOWS_MAX 100000
+#define LATE_NS 500000 /* of a steady load */
+#define UNCOUNTED UINT64_MAX
 
 struct frame {
     uint8_t *bytes;
@@ -52,6 +57,8 @@ struct connection {
     int fd;
     uint64_t random;
     uint64_t next_due; /* of a steady load: when its next request is to be sent */
+    uint64_t answered_at; /* its last answer */
+    int is_late;          /* the load was, with its last request */
     uint32_t next_frame, correlation_sent, correlation_expected;
     int64_t producer_id;
     int32_t *sequences;
@@ -77,7 +84,7 @@ struct histogram {
 static struct histogram whole, window; /* the measurement, and the part of it that goes on */
 static double window_p99s[WINDOWS_MAX]; /* us */
 static uint32_t window_count;
-static uint64_t requests, errors, bytes_sent, bytes_received, longest;
+static uint64_t requests, sent_late, errors, bytes_sent, bytes_received, longest;
 static int measuring;
 static uint32_t crc_table[256];
 
@@ -85,6 +92,20 @@ static uint64_t now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* When the bytes of a message came into the kernel, as of `now_ns`; now, where the kernel does not say. */
+static uint64_t arrival_ns(struct msghdr *message) {
+    struct timespec arrived, t;
+    uint64_t now = now_ns();
+    for (struct cmsghdr *note = CMSG_FIRSTHDR(message); note; note = CMSG_NXTHDR(message, note)) {
+        if (note->cmsg_level != SOL_SOCKET || note->cmsg_type != SO_TIMESTAMPNS) continue;
+        memcpy(&arrived, CMSG_DATA(note), sizeof arrived);
+        clock_gettime(CLOCK_REALTIME, &t);
+        int64_t age = (int64_t)(t.tv_sec - arrived.tv_sec) * 1000000000 + (t.tv_nsec - arrived.tv_nsec);
+        if (age > 0) now -= (uint64_t)age;
+    }
+    return now;
 }
 
 static double cpu_s(void) {
@@ -255,7 +276,11 @@ static int may_send(struct connection *c, uint64_t now) {
 
 static void send_more(struct connection *c, uint64_t now) {
     while (may_send(c, now)) {
-        struct frame *f = take(c, step_ns ? c->next_due : now);
+        int has_waited = step_ns && c->answered_at > c->next_due; /* for the server, not for the load */
+        /* What waited for one that was late is late with it. */
+        c->is_late = step_ns && now > c->next_due + LATE_NS && (!has_waited || c->is_late);
+        if (measuring && c->is_late) sent_late++;
+        struct frame *f = take(c, c->is_late ? UNCOUNTED : has_waited ? c->next_due : now);
         c->next_due += step_ns;
         if (large) c->large_pending++;
         else copy_frame(c, f);
@@ -269,7 +294,9 @@ static void answered(struct connection *c, uint64_t now) {
         fprintf(stderr, "load: answer %u out of order\n", correlation);
         exit(1);
     }
-    if (measuring) record_latency(now - c->sent_at[c->head]);
+    uint64_t since = c->sent_at[c->head];
+    if (measuring && since != UNCOUNTED) record_latency(now > since ? now - since : 0);
+    c->answered_at = now;
     requests++;
     if (f->error_position >= 0) {
         uint64_t at = (uint64_t)f->error_position + 4;
@@ -410,6 +437,9 @@ int main(int argc, char **argv) {
     double cpu_before = 0, waited_before = 0;
     struct epoll_event events[512];
     if (rate > 0) {
+        int one = 1;
+        for (int i = 0; i < connection_count; i++)
+            if (setsockopt(all[i].fd, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one)) die("SO_TIMESTAMPNS");
         step_ns = (uint64_t)(1e9 * connection_count / rate);
         for (int i = 0; i < connection_count; i++) all[i].next_due = begin + (uint64_t)i * step_ns / (uint64_t)connection_count;
     }
@@ -441,34 +471,39 @@ int main(int argc, char **argv) {
                     most = c->answer_length - c->answer_have;
                     how |= MSG_TRUNC;
                 }
-                ssize_t got = recv(c->fd, buffer, most, how);
+                uint8_t notes[CMSG_SPACE(sizeof(struct timespec))] __attribute__((aligned(8)));
+                struct iovec place = {buffer, most};
+                struct msghdr message = {.msg_iov = &place, .msg_iovlen = 1};
+                if (step_ns) message.msg_control = notes, message.msg_controllen = sizeof notes;
+                ssize_t got = step_ns ? recvmsg(c->fd, &message, how) : recv(c->fd, buffer, most, how);
                 if (got == 0) { fprintf(stderr, "load: the broker closed a connection\n"); return 1; }
                 if (got < 0) {
                     if (errno == EAGAIN) break;
                     die("recv");
                 }
                 bytes_received += (uint64_t)got;
-                digest(c, buffer, (size_t)got, now_ns());
+                digest(c, buffer, (size_t)got, step_ns ? arrival_ns(&message) : now_ns());
                 if ((size_t)got < most) break;
             }
             send_more(c, now_ns());
             flush_out(c);
         }
         for (int i = 0; step_ns && i < connection_count; i++)
-            if (may_send(&all[i], now)) { send_more(&all[i], now); flush_out(&all[i]); }
+            if (may_send(&all[i], now)) { send_more(&all[i], now_ns()); flush_out(&all[i]); }
     }
     if (!measuring) { fprintf(stderr, "load: it was stopped before it began to measure\n"); return 1; }
     now = now_ns();
     for (int i = 0; i < connection_count; i++) /* an answer that is still out has taken so long at least */
-        if (all[i].in_flight && now - all[i].sent_at[all[i].head] > longest) longest = now - all[i].sent_at[all[i].head];
+        if (all[i].in_flight && all[i].sent_at[all[i].head] < now && now - all[i].sent_at[all[i].head] > longest)
+            longest = now - all[i].sent_at[all[i].head];
     double elapsed = (double)(now - measure_from) / 1e9;
     printf("{\"requests\": %llu, \"errors\": %llu, \"seconds\": %.6f, \"bytes_sent\": %llu, \"bytes_received\": %llu, "
            "\"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, \"max_us\": %.2f, \"median_window_p99_us\": %.2f, "
-           "\"cpu_seconds\": %.4f, \"waited_seconds\": %.4f}\n",
+           "\"sent_late\": %llu, \"cpu_seconds\": %.4f, \"waited_seconds\": %.4f}\n",
            (unsigned long long)(requests - requests_before), (unsigned long long)errors, elapsed,
            (unsigned long long)(bytes_sent - sent_before), (unsigned long long)(bytes_received - received_before),
            quantile_us(&whole, 0.50), quantile_us(&whole, 0.99), quantile_us(&whole, 0.999), (double)longest / 1000.0,
-           median_window_p99_us(),
+           median_window_p99_us(), (unsigned long long)sent_late,
            cpu_s() - cpu_before, waited_s() - waited_before);
     return 0;
 }

@@ -26,7 +26,9 @@ RATE = 5_000
 STEADY = ("-c", str(CONNECTIONS), "-r", str(RATE))
 STEADY_SAYS = (
     f"The load is steady: {CONNECTIONS} connections on which {RATE:,} produces of one record of 100 bytes "
-    "become due each second, evenly spread; latencies count from when a request was due, sent or not."
+    "become due each second, evenly spread; latencies count from when a request was due, sent or not, until "
+    "the kernel had its answer. What the load itself sent late counts from when it was sent, and half a "
+    "millisecond late not at all: it comes in a crowd that no client would send."
 )
 
 
@@ -91,6 +93,7 @@ class Watch:
     def __init__(self) -> None:
         self._busy = self._waiting = 0.0
         self._answered: float | None = None
+        self._late = 0.0
 
     def add(self, result: dict[str, float], rate: float | None = None) -> dict[str, float]:
         """Returns the result. `rate` is how many requests a second a steady load was to send."""
@@ -100,6 +103,7 @@ class Watch:
         if rate is not None:
             answered = result["requests"] / (rate * seconds)
             self._answered = answered if self._answered is None else min(self._answered, answered)
+            self._late = max(self._late, result["sent_late"] / (rate * seconds))
         return result
 
     @property
@@ -120,4 +124,6 @@ class Watch:
         if self._answered is not None:
             what = "of the steady load: answered while it ran, at least"
             figures.append(Figure(what, self._answered * 100, "%"))
+            what = "of the steady load: not counted, since the load was late, at most"
+            figures.append(Figure(what, self._late * 100, "%"))
         return figures

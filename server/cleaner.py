@@ -188,8 +188,10 @@ class ProcessWorker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
-            # Ctrl-C in a terminal is for the broker, which then says what is to be done.
-            start_new_session=True,
+            # Ctrl-C in a terminal is for the broker, which then says what is to be done. Not a session of its
+            # own: where Linux groups what it runs by sessions (autogroup), each gets as much as any other,
+            # and the priority of a process says nothing outside of its own.
+            process_group=0,
         )
         self._process = process
         if self._is_closed:

@@ -140,6 +140,10 @@ def test_a_log_is_compacted_by_another_process_at_the_lowest_priority(tmp_path, 
             (pid,) = one.driver.pids
             assert pid != os.getpid()
             assert os.getpriority(os.PRIO_PROCESS, pid) == 19
+            # A priority counts among the processes of a session only, where Linux groups by them; Ctrl-C
+            # goes to a process group.
+            assert os.getsid(pid) == os.getsid(0)
+            assert os.getpgid(pid) != os.getpgid(0)
             return one.driver.pids
 
     (pid,) = asyncio.run(story())

@@ -35,7 +35,7 @@ SETTINGS = {DELETE_DELAY: "100"}
 """What both brokers get in every run."""
 
 PATIENCE_S = 120.0
-READY_S = 2.0
+READY_S = 3.0
 """After it a broker has made all that it makes behind its start; its memory is measured from there."""
 API_VERSIONS_FRAME = request_frame(
     ApiVersionsRequest(client_software_name="benchmark", client_software_version="1"), 3, 1, "benchmark"

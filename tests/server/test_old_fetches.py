@@ -4,6 +4,7 @@ import os
 import pathlib
 import socket
 import struct
+import time
 
 import pytest
 
@@ -111,7 +112,9 @@ def test_a_topic_that_is_deleted_while_it_is_converted_comes_whole(broker):
     log = broker.data_dir / "t-0"
     deleted = other.ask(delete_topics.DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 3)
     assert deleted.responses[0].error_code == 0
+    deadline = time.monotonic() + PATIENCE_S
     while log.exists() or list(broker.data_dir.glob("t*-delete")):
+        assert time.monotonic() < deadline, "it is not deleted"
         other.ask(metadata.MetadataRequest(topics=[]), 1)
     answer += client.read(size_bytes - MEGABYTE)
     assert answer.endswith(down_convert(stored, 1, 0))

@@ -5,7 +5,8 @@ or too late), it is the answer; else the request watches its partitions and runs
 one of them moves or the deadline comes. Records leave as slices of the log, never copied here. What is not in
 the system's memory is loaded in a worker thread before the answer goes out, and so are the headers by which
 records are found: a page fault in the event loop would stop everybody. Versions 0 to 3 get their records
-converted to the formats v0 and v1 that they know, batch by batch while others are served.
+converted to the formats v0 and v1 that they know, batch by batch while others are served, and what is long
+no faster than its client takes it.
 
 Who reads only what is committed (isolation level 1) gets what is before the last stable offset, waits for
 that to move, and is told which transactions in it were aborted; the records are the same slices as for
@@ -31,7 +32,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.apis.api import Waiting, WorkAnswer
+from odradek.apis.api import LatePart, Waiting, WorkAnswer
 from odradek.apis.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -51,7 +52,7 @@ from odradek.apis.leadership import (
 )
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
 from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
-from odradek.storage.slices import WouldWait
+from odradek.storage.slices import MAP_AT_LEAST_BYTES, WouldWait
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import (
@@ -93,6 +94,9 @@ LOOKS_MAX = 16
 AHEAD_BYTES_MAX = 1024 * 1024
 AHEAD_OF_LIMIT_BYTES = 8192
 """Behind an answer stands a header, by which the last batch is believed."""
+CONVERTED_BYTES_KEPT_MAX = 1024 * 1024
+"""So much of one answer may be converted before it is sent: of more partitions the first batches, by which
+their sizes are known, are converted twice."""
 _TOLD_MAX = 100
 _told: set[str] = set()
 """Which damage has been logged: consumers ask for it again and again."""
@@ -172,6 +176,7 @@ class Fetch:
         # A copy: the session may change (an aborted request, the next one pipelined) while this one waits.
         return FetchPlan(
             self._leadership,
+            self._reads,
             request,
             context,
             list(partitions.values()),
@@ -186,6 +191,7 @@ class FetchPlan:
 
     __slots__ = (
         "_connection",
+        "_converted_bytes",
         "_is_incremental",
         "_is_limit_hard",
         "_isolation",
@@ -194,6 +200,7 @@ class FetchPlan:
         "_may_wait",
         "_min_bytes",
         "_partitions",
+        "_reads",
         "_replica_id",
         "_session",
         "_version",
@@ -204,6 +211,7 @@ class FetchPlan:
     def __init__(
         self,
         leadership: Leadership,
+        reads: WorkQueue,
         request: FetchRequest,
         context: RequestContext,
         partitions: list[FetchedPartition],
@@ -213,6 +221,8 @@ class FetchPlan:
     ) -> None:
         version = context.api_version
         self._leadership = leadership
+        self._reads = reads
+        self._converted_bytes = 0
         self._connection = context.connection
         self._version = version
         self._partitions = partitions
@@ -348,13 +358,28 @@ class FetchPlan:
             yield records.load
         return answer
 
-    def _converting(self, partition: FetchedPartition, records: Slice) -> Work[bytes]:
-        from odradek.wire.down_conversion import down_converting  # few clients are that old
+    def _converting(self, partition: FetchedPartition, records: Slice) -> Work[bytes | LatePart]:
+        from odradek.wire.down_conversion import CHUNK_BYTES, DownConversion  # few clients are that old
 
-        if records.would_wait():
+        is_mapped = len(records) >= MAP_AT_LEAST_BYTES
+        if not is_mapped and records.would_wait():
             yield records.load
-        magic = 0 if self._version < FIRST_VERSION_OF_V1 else 1
-        return (yield from down_converting(records.tobytes(), magic, partition.fetch_offset))
+        (view,) = records.buffers()
+        conversion = DownConversion(
+            view,
+            0 if self._version < FIRST_VERSION_OF_V1 else 1,
+            partition.fetch_offset,
+            load=partial(_load, records) if is_mapped else None,
+        )
+        yield from conversion.beginning()
+        room_bytes = CONVERTED_BYTES_KEPT_MAX - self._converted_bytes
+        if conversion.left_bytes <= min(CHUNK_BYTES, room_bytes):
+            self._converted_bytes += conversion.left_bytes
+            return (yield from conversion.rest())
+        if self._converted_bytes and conversion.kept_bytes > room_bytes:
+            conversion.forget_first()
+        self._converted_bytes += conversion.kept_bytes
+        return LatePart(self._reads, conversion.next_piece, conversion.left_bytes)
 
     def _name_of(self, partition: FetchedPartition) -> str:
         if self._version < FIRST_VERSION_WITH_IDS:
@@ -441,6 +466,14 @@ class FetchPlan:
         if hint is not None:
             answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
             add_endpoint(response.node_endpoints, NodeEndpoint, hint)
+
+
+def _load(records: Slice, start: int, size_bytes: int) -> None:
+    """Before a stretch of what an answer under way converts is touched."""
+    try:
+        records.load(start, size_bytes)
+    except FileNotFoundError:
+        pass  # retention took the segment, but its mapping stays as long as it is read
 
 
 class _Unread:

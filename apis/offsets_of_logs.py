@@ -191,7 +191,10 @@ class ListOffsets:
     def _old_style(self, name: str, asked, now_ms: int) -> ListOffsetsPartitionResponse:
         """Version 0: up to so many offsets, newest first, at which segments begin before a time."""
         led = self._leadership.lead(name, asked.partition_index)
-        wanted = max(asked.max_num_offsets, 0)
+        wanted = asked.max_num_offsets
+        if wanted < 0:
+            # Kafka trips over it, and says so.
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         offsets = _segment_offsets_before(led, asked.timestamp, now_ms)
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index, error_code=0, old_style_offsets=offsets[:wanted]

@@ -20,10 +20,11 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from time import perf_counter
 from typing import Any, Protocol
 
-from odradek.apis.api import Api, RequestContext, Waiting
+from odradek.apis.api import Api, LatePart, RequestContext, Waiting
 from odradek.server.hot_path import BUFFER_BYTES, BUFFER_KEPT_BYTES_MAX, Receiver
 from odradek.server.turn import LoopTurn
 from odradek.wire.codec import decoder, encoder
@@ -494,7 +495,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
                 self._unsent.extend(buffers)
                 return
             self._measure_piece()
-            if sum(map(len, buffers)) <= 2 * self._piece_bytes:
+            if sum(map(len, buffers)) <= 2 * self._piece_bytes and LatePart not in map(type, buffers):
                 self._write_lines(buffers)
             else:
                 self._unsent = deque(buffers)
@@ -539,8 +540,12 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         if unsent is None or self._is_full or transport is None or transport.is_closing():
             return
         piece: list[Any] = []
+        late: LatePart | None = None
         room_bytes = self._piece_bytes
         while unsent and room_bytes > 0:
+            if type(unsent[0]) is LatePart:
+                late = unsent[0]
+                break
             buffer = unsent.popleft()
             if len(buffer) > room_bytes:
                 view = memoryview(buffer)
@@ -548,12 +553,14 @@ class Connection(Receiver, asyncio.BufferedProtocol):
                 unsent.appendleft(view[room_bytes:])
             piece.append(buffer)
             room_bytes -= len(buffer)
-        self._write_lines(piece)
+        if piece:
+            self._write_lines(piece)
+        if late is not None:
+            # One piece of it is made ahead of the client.
+            late.ask(self._take_piece, self._fail_to_make_piece)
+            return
         if unsent:
-            if not self._is_following:
-                self._is_following = True
-                self._piece_written_s = perf_counter()
-                self._turn.follow(self._write_next_piece)
+            self._go_on_next_turn()
             return
         self._unsent = None
         self._write_paused = self._is_full
@@ -561,6 +568,25 @@ class Connection(Receiver, asyncio.BufferedProtocol):
             self._close_when_answered()
         elif self._held:
             self._resume_if_possible()
+
+    def _take_piece(self, piece: Any) -> None:
+        unsent = self._unsent
+        if unsent is None:
+            return  # the peer is gone
+        if not len(unsent[0]):
+            unsent.popleft()
+        unsent.appendleft(piece)
+        self._go_on_next_turn()
+
+    def _fail_to_make_piece(self, error: Exception) -> None:
+        if self._unsent is not None:
+            self.abort(f"cannot make the rest of an answer: {error}")
+
+    def _go_on_next_turn(self) -> None:
+        if not self._is_following:
+            self._is_following = True
+            self._piece_written_s = perf_counter()
+            self._turn.follow(self._write_next_piece)
 
     def _write_next_piece(self) -> None:
         self._is_following = False
@@ -629,7 +655,8 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         self.send_ready()
         if self._transport is not None:
             if self._unsent is not None:
-                self._transport.writelines(self._unsent)
+                # What would have to be made first is not ready.
+                self._transport.writelines(takewhile(lambda part: type(part) is not LatePart, self._unsent))
                 self._unsent = None
             self._transport.close()
 
@@ -681,7 +708,7 @@ def _address(name: Any) -> tuple[str, int]:
 def _buffers(parts: Sequence[Any]) -> list[Any]:
     buffers: list[Any] = []
     for part in parts:
-        if isinstance(part, _BUFFERS):
+        if isinstance(part, _BUFFERS) or type(part) is LatePart:
             buffers.append(part)
         else:
             buffers.extend(part.buffers())

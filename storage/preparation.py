@@ -14,12 +14,13 @@ from odradek.storage.validation import (
     check_batch,
     check_client_batch,
     check_size,
+    leading_batch_bytes,
     with_append_time,
 )
 from odradek.wire.batch_validation import BatchRules, TakesLong
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import iter_batches
+from odradek.wire.records import read_batch_header
 
 QUICK_BYTES_MAX = 131_072
 """Of records that are looked at, and unpacked where need be: what a producer packs into its usual 16 KiB. By
@@ -150,7 +151,10 @@ def _batch_of_old_request(
     quickly: bool,
 ) -> memoryview:
     """Produce 0 to 2 may bring a batch v2 as well."""
-    headers = [header for _, header in iter_batches(records)]
-    if len(headers) > 1:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"More than one record batch came for {partition}.")
-    return check_batch(records, headers[0], config, rules, now_ms, partition, limit_bytes, quickly)
+    header = read_batch_header(records)
+    behind = records[header.size_bytes :]
+    if behind:
+        # Kafka drops the beginning of another one, as it drops that of a message.
+        code = ErrorCode.INVALID_RECORD if leading_batch_bytes(behind) else ErrorCode.CORRUPT_MESSAGE
+        raise KafkaError(code, f"More than one record batch came for {partition}.")
+    return check_batch(records, header, config, rules, now_ms, partition, limit_bytes, quickly)

@@ -104,9 +104,9 @@ class Slice:
             self._buffers = [memoryview(buffer)]
         return False
 
-    def load(self) -> None:
-        """Wait until the bytes are in memory. For a worker thread."""
-        self._source.load(self._position, self._size)
+    def load(self, start: int = 0, size_bytes: int | None = None) -> None:
+        """Wait until the bytes are in memory, or `size_bytes` of them from `start`. For a worker thread."""
+        self._source.load(self._position + start, self._size - start if size_bytes is None else size_bytes)
 
     def tobytes(self) -> bytes:
         """A copy of the bytes."""

@@ -10,7 +10,8 @@ v1 on a timestamp 8, then key and value, each behind its size of 4 bytes (-1: nu
 wrapper message whose value holds the messages; its offset is that of the last of them. Inner offsets are
 absolute in v0, relative to the first message in v1.
 
-Stricter than Kafka, which would drop it in silence: a message that is cut short at the end of a set.
+Stricter than Kafka, which acknowledges and drops in silence what a client takes for stored: a message that
+is cut short at the end of a set, packed or not, and bytes of a message behind what it says to be its value.
 Sources: KIP-31 (relative offsets), KIP-32 (timestamps), `LogValidator.java`,
 `AbstractLegacyRecordBatch.java`, `RecordsUtil.java`.
 """
@@ -103,8 +104,10 @@ def _read_message(view: memoryview, position: int) -> tuple[LegacyMessage, int]:
         raise _corrupt(f"{left} bytes are no message")
     offset, size_bytes = _OFFSET_AND_SIZE.unpack_from(view, position)
     magic = view[position + _MAGIC_POSITION]
-    if magic >= MAGIC_V2:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"a message of magic {magic} among those of an old format")
+    if magic > MAGIC_V2:
+        raise _corrupt(f"a message of magic {magic}")
+    if magic == MAGIC_V2:
+        raise _invalid("a batch among messages of an old format")
     if not _LEAST_BODY_BYTES[magic] <= size_bytes <= left - LOG_OVERHEAD_BYTES:
         raise _corrupt(f"a message claims {size_bytes} bytes where {left - LOG_OVERHEAD_BYTES} are left")
     end = position + LOG_OVERHEAD_BYTES + size_bytes
@@ -124,12 +127,12 @@ def _read_bytes(view: memoryview, position: int, end: int) -> tuple[bytes | None
     try:
         (size,) = _SIZE.unpack_from(view, position)
     except struct_error:
-        raise _corrupt("a message ends within a size") from None
+        raise _Nonsense("a message ends within a size") from None
     start = position + _SIZE.size
     if size < 0:
         return None, start
     if start + size > end:
-        raise _corrupt(f"a key or value claims {size} bytes where {end - start} are left")
+        raise _Nonsense(f"a key or value claims {size} bytes where {end - start} are left")
     return bytes(view[start : start + size]), start + size
 
 
@@ -139,6 +142,19 @@ def _corrupt(why: str) -> KafkaError:
 
 def _invalid(why: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, why)
+
+
+class _Nonsense(KafkaError):
+    """What makes no sense though its checksum is right."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, why)
+
+
+def _senseless(why: str) -> KafkaError:
+    """How a client is told of it: it will not be better when it is sent again, which CORRUPT_MESSAGE would
+    have clients do. Kafka trips over it, and says only that."""
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
 
 
 # To v2 ----------------------------------------------------------------------------------------------
@@ -163,23 +179,20 @@ def to_v2(
 
     Refuses with CORRUPT_MESSAGE, INVALID_RECORD (more than one wrapper, a wrapper in a wrapper, mixed
     formats), `InvalidRecords` (as `batch_validation.check_rules`), MESSAGE_TOO_LARGE beyond `limit_bytes`,
-    and UNSUPPORTED_COMPRESSION_TYPE.
+    and UNKNOWN_SERVER_ERROR, Kafka's code for what makes no sense though its checksum is right.
     """
-    messages = list(iter_messages(buffer))
-    if not messages:
+    try:
+        outer, messages = _read_set(buffer, limit_bytes)
+    except _Nonsense as error:
+        raise _senseless(error.message) from error
+    if outer is None:
         return []
-    outer = messages[0]
-    if any(message.magic != outer.magic for message in messages):
-        raise _invalid("the messages of one set have different formats")
-    source = max(message.compression for message in messages)
-    if source != Compression.NONE:
-        if len(messages) > 1:
-            raise _invalid("a compressed message has others beside it")
-        messages = _unwrap(outer, limit_bytes)
     _check_timestamp_type(outer, messages, rules)
+    if any(message.timestamp < NO_TIMESTAMP for message in messages):
+        raise _senseless("a timestamp is below that of none")
     key_sizes = [-1 if message.key is None else len(message.key) for message in messages]
     timestamps = [message.timestamp for message in messages]
-    if source == Compression.NONE:
+    if outer.compression == Compression.NONE:
         # To Kafka each of these is a batch of its own: the first bad one alone decides, and its index is 0.
         for key_size, timestamp in zip(key_sizes, timestamps, strict=True):
             check_rules([key_size], [timestamp], rules, now_ms)
@@ -192,7 +205,7 @@ def to_v2(
     batch = build_batch(
         records,
         base_offset=base_offset,
-        compression=source if compression is None else compression,
+        compression=outer.compression if compression is None else compression,
         level=level,
         leader_epoch=leader_epoch,
         log_append_time_ms=now_ms if rules.log_append_time else None,
@@ -200,14 +213,27 @@ def to_v2(
     return [batch]
 
 
+def _read_set(buffer: Buffer, limit_bytes: int) -> tuple[LegacyMessage | None, list[LegacyMessage]]:
+    """The first message, and all of them, or what was packed into that one."""
+    messages = list(iter_messages(buffer))
+    if not messages:
+        return None, messages
+    outer = messages[0]
+    if any(message.magic != outer.magic for message in messages):
+        raise _invalid("the messages of one set have different formats")
+    if all(message.compression == Compression.NONE for message in messages):
+        return outer, messages
+    if len(messages) > 1:
+        raise _invalid("a compressed message has others beside it")
+    return outer, _unwrap(outer, limit_bytes)
+
+
 def _unwrap(wrapper: LegacyMessage, limit_bytes: int) -> list[LegacyMessage]:
     if wrapper.value is None:
         raise _invalid("a compressed message has no value")
     if wrapper.compression == Compression.ZSTD:
         raise _invalid("messages of the old formats cannot be compressed with zstd")
-    inner = list(
-        iter_messages(decompress(wrapper.compression, wrapper.value, limit_bytes, magic=wrapper.magic))
-    )
+    inner = _unpacked(wrapper, wrapper.value, limit_bytes)
     if not inner:
         raise _invalid("a compressed message holds no messages")
     if any(message.compression != Compression.NONE for message in inner):
@@ -224,6 +250,16 @@ def _unwrap(wrapper: LegacyMessage, limit_bytes: int) -> list[LegacyMessage]:
     if wrapper.uses_log_append_time:
         inner = [message._replace(timestamp=wrapper.timestamp) for message in inner]
     return inner
+
+
+def _unpacked(wrapper: LegacyMessage, value: bytes, limit_bytes: int) -> list[LegacyMessage]:
+    try:
+        messages = decompress(wrapper.compression, value, limit_bytes, magic=wrapper.magic)
+    except KafkaError as error:
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+            raise
+        raise _Nonsense(error.message) from error
+    return list(iter_messages(messages))
 
 
 def _check_timestamp_type(outer: LegacyMessage, messages: list[LegacyMessage], rules: BatchRules) -> None:

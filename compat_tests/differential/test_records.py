@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import struct
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 from compat_tests.differential.harness import CLOSED, PACKED_OTHERWISE, Pair, Side, messages
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
-from odradek.wire.compression import Compression
-from odradek.wire.legacy_records import to_legacy
+from odradek.wire.compression import Compression, compress
+from odradek.wire.legacy_records import build_message, to_legacy
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -172,6 +173,209 @@ def test_bad_batches_are_refused_alike(pair: Pair, what: str) -> None:
             pair.ask(lambda side: produce(side, topic, BAD_BATCHES[what]), version, what)
 
 
+def message(magic: int, value: bytes | None = b"value", **more: Any) -> bytes:
+    more.setdefault("timestamp", NOW_MS)
+    return build_message(magic, key=more.pop("key", b"key"), value=value, **more)
+
+
+def wrapper(magic: int, inner: bytes, codec: int = Compression.GZIP, **more: Any) -> bytes:
+    """A message that holds others: `offset` is that of the last of them, or what a client writes there."""
+    packed = compress(codec, inner, magic=more.pop("packed_as", magic))
+    return message(magic, packed, key=None, attributes=codec | more.pop("attributes", 0), **more)
+
+
+def resealed(spoilt_message: bytes) -> bytes:
+    """With the checksum of what is there now."""
+    return spoilt(spoilt_message, 12, struct.pack(">I", crc32(spoilt_message[16:])))
+
+
+def sets_of(magic: int) -> dict[str, bytes]:
+    """Message sets that are odd or bad, of one format."""
+    other = 1 - magic
+    one, two = message(magic), message(magic, b"two", offset=1)
+    pair = one + two
+    packed = wrapper(magic, pair, offset=1)
+    value_size = 12 + (14 if magic else 6) + 4 + 3
+    stamped = [message(magic, b"%d" % n, offset=n, timestamp=NOW_MS + n) for n in (2, 0, 1)]
+    lz4 = compress(Compression.LZ4, pair, magic=magic)
+    return {
+        "sound": pair,
+        "sound and packed": packed,
+        "empty": b"",  # of null records 3.9 does not answer at all
+        "a byte": b"a",
+        "only an offset": one[:8],
+        "only offset and size": one[:12],
+        "without the magic": one[:16],
+        "only a head": one[:20],
+        "the only message cut short": one[:-1],
+        "the second cut short": pair[:-1],
+        "the second cut within its size": pair[: len(one) + 10],
+        "the second cut behind its size": pair[: len(one) + 12],
+        "the second cut at its magic": pair[: len(one) + 17],
+        "a byte behind": pair + b"a",
+        "zeros behind": pair + bytes(40),
+        "a wrapper cut short": packed[:-1],
+        "a wrapper with a byte behind": packed + b"a",
+        "wrong checksum": spoilt(one, 13, b"\xff\xff"),
+        "second with a wrong checksum": one + spoilt(two, 13, b"\xff\xff"),
+        "spoilt value": spoilt(one, len(one) - 2, b"\xff"),
+        "size zero": spoilt(one, 8, struct.pack(">i", 0)),
+        "size below zero": spoilt(one, 8, struct.pack(">i", -5)),
+        "size of less than a message": spoilt(one, 8, struct.pack(">i", 13)),
+        "size too small": spoilt(one, 8, struct.pack(">i", len(one) - 13)),
+        "size too large": spoilt(one, 8, struct.pack(">i", len(one) - 11)),
+        "size of a gigabyte": spoilt(one, 8, struct.pack(">i", 1 << 30)),
+        "second with a size below zero": one + spoilt(two, 8, struct.pack(">i", -5)),
+        "second with a size too large": one + spoilt(two, 8, struct.pack(">i", 1000)),
+        "magic 2": resealed(spoilt(one, 16, b"\x02")),
+        "magic 3": resealed(spoilt(one, 16, b"\x03")),
+        "magic below zero": resealed(spoilt(one, 16, b"\xff")),
+        "second with magic 3": one + resealed(spoilt(two, 16, b"\x03")),
+        "of both formats": one + message(other, offset=1),
+        "with a batch behind": one + batch(),
+        "behind a batch": batch() + one,
+        "a batch": batch(),
+        "a packed batch": batch(compression=Compression.GZIP),
+        "two batches": batch() + batch(start=10),
+        "a batch with a wrong checksum": spoilt(batch(), 30, b"\xff\xff"),
+        "a batch cut short": batch()[:-5],
+        "a batch with a byte behind": batch() + b"a",
+        "a batch with a size below zero": spoilt(batch(), 8, struct.pack(">i", -5)),
+        "value's size below zero": resealed(spoilt(one, value_size, struct.pack(">i", -7))),
+        "value's size too small": resealed(spoilt(one, value_size, struct.pack(">i", 3))),
+        "value's size too large": resealed(spoilt(one, value_size, struct.pack(">i", 9))),
+        "key's size below zero": resealed(spoilt(one, value_size - 7, struct.pack(">i", -7))),
+        "key's size that leaves no room": resealed(spoilt(one, value_size - 7, struct.pack(">i", 11))),
+        "key's size too large": resealed(spoilt(one, value_size - 7, struct.pack(">i", 900))),
+        "null key and value": message(magic, None, key=None),
+        "offsets that go back": message(magic, offset=7) + message(magic, offset=3),
+        "offset below zero": message(magic, offset=-3),
+        "a codec that is none": message(magic, attributes=5),
+        "another codec that is none": message(magic, attributes=7),
+        "attributes that mean nothing": message(magic, attributes=0x70),
+        "timestamps that go back": b"".join(stamped),
+        "timestamps that go back, packed": wrapper(magic, b"".join(stamped), offset=2),
+        "timestamp below zero": message(magic, timestamp=-2),
+        "timestamp below zero in a wrapper": wrapper(magic, message(magic, timestamp=-2)),
+        "second timestamp below zero": one + message(magic, timestamp=-2),
+        "no timestamp": message(magic, timestamp=-1),
+        "a timestamp of the future": message(magic, timestamp=NOW_MS + (1 << 42)),
+        "log append time": message(magic, attributes=8),
+        "log append time of a wrapper": wrapper(magic, pair, offset=1, attributes=8),
+        "log append time in a wrapper": wrapper(magic, message(magic, attributes=8)),
+        "another timestamp than in the wrapper": wrapper(magic, pair, offset=1, timestamp=NOW_MS + 99),
+        "no timestamp of the wrapper": wrapper(magic, pair, offset=1, timestamp=-1),
+        "a wrapper in a wrapper": wrapper(magic, packed, offset=1),
+        "a wrapper behind another": packed + packed,
+        "a message behind a wrapper": packed + one,
+        "a wrapper behind a message": one + packed,
+        "a wrapper of nothing": wrapper(magic, b""),
+        "a wrapper without value": message(magic, None, attributes=1),
+        "a wrapper with an empty value": message(magic, b"", attributes=1),
+        "a wrapper of what is not packed": message(magic, b"not packed at all", attributes=1),
+        "a wrapper whose packing is cut short": message(
+            magic, compress(Compression.GZIP, pair, magic=magic)[:-9], attributes=1, offset=1
+        ),
+        "a wrapper of the other format": wrapper(magic, message(other)),
+        "a wrapper of both formats": wrapper(magic, one + message(other, offset=1), offset=1),
+        "a wrapper of a codec that is none": message(magic, b"packed", attributes=6),
+        "a wrapper of a lying size": wrapper(magic, resealed(spoilt(one, value_size, struct.pack(">i", 9)))),
+        "a wrapper of a message cut short": wrapper(magic, pair[:-1], offset=1),
+        "a wrapper of a message with a byte behind": wrapper(magic, pair + b"a", offset=1),
+        "a wrapper of a wrong checksum": wrapper(magic, one + spoilt(two, 13, b"\xff\xff"), offset=1),
+        "a wrapper of a size below zero": wrapper(
+            magic, one + spoilt(two, 8, struct.pack(">i", -5)), offset=1
+        ),
+        "a wrapper of a size too small": wrapper(magic, one + spoilt(two, 8, struct.pack(">i", 3)), offset=1),
+        "a wrapper with a key": message(
+            magic, compress(Compression.GZIP, pair, magic=magic), attributes=1, offset=1
+        ),
+        "a wrapper's offset zero": wrapper(magic, pair),
+        "a wrapper's offset below the last": wrapper(magic, pair + message(magic, offset=2), offset=1),
+        "a wrapper's offset above the last": wrapper(magic, pair, offset=9),
+        "a wrapper's offset below zero": wrapper(magic, pair, offset=-4),
+        "inner offsets all zero": wrapper(magic, one + message(magic), offset=1),
+        "inner offsets that go back": wrapper(
+            magic, message(magic, offset=5) + message(magic, offset=2), offset=5
+        ),
+        "inner offsets with gaps": wrapper(magic, one + message(magic, offset=8), offset=8),
+        "inner offset below zero": wrapper(magic, message(magic, offset=-2) + one, offset=1),
+        "inner null value": wrapper(magic, message(magic, None, key=None)),
+        "snappy": wrapper(magic, pair, Compression.SNAPPY, offset=1),
+        "lz4": wrapper(magic, pair, Compression.LZ4, offset=1),
+        "lz4 with the other format's checksum": wrapper(
+            magic, pair, Compression.LZ4, offset=1, packed_as=1 - magic
+        ),
+        "lz4 with a wrong checksum of its head": message(
+            magic, spoilt(lz4, 6, bytes([lz4[6] ^ 0xFF])), attributes=3, offset=1
+        ),
+        "zstd": message(magic, compress(Compression.ZSTD, pair), attributes=4, offset=1),
+        "gzip that says snappy": message(
+            magic, compress(Compression.GZIP, pair, magic=magic), attributes=2, offset=1
+        ),
+    }
+
+
+TAKEN, CORRUPT, TRIPPED = 0, 2, -1
+STRICTER = {
+    "a byte",
+    "only an offset",
+    "only offset and size",
+    "without the magic",
+    "only a head",
+    "the only message cut short",
+    "the second cut short",
+    "the second cut within its size",
+    "the second cut behind its size",
+    "the second cut at its magic",
+    "a byte behind",
+    "a wrapper cut short",
+    "a wrapper with a byte behind",
+    "a wrapper of a message cut short",
+    "a wrapper of a message with a byte behind",
+    "size too large",
+    "size of a gigabyte",
+    "second with a size too large",
+    "value's size below zero",
+    "value's size too small",
+    "a batch cut short",
+    "a batch with a byte behind",
+}
+"""What Kafka acknowledges though it stores only what is before it, or a value that has lost its end."""
+
+
+@pytest.mark.parametrize("settings", [{}, {"message_timestamp_type": "LogAppendTime"}], ids=["", "stamped"])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_message_sets_of_every_kind_are_taken_or_refused_alike(
+    pair: Pair, magic: int, settings: dict[str, str]
+) -> None:
+    versions = [version for version in pair.versions(ProduceRequest) if version < 3]
+    if not versions:
+        return
+    # Kafka 3.9 takes every time of the future, unless it is told not to.
+    topic = new_topic(pair, "sets", message_timestamp_after_max_ms="3600000", **settings)
+    strict = new_topic(pair, "strict")
+    for what, records in sets_of(magic).items():
+        note = f"{what}, magic {magic}"
+        if what in STRICTER or what == "magic 2":
+            codes = [_code_of(side.ask(produce(side, strict, records), versions[-1])) for side in pair.sides]
+            # Of a batch without a whole header there is nothing to be lost: only the name is another.
+            assert codes == ([TAKEN, CORRUPT] if what in STRICTER else [TRIPPED, CORRUPT]), note
+            continue
+        bases = []
+        for version in versions:
+            theirs, _ = pair.ask(lambda side: produce(side, topic, records), version, note)
+            bases.append(theirs.responses[0].partition_responses[0].base_offset)
+        # Of another one's answers only the stamps differ, by each broker's own clock.
+        if max(bases) >= 0 and not settings:
+            for version in (1, 3, NOTHING_CONVERTED):
+                pair.ask(lambda side: fetch(side, topic, min(bases)), version, note)
+
+
+def _code_of(answer: Any) -> int:
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
 def test_unknown_topics_and_partitions_are_refused_alike(pair: Pair) -> None:
     topic = new_topic(pair, "known")
     for side in pair.sides:
@@ -297,8 +501,15 @@ def test_fetch_sessions_run_alike(pair: Pair) -> None:
         pair.ask(lambda side: incremental(side, 5), version, "after it is closed")
 
 
-def list_offsets(topic: str, timestamp: int, *, partition: int = 0, epoch: int = -1) -> ListOffsetsRequest:
-    one = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
+def list_offsets(
+    topic: str, timestamp: int, *, partition: int = 0, epoch: int = -1, count: int = 1
+) -> ListOffsetsRequest:
+    one = ListOffsetsPartition(
+        partition_index=partition,
+        timestamp=timestamp,
+        current_leader_epoch=epoch,
+        max_num_offsets=count,
+    )
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[one])])
 
 
@@ -316,6 +527,25 @@ def test_offsets_are_found_alike(pair: Pair) -> None:
         pair.ask(lambda _: list_offsets("not-there", -1), version, "no such topic")
         pair.ask(lambda _: list_offsets(topic, -1, epoch=0), version, "leader epoch 0")
         pair.ask(lambda _: list_offsets(topic, -1, epoch=9), version, "leader epoch 9")
+
+
+def test_as_many_offsets_as_are_asked_for_are_found_alike(pair: Pair) -> None:
+    """Version 0 asks for the beginnings of segments that were there at a time, the newest first."""
+    if 0 not in pair.versions(ListOffsetsRequest):
+        return
+    topic, empty = new_topic(pair, "counts", segment_bytes=str(1 << 20)), new_topic(pair, "counts")
+    large = bytes(build_batch([(n, NOW_MS + n, None, bytes(150_000)) for n in range(3)]))
+    for _ in range(9):
+        pair.ask(lambda side: produce(side, topic, large), 9)
+    found = []
+    for name in (topic, empty):
+        for count in (0, 1, 2, 3, 4, 5, 6, 100, 1 << 30, -1):
+            for timestamp in (-1, -2, -3, -4, 0, 1, NOW_MS, NOW_MS + 1_200_000, (1 << 63) - 1):
+                note = f"{count} of {name} at {timestamp}"
+                answer, _ = pair.ask(lambda _: list_offsets(name, timestamp, count=count), 0, note)
+                if answer != CLOSED:
+                    found.append(len(answer.topics[0].partitions[0].old_style_offsets))
+    assert max(found) > 3
 
 
 def test_epochs_end_alike(pair: Pair) -> None:

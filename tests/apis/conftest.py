@@ -357,9 +357,23 @@ class Node:
         api = self.apis[key]
         version = api.versions[-1] if version is None else version
         assert version in api.versions
+        return Answer(api, version, self._handle(request, version, client_id, connection))
+
+    def _handle(self, request, version, client_id="tester", connection=None):
+        key = request.api_key
+        api = self.apis[key]
         decoded = decode_message(api.request, version, encode_message(request, version))
         context = RequestContext(key, version, 7, client_id, connection or self.connection, self.loop.now_ms)
-        return Answer(api, version, api.handle(decoded, context))
+        return api.handle(decoded, context)
+
+    def before_encoding(self, request, version):
+        """The answer to a request that is answered at once, as its handler gives it to the connection."""
+        result = self._handle(request, version)
+        responses = []
+        if not isinstance(result, Waiting):
+            return result
+        result.on_complete(responses.append)
+        return responses[0]
 
     def ask(self, request, version=None, **arguments):
         """The answer to a request that is answered in its own turn."""

@@ -1,14 +1,17 @@
 """Fetch: what is read, how much of it, when it is answered, and what it refuses."""
 
 import os
+import tracemalloc
 from dataclasses import replace
 
 import pytest
 
+from odradek.apis.api import LatePart
 from odradek.apis.fetch import LOOKS_MAX
 from odradek.coordinator.cluster import Broker, Endpoint
 from odradek.storage.segment import LOG, Segment
 from odradek.wire.compression import Compression
+from odradek.wire.down_conversion import CHUNK_BYTES, down_convert
 from odradek.wire.errors import ErrorCode
 from odradek.wire.legacy_records import iter_messages
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
@@ -418,8 +421,49 @@ def test_a_disk_that_fails_during_the_conversion_is_an_error_of_that_partition(n
 
     node.create("t")
     node.fill("t", [b"a"])
-    monkeypatch.setattr(Slice, "tobytes", fail)
+    monkeypatch.setattr(Slice, "buffers", fail)
     assert only(node.ask(fetch(("t", 0, 0)), 3)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def pieces_of(part):
+    """What a connection gets of a part that is made while it is sent."""
+    pieces = []
+    while len(part):
+        part.ask(lambda piece: pieces.append(bytes(piece)), pytest.fail)
+    return pieces
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_long_answer_of_an_old_format_is_converted_while_it_is_sent(node, version):
+    node.create("t")
+    node.fill("t", *([b"%d" % n * 20_000] for n in range(40)))
+    stored = node.partition("t").read(0, max_bytes=PLENTY).records.tobytes()
+    part = only(node.before_encoding(fetch(("t", 0, 0)), version)).records
+    assert isinstance(part, LatePart)
+    assert len(part) == len(stored)
+    pieces = pieces_of(part)
+    assert max(map(len, pieces)) <= CHUNK_BYTES
+    assert b"".join(pieces) == down_convert(stored, 0 if version < 2 else 1, 0)
+
+
+def test_of_many_partitions_little_is_converted_before_it_is_sent(node):
+    count = 20
+    node.create("t", count)
+    for index in range(count):
+        node.fill("t", [b"%d" % index * 60_000], [b"more" * 50_000], index=index)
+    request = fetch(*(("t", index, 0) for index in range(count)), max_bytes=PLENTY)
+    tracemalloc.start()
+    try:
+        answer = node.before_encoding(request, 2)
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    parts = [one.records for one in answer.responses[0].partitions]
+    assert sum(map(len, parts)) > 5_000_000
+    assert held_bytes < 1_500_000
+    for index, part in enumerate(parts):
+        stored = node.partition("t", index).read(0, max_bytes=PLENTY).records.tobytes()
+        assert b"".join(pieces_of(part)) == down_convert(stored, 1, 0)
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 6), (6, 56)])

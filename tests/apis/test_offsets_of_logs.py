@@ -130,8 +130,9 @@ def test_version_0_lists_where_segments_begin_newest_first(node):
     ):
         answer = only(node.ask(list_offsets(timestamp, max_num_offsets=count), 0))
         assert (answer.error_code, answer.old_style_offsets) == (0, expected)
-    unknown = only(node.ask(list_offsets(-1, topic="u"), 0))
-    assert (unknown.error_code, unknown.old_style_offsets) == (3, [])
+    for topic, count, code in (("u", 1, 3), ("u", -1, 3), ("t", -1, -1)):
+        refused = only(node.ask(list_offsets(-1, topic=topic, max_num_offsets=count), 0))
+        assert (refused.error_code, refused.old_style_offsets) == (code, [])
 
 
 @pytest.mark.parametrize("version", [0, 1, 7])

@@ -4,17 +4,19 @@ import asyncio
 import logging
 import socket
 import struct
+import threading
 from dataclasses import dataclass
 
 import pytest
 
-from odradek.apis.api import Api, Waiting
+from odradek.apis.api import Api, LatePart, Waiting
 from odradek.server import connection as connection_module
 from odradek.server.connection import BUFFER_BYTES, Routes
 from odradek.server.connections import ConnectionLimits, Connections
 from odradek.server.listeners import Listener, accept, bind_listener
 from odradek.server.timers import Timers, wall_clock_ms
 from odradek.server.turn import LoopTurn
+from odradek.server.work import WorkQueue
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.schema import ALL, INT32, RECORDS, STRING, Message, on_wire
 
@@ -810,6 +812,166 @@ def test_a_client_may_leave_in_the_middle_of_a_long_answer(play, short_pieces, c
         await stage_.until(lambda: len(stage_.broker.connections) == 1)
         other.send(echo(2, "still there"))
         assert (await other.answer())[0] == 2
+
+    play(story)
+    assert "Traceback" not in caplog.text
+    assert "Error" not in caplog.text
+
+
+class Maker:
+    """Makes the content of a late part in thirty pieces; every second one in another thread."""
+
+    def __init__(self, stage_, size_bytes=300_000, fails_at=None):
+        self.content = (bytes(range(251)) * (size_bytes // 251 + 1))[:size_bytes]
+        self.piece_bytes = size_bytes // 30
+        self.made_bytes, self.fails_at = 0, fails_at
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+        self.queue = WorkQueue(stage_.loop)
+        self.part = LatePart(self.queue, self.make, size_bytes)
+        self.answer = struct.pack(">h3si", 3, b"big", size_bytes) + self.content
+
+    def make(self):
+        if self.made_bytes == self.fails_at:
+            raise OSError("the disk does not answer")
+        start, self.made_bytes = self.made_bytes, self.made_bytes + self.piece_bytes
+        if start % (2 * self.piece_bytes):
+            yield self.may_go_on.wait
+        return self.content[start : start + self.piece_bytes]
+
+
+async def being_made(stage_):
+    """A client whose answer is under way, its maker, in another thread now, and its connection."""
+    client, maker = await stage_.client(), Maker(stage_)
+    maker.may_go_on.clear()
+    client.send(echo(0, "wait 0"))
+    await stage_.until(lambda: stage_.broker.waiting)
+    (connection,) = stage_.broker.connections._open
+    late_answers(stage_, maker)
+    await stage_.until(lambda: maker.made_bytes == 2 * maker.piece_bytes)
+    return client, maker, connection
+
+
+def late_answers(stage_, *makers):
+    """Has these be the answers to what waits for 0, 1, ... ; in one go."""
+    for number, maker in enumerate(makers):
+        answer = EchoResponse(text="big", records=maker.part)
+        stage_.broker.waiting[str(number)].complete(answer)
+
+
+def test_what_is_made_while_it_is_sent_comes_whole_and_in_its_order(play):
+    async def story(stage_):
+        client = await stage_.client()
+        first, second = Maker(stage_), Maker(stage_)
+        client.send(echo(0, "wait 0"), echo(1, "wait 1"), echo(2, "ready"))
+        await stage_.until(lambda: "1" in stage_.broker.waiting)
+        late_answers(stage_, first, second)
+        assert await client.answer() == (0, first.answer)
+        assert await client.answer() == (1, second.answer)
+        assert (await client.answer())[0] == 2
+        (connection,) = stage_.broker.connections._open
+        assert (connection.is_stalled, connection.write_buffer_bytes()) == (False, 0)
+        client.send(echo(3, "and on"))
+        assert (await client.answer())[0] == 3
+
+    play(story)
+
+
+def test_a_short_answer_may_be_made_while_it_is_sent(play):
+    async def story(stage_):
+        client, maker = await stage_.client(), Maker(stage_, 3000)
+        client.send(echo(0, "wait 0"))
+        await stage_.until(lambda: stage_.broker.waiting)
+        late_answers(stage_, maker)
+        assert await client.answer() == (0, maker.answer)
+
+    play(story)
+
+
+def test_no_more_is_made_than_a_client_takes(play):
+    async def story(stage_):
+        client, other = await stage_.client(), await stage_.client()
+        client.writer.transport.pause_reading()
+        maker = Maker(stage_, 30_000_000)
+        client.send(echo(0, "wait 0"))
+        await stage_.until(lambda: stage_.broker.waiting)
+        late_answers(stage_, maker)
+        connection = next(c for c in stage_.broker.connections._open if c.is_waiting)
+        await stage_.until(lambda: connection._is_full)
+        for number in range(50):
+            other.send(echo(number, "meanwhile"))
+            await other.answer()
+        limit = connection_module.WRITE_BUFFER_HIGH_BYTES + 2 * connection_module.PIECE_BYTES_MAX
+        assert connection._transport.get_write_buffer_size() <= limit
+        # The rest is in the buffers of the system.
+        assert maker.made_bytes < 12_000_000
+        assert connection.write_buffer_bytes() >= 30_000_000 - maker.made_bytes
+        client.writer.transport.resume_reading()
+        assert await client.answer() == (0, maker.answer)
+
+    play(story)
+
+
+def test_an_answer_whose_rest_cannot_be_made_closes_its_connection(play, caplog):
+    async def story(stage_):
+        client, other = await stage_.client(), await stage_.client()
+        client.send(echo(0, "wait 0"))
+        await stage_.until(lambda: stage_.broker.waiting)
+        late_answers(stage_, Maker(stage_, fails_at=200_000))
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await client.answer()
+        other.send(echo(1, "still there"))
+        assert (await other.answer())[0] == 1
+
+    with caplog.at_level(logging.WARNING, "odradek"):
+        play(story)
+    assert "cannot make the rest of an answer: the disk does not answer" in caplog.text
+
+
+def test_a_client_may_leave_while_a_piece_is_made_for_it(play, caplog):
+    async def story(stage_):
+        client, maker, _ = await being_made(stage_)
+        client.writer.transport.abort()
+        await stage_.until(lambda: len(stage_.broker.connections) == 0)
+        maker.may_go_on.set()
+        await stage_.until(lambda: not len(maker.queue))
+        assert maker.made_bytes == 2 * maker.piece_bytes
+
+    play(story)
+    assert not caplog.records
+
+
+def test_a_client_that_takes_much_while_a_piece_is_made_for_it_gets_that_piece_once(play):
+    async def story(stage_):
+        client, maker, connection = await being_made(stage_)
+        connection.resume_writing()
+        assert len(maker.queue) == 1
+        maker.may_go_on.set()
+        assert await client.answer() == (0, maker.answer)
+
+    play(story)
+
+
+@pytest.mark.parametrize("leaves", ["the client", "the broker"])
+def test_what_nobody_will_take_is_not_made(play, leaves, caplog):
+    async def story(stage_):
+        client = await stage_.client()
+        client.writer.transport.pause_reading()
+        maker = Maker(stage_, 30_000_000)
+        client.send(echo(0, "wait 0"))
+        await stage_.until(lambda: stage_.broker.waiting)
+        (connection,) = stage_.broker.connections._open
+        late_answers(stage_, maker)
+        await stage_.until(lambda: connection._is_full)
+        if leaves == "the client":
+            client.writer.transport.abort()
+        else:
+            stage_.broker.connections.close_all()
+            client.writer.transport.resume_reading()
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await client.answer()
+        await stage_.until(lambda: len(stage_.broker.connections) == 0)
+        assert maker.made_bytes < 12_000_000
 
     play(story)
     assert "Traceback" not in caplog.text

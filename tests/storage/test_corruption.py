@@ -23,7 +23,15 @@ from odradek.storage.partition import Partition
 from odradek.storage.store import LogStore, StoreListener
 from odradek.wire.down_conversion import down_convert
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches, verify_crc
+from odradek.wire.legacy_records import to_legacy
+from odradek.wire.records import (
+    Record,
+    build_batch,
+    iter_records,
+    iter_whole_batches,
+    read_batch_header,
+    verify_crc,
+)
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
@@ -290,6 +298,11 @@ def test_a_conversion_for_old_clients_gives_damage_no_new_checksum():
     partition = store.get("t", 0)
     assert partition is not None
     data = partition.read(0, max_bytes=10_000).records.tobytes()
+    # What is before it comes; who asks for it is told.
+    sound_bytes = read_batch_header(data).size_bytes
+    converted = down_convert(data, 1, 0)
+    assert converted.startswith(to_legacy(data[:sound_bytes], 1, 0))
+    assert b"walue" not in converted
     with pytest.raises(KafkaError) as refused:
-        down_convert(data, 1, 0)
+        down_convert(data[sound_bytes:], 1, 1)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE

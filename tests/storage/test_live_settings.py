@@ -1,5 +1,7 @@
 """Settings that a partition follows: a codec of its own, and what changes while it lives."""
 
+import random
+
 import pytest
 from memory_disk import MemoryDisk
 
@@ -92,6 +94,42 @@ def test_a_new_batch_in_an_old_request_is_packed_anew_too():
     ((header, kept),) = stored(partition)
     assert header.compression == Compression.LZ4
     assert list(iter_records(kept)) == RECORDS
+
+
+def text(size: int) -> bytes:
+    """Words, by the dice: how hard a codec tries shows in how small they get."""
+    dice = random.Random(1)
+    words = [bytes(dice.choices(b"etaoinshrdlu", k=dice.randrange(2, 9))) for _ in range(300)]
+    return b" ".join(dice.choices(words, k=size // 4))[:size]
+
+
+TEXT = text(40_000)
+OLD_SETS = [build_message(magic, timestamp=NOW_MS * magic or -1, key=None, value=TEXT) for magic in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("magic_limit", "records"),
+    [(2, build_batch([Record(0, NOW_MS, None, TEXT)])), *enumerate(OLD_SETS)],
+    ids=["batch", "set of v0", "set of v1"],
+)
+# Of lz4's levels Kafka's default of 9 is the quick one.
+@pytest.mark.parametrize(("codec", "quick", "thorough"), [("gzip", 1, 9), ("lz4", 9, 12), ("zstd", 1, 19)])
+def test_a_topics_level_says_how_hard_its_codec_tries(codec, quick, thorough, records, magic_limit):
+    def config(level):
+        return {"compression_type": codec, f"compression_{codec}_level": level}
+
+    def append(partition):
+        partition.append(records, now_ms=NOW_MS, magic_limit=magic_limit)
+        return stored(partition)[-1][0].size_bytes
+
+    changing, steady = partition_with(**config(quick)), partition_with(**config(thorough))
+    large, small = append(changing), append(steady)
+    assert small < 0.97 * large
+    # The level may change while the partition lives.
+    changing.set_config(LogConfig(**config(thorough)))
+    assert append(changing) == small
+    changing.set_config(LogConfig(**config(quick)))
+    assert append(changing) == large
 
 
 def test_log_append_time_and_a_codec_go_together():

@@ -161,6 +161,18 @@ def test_message_sets_of_old_requests_are_stored_as_batches(magic):
     assert [record.key for _ in iter_batches(data) for record in iter_records(data)] == [b"k0", b"k1", b"k2"]
 
 
+def test_a_new_batch_in_an_old_request_comes_alone():
+    whole = batch_of()
+    for behind, code in (
+        (whole, ErrorCode.INVALID_RECORD),
+        (build_message(1, key=b"k", value=b"v", timestamp=NOW_MS), ErrorCode.INVALID_RECORD),
+        (whole[:-1], ErrorCode.CORRUPT_MESSAGE),
+    ):
+        with pytest.raises(KafkaError) as raised:
+            partition_with().append(whole + behind, now_ms=NOW_MS, magic_limit=1)
+        assert raised.value.code is code
+
+
 def test_an_empty_message_set_of_an_old_request_is_nothing():
     partition = partition_with()
     assert partition.append(b"", now_ms=NOW_MS, magic_limit=1).base_offset == -1

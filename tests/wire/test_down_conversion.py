@@ -5,10 +5,11 @@ import struct
 import pytest
 
 from odradek.wire.compression import Compression
-from odradek.wire.down_conversion import CHUNK_BYTES, down_convert
+from odradek.wire.down_conversion import CHUNK_BYTES, DownConversion, down_convert
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import to_legacy
 from odradek.wire.records import Record, build_batch, end_txn_marker, patch_batch
+from odradek.wire.work import finish
 
 NOW = 1_700_000_000_000
 
@@ -100,3 +101,65 @@ def test_a_chunk_that_can_be_converted_comes_before_one_that_cannot():
     records = plain[0] + plain[1] + tail + packed
     converted = to_legacy(plain[0] + plain[1], 1, 0)
     assert down_convert(records, 1, 0) == converted + overflow(len(records) - len(converted))
+
+
+def pieces_of(conversion):
+    pieces = []
+    while conversion.left_bytes:
+        pieces.append(bytes(finish(conversion.next_piece())))
+    return pieces
+
+
+SIZES = [100, 40_000, 50_000, 200_000, 60_000, 60_000, 5, 130_000, 300_000, 70_000]
+
+
+def test_pieces_are_short_and_make_up_the_whole():
+    records = b"".join(batches(*SIZES))
+    conversion = DownConversion(records, 1, 0)
+    finish(conversion.beginning())
+    assert conversion.left_bytes == len(records)
+    pieces = pieces_of(conversion)
+    assert len(pieces) > 5
+    assert max(map(len, pieces)) <= 300_100  # a batch, or a chunk
+    converted = to_legacy(records, 1, 0)
+    assert b"".join(pieces) == converted + overflow(len(records) - len(converted))
+
+
+@pytest.mark.parametrize("vanishing", [0, 1])
+def test_a_first_piece_that_was_let_go_is_made_again(vanishing):
+    records = b"".join(batches(*SIZES))
+    conversion = DownConversion(records, 1, vanishing)
+    finish(conversion.beginning())
+    assert conversion.kept_bytes > 0
+    conversion.forget_first()
+    assert conversion.kept_bytes == 0
+    assert b"".join(pieces_of(conversion)) == down_convert(records, 1, vanishing)
+
+
+def test_nothing_is_touched_before_it_is_loaded():
+    built = [*batches(*SIZES), build_batch([Record(10, NOW, None, bytes(99_999))])]
+    stored = b"".join(built)
+    memory = bytearray(b"\xff" * len(stored))
+    loaded = []
+
+    def load(position, size_bytes):
+        assert 0 <= position <= position + size_bytes <= len(stored)
+        loaded.append(size_bytes)
+        memory[position : position + size_bytes] = stored[position : position + size_bytes]
+
+    conversion = DownConversion(memory, 1, 0, load=load)
+    finish(conversion.beginning())
+    # The first batch and as much as is read along with it.
+    assert sum(loaded) <= CHUNK_BYTES + 61
+    assert b"".join(pieces_of(conversion)) == down_convert(stored, 1, 0)
+
+
+def test_a_damaged_batch_behind_the_first_ends_the_answer_before_it():
+    built = batches(10, CHUNK_BYTES - 200, 1000, 20)
+    built[2][80] ^= 1
+    records = b"".join(built)
+    converted = to_legacy(built[0] + built[1], 1, 0)
+    assert down_convert(records, 1, 0) == converted + overflow(len(records) - len(converted))
+    with pytest.raises(KafkaError) as refused:
+        down_convert(built[2] + built[3], 1, 2)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 from memory_disk import MemoryDisk
-from promises import World, history
+from promises import EVERY_OPERATION, World, history
 from stores import NOW_MS, open_store
 
 from odradek.storage.config import LogConfig
@@ -242,6 +242,13 @@ def test_an_error_at_any_operation_loses_nothing_acknowledged_and_heals(seed, co
     steps = history(seed, 40 if NIGHTLY else 14)
     number = next(number for number in count(1) if not error_at(steps, number, code, seed))
     assert number > len(steps)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_an_error_at_any_operation_of_the_history_that_has_them_all_loses_nothing_and_heals(code):
+    number = next(number for number in count(1) if not error_at(EVERY_OPERATION, number, code, 0))
+    assert number > 5 * len(EVERY_OPERATION)
 
 
 @pytest.mark.parametrize(

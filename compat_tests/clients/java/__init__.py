@@ -94,10 +94,16 @@ class JavaClient(Client):
         return [(int(partition), int(offset)) for partition, offset in (a.split("\t") for a in answers)]
 
     def read(
-        self, topic: str, starts: Mapping[int, int], count: int, *, fetch_bytes: int = FETCH_BYTES
+        self,
+        topic: str,
+        starts: Mapping[int, int],
+        count: int,
+        *,
+        fetch_bytes: int = FETCH_BYTES,
+        reset: str = "earliest",
     ) -> list[Record]:
         places = ",".join(f"{partition}:{offset}" for partition, offset in starts.items())
-        return [_record(line) for line in self.ask("read", topic, places, count, fetch_bytes)]
+        return [_record(line) for line in self.ask("read", topic, places, count, fetch_bytes, reset)]
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         found = self.ask("offset-at", topic, partition, timestamp_ms)

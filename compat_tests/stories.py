@@ -7,8 +7,11 @@ import threading
 import time
 import uuid
 
+from kafka import KafkaAdminClient, TopicPartition
+
 from compat_tests.brokers import TestBroker
 from compat_tests.clients import Client, Member, Message, wait_until
+from compat_tests.clients.kafka_python import KafkaPythonClient
 
 START_MS = int(time.time()) * 1000 - 3_600_000
 """An hour ago: records older than `retention.ms` may go at any moment."""
@@ -37,6 +40,33 @@ def shared_out(members: list[Member], partitions: int) -> bool:
     """Whether every member has a part, no two the same one, and all parts are given out."""
     parts = [member.assigned for member in members]
     return all(parts) and sum(map(len, parts)) == partitions == len(frozenset().union(*parts))
+
+
+def delete_records(client: Client, topic: str, before_offset: int) -> None:
+    """Of partition 0."""
+    with KafkaAdminClient(bootstrap_servers=client.bootstrap) as admin:
+        admin.delete_records({TopicPartition(topic, 0): before_offset})
+
+
+class Sending:
+    """Records for partition 0 of a topic, one after the other while this is entered."""
+
+    def __init__(self, client: Client, topic: str) -> None:
+        self._client = KafkaPythonClient(client.bootstrap)
+        self._topic = topic
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *failure: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._done.wait(0.2):
+            self._client.produce(self._topic, [Message(b"more")])
 
 
 class ClientStories:
@@ -125,6 +155,25 @@ class ClientStories:
         assert client.offset_at(topic, 0, 0) == 0
         assert client.offset_at(topic, 0, START_MS + 10_000) is None
         assert client.offset_at(topic, 1, START_MS) is None
+
+    def test_a_position_that_the_log_does_not_have_any_more_is_reset_as_it_is_configured(
+        self, client: Client
+    ) -> None:
+        topic, group = topic_name("reset"), topic_name("group")
+        client.create_topic(topic, 1)
+        client.produce(topic, [Message(b"%d" % n) for n in range(20)])
+        client.commit(group, topic, {0: 5})
+        delete_records(client, topic, 12)
+        for position in (3, 100):  # before the start, and behind the end
+            records = client.read(topic, {0: position}, 8, reset="earliest")
+            assert [record.offset for record in records] == list(range(12, 20)), position
+        member = client.join(group, topic)
+        wait_until(lambda: len(member.records) >= 8, "the group goes on from the log's start", [member])
+        member.leave()
+        assert [record.offset for record in member.records] == list(range(12, 20))
+        with Sending(client, topic):
+            records = client.read(topic, {0: 3}, 1, reset="latest")
+        assert records[0].offset >= 20
 
     def test_a_committed_offset_is_what_a_group_goes_on_from(self, client: Client) -> None:
         topic, group = topic_name("commit"), topic_name("group")

@@ -14,21 +14,27 @@ import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from compat_tests import reference
-from compat_tests.clients import Message
-from compat_tests.clients.java import SOURCE, compile_java
+from compat_tests.brokers import ApacheBroker, OdradekBroker, TestBroker
+from compat_tests.clients import Client, Message
+from compat_tests.clients.java import SOURCE, OldJavaClient, compile_java
 from compat_tests.clients.kafka_python import KafkaPythonClient
-from compat_tests.stories import START_MS, some_messages, topic_name
+from compat_tests.stories import START_MS, ClientStories, some_messages, topic_name
 
 CODECS = ("none", "gzip", "snappy", "lz4")
 
 
 @pytest.fixture(scope="module")
-def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+def broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
     if request.config.getoption("--broker") == "kafka":
         with reference.Kafka(reference.OLDER) as kafka:
-            yield kafka.bootstrap_servers
+            yield ApacheBroker(kafka)
     else:
-        yield request.getfixturevalue("broker").bootstrap
+        yield OdradekBroker(request.getfixturevalue("odradek_broker"))
+
+
+@pytest.fixture(scope="module")
+def bootstrap(broker: TestBroker) -> str:
+    return broker.bootstrap
 
 
 def run_java(program: str, version: str, *arguments: str) -> list[list[str]]:
@@ -165,3 +171,27 @@ def test_the_first_group_consumer_shares_out_what_a_new_producer_wrote(bootstrap
     ]
     assert ["sought", "7"] in facts
     assert ["end", "30"] in facts
+
+
+@pytest.fixture(scope="module")
+def client(bootstrap: str) -> Iterator[Client]:
+    client = OldJavaClient(bootstrap, "0.9.0.1")
+    yield client
+    client.close()
+
+
+class TestFirstGroupConsumer:
+    """Of what every client is tried with, all that can be said in 0.9."""
+
+    test_records_of_900_kb_pass = ClientStories.test_records_of_900_kb_pass
+    test_many_partitions_are_read_in_order_each = ClientStories.test_many_partitions_are_read_in_order_each
+    test_a_committed_offset_is_what_a_group_goes_on_from = (
+        ClientStories.test_a_committed_offset_is_what_a_group_goes_on_from
+    )
+    test_a_position_that_the_log_does_not_have_any_more_is_reset_as_it_is_configured = (
+        ClientStories.test_a_position_that_the_log_does_not_have_any_more_is_reset_as_it_is_configured
+    )
+    test_three_members_join_and_leave_and_every_record_is_read = (
+        ClientStories.test_three_members_join_and_leave_and_every_record_is_read
+    )
+    test_a_restart_in_the_middle_loses_nothing = ClientStories.test_a_restart_in_the_middle_loses_nothing

@@ -134,11 +134,17 @@ class Client(abc.ABC):
 
     @abc.abstractmethod
     def read(
-        self, topic: str, starts: Mapping[int, int], count: int, *, fetch_bytes: int = FETCH_BYTES
+        self,
+        topic: str,
+        starts: Mapping[int, int],
+        count: int,
+        *,
+        fetch_bytes: int = FETCH_BYTES,
+        reset: str = "earliest",
     ) -> list[Record]:
         """Assigns the partitions, seeks each to its start, and reads until `count` records came.
 
-        `fetch_bytes` is the client's max.partition.fetch.bytes.
+        `fetch_bytes` is the client's max.partition.fetch.bytes, `reset` its auto.offset.reset.
         """
 
     @abc.abstractmethod

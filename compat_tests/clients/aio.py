@@ -141,7 +141,7 @@ class AiokafkaClient(Client):
             await producer.stop()
         return [(answer.partition, answer.offset) for answer in answers]
 
-    async def _started(self, group: str | None = None, **settings: int) -> AIOKafkaConsumer:
+    async def _started(self, group: str | None = None, **settings: int | str) -> AIOKafkaConsumer:
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self.bootstrap, group_id=group, enable_auto_commit=False, **settings
         )
@@ -149,14 +149,20 @@ class AiokafkaClient(Client):
         return consumer
 
     def read(
-        self, topic: str, starts: Mapping[int, int], count: int, *, fetch_bytes: int = FETCH_BYTES
+        self,
+        topic: str,
+        starts: Mapping[int, int],
+        count: int,
+        *,
+        fetch_bytes: int = FETCH_BYTES,
+        reset: str = "earliest",
     ) -> list[Record]:
-        return self._loop.run(self._read(topic, starts, count, fetch_bytes))
+        return self._loop.run(self._read(topic, starts, count, fetch_bytes, reset))
 
     async def _read(
-        self, topic: str, starts: Mapping[int, int], count: int, fetch_bytes: int
+        self, topic: str, starts: Mapping[int, int], count: int, fetch_bytes: int, reset: str
     ) -> list[Record]:
-        consumer = await self._started(max_partition_fetch_bytes=fetch_bytes)
+        consumer = await self._started(max_partition_fetch_bytes=fetch_bytes, auto_offset_reset=reset)
         try:
             consumer.assign([TopicPartition(topic, partition) for partition in starts])
             for partition, offset in starts.items():

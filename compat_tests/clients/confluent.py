@@ -147,7 +147,7 @@ class ConfluentClient(Client):
         assert not failures, failures[0]
         return [answers[index] for index in range(len(messages))]
 
-    def _consumer(self, group: str = "none", **settings: int) -> Consumer:
+    def _consumer(self, group: str = "none", **settings: int | str) -> Consumer:
         return Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -158,9 +158,15 @@ class ConfluentClient(Client):
         )
 
     def read(
-        self, topic: str, starts: Mapping[int, int], count: int, *, fetch_bytes: int = FETCH_BYTES
+        self,
+        topic: str,
+        starts: Mapping[int, int],
+        count: int,
+        *,
+        fetch_bytes: int = FETCH_BYTES,
+        reset: str = "earliest",
     ) -> list[Record]:
-        consumer = self._consumer(max_partition_fetch_bytes=fetch_bytes)
+        consumer = self._consumer(max_partition_fetch_bytes=fetch_bytes, auto_offset_reset=reset)
         try:
             consumer.assign(
                 [TopicPartition(topic, partition, offset) for partition, offset in starts.items()]

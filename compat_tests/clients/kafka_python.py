@@ -110,7 +110,7 @@ class KafkaPythonClient(Client):
             producer.close()
         return [(answer.partition, answer.offset) for answer in answers]
 
-    def _consumer(self, group: str | None = None, **settings: int) -> KafkaConsumer:
+    def _consumer(self, group: str | None = None, **settings: int | str) -> KafkaConsumer:
         return KafkaConsumer(
             bootstrap_servers=self.bootstrap,
             group_id=group,
@@ -120,9 +120,15 @@ class KafkaPythonClient(Client):
         )
 
     def read(
-        self, topic: str, starts: Mapping[int, int], count: int, *, fetch_bytes: int = FETCH_BYTES
+        self,
+        topic: str,
+        starts: Mapping[int, int],
+        count: int,
+        *,
+        fetch_bytes: int = FETCH_BYTES,
+        reset: str = "earliest",
     ) -> list[Record]:
-        with self._consumer(max_partition_fetch_bytes=fetch_bytes) as consumer:
+        with self._consumer(max_partition_fetch_bytes=fetch_bytes, auto_offset_reset=reset) as consumer:
             consumer.assign([TopicPartition(topic, partition) for partition in starts])
             for partition, offset in starts.items():
                 consumer.seek(TopicPartition(topic, partition), offset)

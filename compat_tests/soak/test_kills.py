@@ -2,6 +2,7 @@
 
 Two producers, one idempotent and one plain, go on through all of it. After each start every record that was
 acknowledged is where it was, the idempotent one's are whole and in order, and nothing else has been sent.
+Before each kill a partition is moved to another data directory; every other kill waits until it is there.
 Every few rounds a new topic takes the place of the old one, so that what is read stays little; its segments
 are small and half of the topics are flushed before they are acknowledged (`flush.messages=1`), so that kills
 meet rolling, indexes, snapshots, checkpoints and the group log.
@@ -13,6 +14,7 @@ repeated.
 from __future__ import annotations
 
 import os
+import pathlib
 import random
 import time
 
@@ -21,9 +23,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, TopicPartition
 
 import odradek
+from compat_tests.clients import wait_until
 from compat_tests.clients.confluent import ConfluentClient
 from compat_tests.soak.ledger import Records, check_order
 from compat_tests.soak.load import ConfluentLoad, Load
+from compat_tests.soak.moves import Moves
 
 ROUNDS = 200 if os.environ.get("ODRADEK_NIGHTLY") else 10
 ROUNDS_PER_TOPIC = 5
@@ -104,17 +108,25 @@ class Round:
 
 
 @pytest.mark.timeout(PATIENCE_SECONDS + ROUNDS * 30)
-def test_everything_is_read_back_after_each_of_many_kills(capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything_is_read_back_after_each_of_many_kills(
+    capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
     seed = int(os.environ.get("ODRADEK_KILLS_SEED") or random.randrange(1 << 32))
     with capsys.disabled():
         print(f"\nODRADEK_KILLS_SEED={seed}", flush=True)
     chance = random.Random(seed)
     acknowledged = 0
-    with odradek.Broker(process=True, options=OPTIONS) as broker:
+    directories = [tmp_path / "one", tmp_path / "two"]
+    with odradek.Broker(process=True, data_dir=",".join(map(str, directories)), options=OPTIONS) as broker:
+        moves = Moves(broker.bootstrap_servers, directories, chance)
         for number in range(0, ROUNDS, ROUNDS_PER_TOPIC):
             now = Round(broker, f"kills-{number}", is_flushed=number % 2 == 1)
-            for _ in range(min(ROUNDS_PER_TOPIC, ROUNDS - number)):
+            for place in range(min(ROUNDS_PER_TOPIC, ROUNDS - number)):
                 now.wait_for_more()
+                moves.begin(now.topic, chance.randrange(PARTITIONS))
+                if place % 2:
+                    wait_until(moves.is_over, "the partition is in the other directory", [])
+                    now.wait_for_more()
                 now.kill(chance)
                 now.check()
             now.stop()
@@ -122,4 +134,7 @@ def test_everything_is_read_back_after_each_of_many_kills(capsys: pytest.Capture
             now.check()
             acknowledged += now.records.acknowledged()
     with capsys.disabled():
-        print(f"{acknowledged} acknowledged records were read back, after {ROUNDS} kills")
+        print(
+            f"{acknowledged} acknowledged records were read back, after {ROUNDS} kills "
+            f"and {moves.begun} moves, of which {moves.seen} were over"
+        )

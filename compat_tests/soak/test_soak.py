@@ -2,13 +2,15 @@
 
 Three libraries at once: of each an idempotent producer, a plain one, a reader and a group of its own, and a
 group in which all three meet. The broker is killed with SIGKILL at random moments and started again on the
-same port and data; after every start each of them must get on. The seed decides the moments, and who leaves
-its group when: ODRADEK_SOAK_SEED repeats a run, as far as threads can be repeated.
+same port and data; after every start each of them must get on. Before each crash a partition of the topic
+or of `__consumer_offsets` is moved to another data directory. The seed decides the moments, which partition
+that is, and who leaves its group when: ODRADEK_SOAK_SEED repeats a run, as far as threads can be repeated.
 """
 
 from __future__ import annotations
 
 import os
+import pathlib
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +26,7 @@ from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.soak import conftest
 from compat_tests.soak.ledger import Commits, Records, check_order
 from compat_tests.soak.load import GroupMember, Library, Load, Reader, libraries
+from compat_tests.soak.moves import Moves
 
 TOPIC = "soak"
 PARTITIONS = 4
@@ -46,8 +49,9 @@ OPTIONS = {
 class Soak:
     """The broker and all that goes on around it."""
 
-    def __init__(self, broker: odradek.Broker, seed: int) -> None:
+    def __init__(self, broker: odradek.Broker, directories: list[pathlib.Path], seed: int) -> None:
         self.broker, self.chance = broker, random.Random(seed)
+        self.moves = Moves(broker.bootstrap_servers, directories, self.chance)
         self.records, self.commits = Records(), Commits()
         self.kills = 0
         self._thread = LoopThread()
@@ -104,6 +108,16 @@ class Soak:
                 lambda group=group: self.commits.acknowledged_of[group] > committed[group],
                 f"{group} commits again",
             )
+
+    def move(self) -> None:
+        """Moves a partition, and most of the time waits until it is served from its new directory."""
+        topic, partition = self.chance.choice(
+            [("__consumer_offsets", 0), *((TOPIC, partition) for partition in range(PARTITIONS))]
+        )
+        self.moves.begin(topic, partition)
+        if self.chance.random() < 0.7:
+            self.wait(self.moves.is_over, f"{topic}-{partition} is in the other directory")
+            self.wait_until_everybody_gets_on()
 
     def crash(self) -> None:
         """Kills the broker, sometimes once more as soon as it is back, and looks at the commits."""
@@ -164,12 +178,13 @@ class Soak:
 
 
 @pytest.fixture
-def soak(capsys: pytest.CaptureFixture[str]) -> Iterator[Soak]:
+def soak(capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> Iterator[Soak]:
     seed = int(os.environ.get("ODRADEK_SOAK_SEED") or random.randrange(1 << 32))
     with capsys.disabled():
         print(f"\nODRADEK_SOAK_SEED={seed}", flush=True)
-    with odradek.Broker(process=True, options=OPTIONS) as broker:
-        soak = Soak(broker, seed)
+    directories = [tmp_path / "one", tmp_path / "two"]
+    with odradek.Broker(process=True, data_dir=",".join(map(str, directories)), options=OPTIONS) as broker:
+        soak = Soak(broker, directories, seed)
         yield soak
         soak.close()
 
@@ -184,6 +199,7 @@ def test_nothing_promised_is_lost_when_the_broker_is_killed(
         moment = start + slot * (number + soak.chance.random())
         soak.wait_until_everybody_gets_on()
         soak.wait(lambda moment=moment: time.monotonic() >= moment, "the random moment")
+        soak.move()
         soak.crash()
         if soak.chance.random() < 0.5:
             soak.replace_a_member()
@@ -197,4 +213,7 @@ def test_nothing_promised_is_lost_when_the_broker_is_killed(
         soak.records.check(log)
         check_order(log, [load.name for load in soak.loads if load.idempotent])
     with capsys.disabled():
-        print(f"{soak.records.acknowledged()} acknowledged records survived {soak.kills} kills")
+        print(
+            f"{soak.records.acknowledged()} acknowledged records survived {soak.kills} kills "
+            f"and {soak.moves.begun} moves, of which {soak.moves.seen} were over"
+        )

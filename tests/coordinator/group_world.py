@@ -43,7 +43,7 @@ from odradek.wire.messages.consumer_protocol import (
     decode_subscription,
     encode,
 )
-from tests.coordinator.transaction_world import Connection, Handle, Log, OpenLog
+from tests.coordinator.unreliable import Connection, Handle, Log, OpenLog
 
 NONE = ErrorCode.NONE
 SESSION_MS = 6_000

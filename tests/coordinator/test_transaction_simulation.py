@@ -1,26 +1,57 @@
-"""Transactions are atomic whatever happens to coordinator, partitions and network; and the simulation that
-says so finds the bugs that are planted in the coordinator."""
+"""Transactions are atomic whatever happens to coordinators, partitions and network, their offsets with them,
+and stay in order; and the simulation that says so finds the bugs that are planted.
+"""
 
 import pytest
 
-from odradek.coordinator.effects import WriteMarkers
+from odradek.coordinator.effects import AppendMarker, Reply, WriteMarkers
+from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.transaction_machine import TransactionMachine
 from odradek.coordinator.transaction_state import TransactionState
-from tests.coordinator.transaction_world import World
+from tests.coordinator.transaction_partitions import Partition
+from tests.coordinator.transaction_world import Crash, World
+from tests.how_many import NIGHTLY
+
+SCRIPT = 1
+SCRIPT_MS = 400
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_every_transaction_is_visible_as_a_whole_or_not_at_all(seed):
+@pytest.mark.parametrize("seed", range(400 if NIGHTLY else 6))
+def test_every_transaction_is_visible_as_a_whole_and_in_order_or_not_at_all(seed):
     world = World(seed).play()
     assert world.complaints() == []
     outcomes = {sent.outcome for sent in world.transactions.values()}
     assert outcomes >= {"open", "committed", "aborted"}
     assert len(world.transactions) > 100
     assert world.crashes > 5
+    assert world.offsets.loads > 0
+    assert len(world.offsets.told_by_log()) > 10
     states = {
         transaction.state for transaction in world.coordinator._partitions[0].machine.transactions.values()
     }
     assert all(state.is_settled for state in states)
+
+
+@pytest.mark.parametrize("arrives", [False, True], ids=["lost", "arrived"])
+@pytest.mark.parametrize("of", ["coordinator", "offsets", "data"])
+def test_a_crash_at_any_append_leaves_every_transaction_whole(of, arrives):
+    """One script without any other trouble: the coordinator crashes with its first append, with its second,
+    and so on; or the partition does to which an append goes."""
+    script = World(SCRIPT).play_script(SCRIPT_MS)
+    assert script.complaints() == []
+    assert {sent.outcome for sent in script.transactions.values()} >= {"committed", "aborted"}
+    appends = script.appends_of_script[of]
+    assert appends > 10
+    for number in range(appends):
+        world = World(SCRIPT, crash=Crash(of, number, arrives)).play_script(SCRIPT_MS, more_ms=1_500)
+        assert world.complaints() == [], number
+        assert world.crashes + world.partition_crashes == 1
+        assert len(world.transactions) > len(script.transactions)
+
+
+def worlds_with(**mutant):
+    """Some bugs show when the log fails; where it fails often coordinators rest, and others do not show."""
+    return (World(seed, log_trouble=trouble, **mutant) for seed in range(10, 25) for trouble in (0.02, 0.1))
 
 
 class WritesMarkersBeforeTheDecisionIsSafe(TransactionMachine):
@@ -84,6 +115,102 @@ class DecidesTwice(TransactionMachine):
     ],
 )
 def test_a_planted_bug_is_found(mutant):
-    # Some bugs show when the log fails; where it fails often the coordinator rests, and others do not show.
-    worlds = (World(seed, mutant, log_trouble=trouble) for seed in range(10, 25) for trouble in (0.02, 0.1))
-    assert any(world.play().complaints() for world in worlds)
+    assert any(world.play().complaints() for world in worlds_with(machine_class=mutant))
+
+
+class CommitsOffsetsOfAbortedTransactions(GroupMachine):
+    def _apply_end(self, producer_id, commit):
+        super()._apply_end(producer_id, True)
+
+
+class CountsOffsetsAtOnce(GroupMachine):
+    def _apply_pending(self, producer_id, group_id, topic, partition, offset):
+        super()._apply_pending(producer_id, group_id, topic, partition, offset)
+        self.offsets.put(group_id, topic, partition, offset)
+
+
+class ForgetsPendingOffsetsWhenLoaded(GroupMachine):
+    def replay_pending(self, key, value, producer_id):
+        pass
+
+
+class ForgetsEndsWhenLoaded(GroupMachine):
+    def replay_marker(self, producer_id, commit):
+        pass
+
+
+class AnswersBeforeOffsetsAreSafe(GroupMachine):
+    def handle(self, command, now_ms):
+        return sorted(super().handle(command, now_ms), key=lambda effect: not isinstance(effect, Reply))
+
+
+class WritesNoMarker(GroupMachine):
+    def handle(self, command, now_ms):
+        effects = super().handle(command, now_ms)
+        return [effect for effect in effects if not isinstance(effect, AppendMarker)]
+
+
+class ForgetsWhichOffsetCameLast(GroupMachine):
+    """The transaction that ends last counts, not the one that has written last."""
+
+    def _apply_end(self, producer_id, commit):
+        for places in self.pending.by_group.values():
+            for written in places.values():
+                written.decided_at = 0
+        super()._apply_end(producer_id, commit)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        CommitsOffsetsOfAbortedTransactions,
+        CountsOffsetsAtOnce,
+        ForgetsPendingOffsetsWhenLoaded,
+        ForgetsEndsWhenLoaded,
+        AnswersBeforeOffsetsAreSafe,
+        WritesNoMarker,
+        ForgetsWhichOffsetCameLast,
+    ],
+)
+def test_a_bug_that_is_planted_in_the_groups_is_found(mutant):
+    assert any(world.play().complaints() for world in worlds_with(group_machine_class=mutant))
+
+
+class SwapsTransactions(Partition):
+    """Each is whole, and shown once; the second that a producer commits here stands before its first."""
+
+    def committed(self):
+        values = super().committed()
+        tags = list(dict.fromkeys(tag for tag, _ in values))
+        first = tags[0]
+        second = next((tag for tag in tags[1:] if tag[0] == first[0]), first)
+        swapped = {first: second, second: first}
+        order = {swapped.get(tag, tag): place for place, tag in enumerate(tags)}
+        return sorted(values, key=lambda value: order[value[0]])
+
+
+def test_transactions_of_a_producer_in_the_wrong_order_are_found():
+    world = World(10, partition_class=SwapsTransactions).play()
+    assert world.open_transactions() == world.halves_and_repeats() == world.wrong_offsets() == []
+    assert world.disorder()
+
+
+class ForgetsWhatItHasDecidedWhenLoaded(TransactionMachine):
+    def replay(self, key, value):
+        super().replay(key, value)
+        for transaction in self.transactions.values():
+            if transaction.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
+                transaction.state = TransactionState.ONGOING
+
+
+def test_the_script_of_crashes_finds_what_only_a_crash_shows():
+    """The machine is in order while it runs: without a crash there is nothing to find."""
+    mutant = ForgetsWhatItHasDecidedWhenLoaded
+    script = World(SCRIPT, mutant).play_script(SCRIPT_MS)
+    assert script.complaints() == []
+    assert any(
+        World(SCRIPT, mutant, crash=Crash("coordinator", number, True))
+        .play_script(SCRIPT_MS, more_ms=1_500)
+        .complaints()
+        for number in range(script.appends_of_script["coordinator"])
+    )

@@ -1,35 +1,46 @@
 """A world of producers, partitions and one coordinator of transactions, in which everything fails at times.
 
-The coordinator is the real one, over a log that loses what is on its way when it crashes. Partitions are a
-model of what storage promises: epochs, sequences, verification, markers. Producers behave as clients do:
-some by the rules before transaction version 2, whose requests come in order, the others by version 2, whose
-requests may come late, twice and in any order. Any producer may be replaced by another with the same
-transactional id, and go on as if nothing had happened. All by one seed; no real time passes.
+The coordinator is the real one, over a log that loses what is on its way when it crashes, and so is that of
+the groups under `__consumer_offsets`. Partitions are a model of what storage promises
+(`transaction_partitions.py`). Producers behave as clients do: some by the rules before transaction version 2,
+whose requests come in order, the others by version 2, whose requests may come late, twice and in any order.
+Any producer may be replaced by another with the same transactional id, and go on as if nothing had happened.
+All by one seed; no real time passes.
 """
 
 import heapq
 import itertools
 import random
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.transaction_commands import (
     AddPartitions,
     EndTransaction,
     InitProducer,
-    VerifyPartitions,
 )
 from odradek.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from odradek.coordinator.transaction_log import encode_key, encode_value
 from odradek.coordinator.transaction_machine import TransactionMachine
 from odradek.coordinator.transaction_settings import TransactionSettings
 from odradek.coordinator.transaction_state import Transaction
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import ErrorCode
 from tests.coordinator.fakes import view_of
+from tests.coordinator.transaction_partitions import (
+    DATA_PARTITIONS,
+    OFFSETS,
+    SHARED_GROUP,
+    Batch,
+    OffsetsPartition,
+    Partition,
+    place_of,
+)
+from tests.coordinator.unreliable import Connection, Handle, Log, OpenLog
 
 NONE = ErrorCode.NONE
-OFFSETS = ("__consumer_offsets", 0)
-NAMES = [*(("t", index) for index in range(4)), OFFSETS]
+NAMES = [*(("t", index) for index in range(DATA_PARTITIONS)), OFFSETS]
 PRODUCERS = 6
 ANSWER_WITHIN_MS = 1_500
 TIMEOUT_MS = 8_000
@@ -52,9 +63,27 @@ AGAIN = frozenset(
 )
 
 
+class Crash(NamedTuple):
+    """What is to crash at which of its appends: "coordinator", "offsets" (its groups, too) or "data"."""
+
+    of: str
+    at: int
+    arrives: bool
+    """Whether the append is in the log all the same."""
+
+
 class World:
-    def __init__(self, seed: int, machine_class=TransactionMachine, log_trouble: float = 0.02) -> None:
-        """`log_trouble` is how likely an append to the coordinator's log fails, and how likely it crashes."""
+    def __init__(
+        self,
+        seed: int,
+        machine_class=TransactionMachine,
+        log_trouble: float = 0.02,
+        *,
+        group_machine_class=GroupMachine,
+        partition_class=Partition,
+        crash: Crash | None = None,
+    ) -> None:
+        """`log_trouble` is how likely an append to a coordinator's log fails, and how likely it crashes."""
         self.random = random.Random(seed)
         self.numbers = itertools.count()
         self.producer_ids = itertools.count(1_000)
@@ -63,6 +92,8 @@ class World:
         self.skew_ms = 0
         self.chaos = True
         self.crashes = 0
+        self.partition_crashes = 0
+        self.audited: list[str] = []
         self.machine_class = machine_class
         self.log_trouble = log_trouble
         self.settings = TransactionSettings(
@@ -70,8 +101,13 @@ class World:
             abort_timed_out_interval_ms=2_000,
             transaction_max_timeout_ms=TIMEOUT_MS,
         )
-        self.log = Log(self)
-        self.partitions = {name: Partition(self, name) for name in NAMES}
+        self.crash_planned = crash
+        self.appends: Counter[str] = Counter()
+        self.appends_of_script: Counter[str] = Counter()
+        self.log = Log(self, planned=lambda: self.planned("coordinator"))
+        self.offsets = OffsetsPartition(self, OFFSETS, group_machine_class)
+        self.partitions: dict = {name: partition_class(self, name) for name in NAMES if name != OFFSETS}
+        self.partitions[OFFSETS] = self.offsets
         self.transactions: dict[tuple, Sent] = {}
         self.leader_epoch = 0
         self.slots = [Slot(self, f"p{index}", 2 if index % 3 else 0) for index in range(PRODUCERS)]
@@ -92,6 +128,11 @@ class World:
             self.now_ms, _, action, arguments = heapq.heappop(self.events)
             action(*arguments)
         self.now_ms = until_ms
+
+    def timer(self, seconds: float, function) -> Handle:
+        handle = Handle(function)
+        self.at(seconds * 1000, handle)
+        return handle
 
     def happens(self, probability: float) -> bool:
         return self.chaos and self.random.random() < probability
@@ -118,7 +159,7 @@ class World:
             clock_ms=lambda: round(self.now_ms) + self.skew_ms,
             call_later=self.call_later,
         )
-        topics = {"t": len(NAMES) - 1, OFFSETS[0]: 1}
+        topics = {"t": DATA_PARTITIONS, OFFSETS[0]: 1}
         self.coordinator.view_changed(view_of(TRANSACTIONS_TOPIC, [1], epoch, topics))
 
     def if_alive(self, action):
@@ -132,9 +173,7 @@ class World:
         return act
 
     def call_later(self, seconds: float, function):
-        handle = Handle(self.if_alive(function))
-        self.at(seconds * 1000, handle)
-        return handle
+        return self.timer(seconds, self.if_alive(function))
 
     def crash(self) -> None:
         self.crashes += 1
@@ -174,14 +213,21 @@ class World:
             self.at(partition.markers.delay_ms(), self.write_marker, name, effect.marker, written)
 
     def write_marker(self, name, marker, written) -> None:
-        code = self.partitions[name].append_marker(marker)
-        self.at(self.latency(), written, name, code)
+        self.partitions[name].write_marker(marker, lambda code: self.at(self.latency(), written, name, code))
 
     # Trouble
+
+    def planned(self, of: str) -> bool | None:
+        """Asked at each append: None, or whether it arrives in the crash that is planned for it."""
+        number = self.appends[of]
+        self.appends[of] += 1
+        crash = self.crash_planned
+        return crash.arrives if crash is not None and (crash.of, crash.at) == (of, number) else None
 
     def trouble(self) -> None:
         if not self.chaos:
             return
+        self.audited += self.offsets.audit()
         what = self.random.random()
         if what < 0.15:
             self.crash()
@@ -206,16 +252,42 @@ class World:
         self.run(TIMEOUT_MS + 60_000)
         return self
 
+    def play_script(self, milliseconds: int, more_ms: int = 0) -> "World":
+        """Without any trouble but the crash that is planned: a while, some more, then the end."""
+        self.chaos = False
+        for slot in self.slots:
+            slot.begin(leave_zombie=False)
+        self.run(milliseconds)
+        self.appends_of_script = Counter(self.appends)
+        self.run(more_ms)
+        for slot in self.slots:
+            slot.close()
+        self.run(TIMEOUT_MS + 60_000)
+        return self
+
     # The verdict
 
     def complaints(self) -> list[str]:
-        """What read_committed readers would complain of; nothing if all is well."""
-        found = [
+        """What read_committed readers and the groups would complain of; nothing if all is well."""
+        return [
+            *self.audited,
+            *self.open_transactions(),
+            *self.halves_and_repeats(),
+            *self.disorder(),
+            *self.wrong_offsets(),
+        ]
+
+    def open_transactions(self) -> list[str]:
+        return [
             f"{name}: the transaction of producer {producer_id} stays open"
             for name, partition in self.partitions.items()
             for producer_id in partition.open
         ]
+
+    def halves_and_repeats(self) -> list[str]:
+        """All of a transaction is visible or nothing of it, and nothing twice; offsets are part of it."""
         visible = {name: partition.committed() for name, partition in self.partitions.items()}
+        found: list[str] = []
         for name, values in visible.items():
             found += [f"{name}: {value} twice" for value, count in Counter(values).items() if count > 1]
         seen: dict[tuple, dict] = {tag: {} for tag in self.transactions}
@@ -229,213 +301,41 @@ class World:
                 found.append(f"{tag} is {sent.outcome}: {sent.acknowledged} sent, {seen[tag]} visible")
         return found
 
+    def disorder(self) -> list[str]:
+        """A partition shows the transactions of one producer in the order in which it has begun them."""
+        found: list[str] = []
+        for name, partition in self.partitions.items():
+            newest: dict[str, int] = {}
+            for (producer, count), _ in partition.committed():
+                if count < newest.get(producer, -1):
+                    found.append(f"{name}: transaction {count} of {producer} after {newest[producer]}")
+                newest[producer] = max(count, newest.get(producer, -1))
+        return found
 
-class Handle:
-    def __init__(self, function) -> None:
-        self.function = function
-
-    def __call__(self) -> None:
-        if self.function is not None:
-            self.function()
-
-    def cancel(self) -> None:
-        self.function = None
-
-
-class Log:
-    """What survives of the coordinator."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.records: list = []
-        self.pending: deque = deque()
-        self.next_ms = 0.0
-        """When the last append under way is through: each comes after those before it."""
-
-    def crash(self) -> None:
-        """Some of what was on its way has arrived."""
-        for records, _ in itertools.islice(self.pending, self.world.random.randint(0, len(self.pending))):
-            self.records += records
-        self.pending.clear()
-
-    def settle(self, entry) -> None:
-        if not self.pending or self.pending[0] is not entry:
-            return
-        world = self.world
-        if world.happens(world.log_trouble):
-            return world.crash()
-        records, then = self.pending.popleft()
-        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) if world.happens(world.log_trouble) else None
-        if error is None or world.happens(0.5):
-            self.records += records
-        return then(error)
-
-
-class OpenLog:
-    """The log as one coordinator has it."""
-
-    def __init__(self, log: Log, leader_epoch: int) -> None:
-        self.log = log
-        self.leader_epoch = leader_epoch
-
-    def append(self, records, then) -> None:
-        world = self.log.world
-        assert world.leader_epoch == self.leader_epoch
-        entry = (records, then)
-        self.log.pending.append(entry)
-        self.log.next_ms = max(self.log.next_ms, world.now_ms) + world.random.random()
-        world.at(self.log.next_ms - world.now_ms, self.log.settle, entry)
-
-    def read_all(self):
-        return iter(list(self.log.records))
-
-
-class Connection:
-    """How long something takes: in order, or not."""
-
-    def __init__(self, world: World, in_order: bool) -> None:
-        self.world = world
-        self.in_order = in_order
-        self.last_ms = 0.0
-
-    def delay_ms(self) -> float:
-        now_ms = self.world.now_ms
-        arrives_ms = now_ms + self.world.latency()
-        if self.in_order:
-            self.last_ms = arrives_ms = max(arrives_ms, self.last_ms)
-        return arrives_ms - now_ms
-
-
-# Partitions
-
-
-@dataclass(frozen=True)
-class Batch:
-    transactional_id: str
-    producer_id: int
-    epoch: int
-    sequence: int
-    value: tuple
-    version: int
-
-
-@dataclass
-class KnownProducer:
-    epoch: int
-    last_sequence: int = -1
-    coordinator_epoch: int = -1
-
-
-class Partition:
-    """A model of what storage promises of transactions."""
-
-    def __init__(self, world: World, name) -> None:
-        self.world = world
-        self.name = name
-        self.entries: list = []
-        self.producers: dict[int, KnownProducer] = {}
-        self.open: set[int] = set()
-        self.verifications: dict[int, object] = {}
-        self.available_at_ms = 0.0
-        self.markers = Connection(world, in_order=True)
-
-    def crash(self) -> None:
-        self.verifications.clear()
-        self.available_at_ms = self.world.now_ms + self.world.random.randrange(50, 800)
-
-    @property
-    def is_available(self) -> bool:
-        return self.world.now_ms >= self.available_at_ms
-
-    def produce(self, batch: Batch, then) -> None:
-        code = self.judge(batch)
-        if code is not None or self.is_open(batch):
-            then(self.append(batch) if code is None else code)
-            return
-        verification = self.verifications.setdefault(batch.producer_id, object())
-        connection = Connection(self.world, in_order=batch.version < 2)
-
-        def verified(reply) -> None:
-            code = reply.error_code if batch.version >= 2 else reply.errors[0]
-            if code is NONE and self.verifications.get(batch.producer_id) is not verification:
-                code = ErrorCode.NOT_ENOUGH_REPLICAS
-            if code is NONE:
-                code = self.judge(batch)
-                if code is None:
-                    code = self.append(batch)
-            then(code)
-
-        asks = AddPartitions if batch.version >= 2 else VerifyPartitions
-        self.world.ask(
-            connection,
-            lambda ticket: asks(
-                ticket, batch.transactional_id, batch.producer_id, batch.epoch, [self.name], batch.version
-            ),
-            verified,
-        )
-
-    def is_open(self, batch: Batch) -> bool:
-        """Whether the batch goes on in a transaction; that of another epoch is not its own."""
-        return batch.producer_id in self.open and self.producers[batch.producer_id].epoch == batch.epoch
-
-    def judge(self, batch: Batch) -> ErrorCode | None:
-        """None if it may be appended."""
-        if not self.is_available:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        known = self.producers.get(batch.producer_id)
-        if known is not None and batch.epoch < known.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        last = known.last_sequence if known is not None and known.epoch == batch.epoch else -1
-        if batch.sequence <= last:
-            return NONE
-        return None if batch.sequence == last + 1 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-    def append(self, batch: Batch) -> ErrorCode:
-        if self.world.happens(0.01):
-            self.crash()
-            if self.world.happens(0.5):
-                return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        known = self.producers.setdefault(batch.producer_id, KnownProducer(batch.epoch))
-        known.epoch, known.last_sequence = batch.epoch, batch.sequence
-        self.open.add(batch.producer_id)
-        self.verifications.pop(batch.producer_id, None)
-        self.entries.append((batch.producer_id, batch.value))
-        return NONE if self.is_available else ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    def append_marker(self, marker) -> ErrorCode:
-        if not self.is_available:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        known = self.producers.get(marker.producer_id)
-        if known is not None:
-            if marker.coordinator_epoch < known.coordinator_epoch:
-                return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-            must_be_higher = marker.transaction_version >= 2 and marker.producer_id in self.open
-            least = known.epoch + must_be_higher
-            if marker.producer_epoch < least:
-                return ErrorCode.INVALID_PRODUCER_EPOCH
-        if self.world.happens(0.02):
-            self.crash()
-            if self.world.happens(0.5):
-                return ErrorCode.KAFKA_STORAGE_ERROR
-        if known is None or known.epoch < marker.producer_epoch:
-            known = self.producers[marker.producer_id] = KnownProducer(marker.producer_epoch)
-        known.coordinator_epoch = marker.coordinator_epoch
-        self.open.discard(marker.producer_id)
-        self.verifications.pop(marker.producer_id, None)
-        self.entries.append((marker.producer_id, marker.commit))
-        return NONE if self.is_available else ErrorCode.KAFKA_STORAGE_ERROR
-
-    def committed(self) -> list:
-        """What a read_committed reader sees, in the order in which it was written."""
-        pending: dict[int, list[int]] = {}
-        shown: set[int] = set()
-        for offset, (producer_id, value) in enumerate(self.entries):
-            if isinstance(value, tuple):
-                pending.setdefault(producer_id, []).append(offset)
-            else:
-                ended = pending.pop(producer_id, [])
-                shown.update(ended if value else ())
-        return [self.entries[offset][1] for offset in sorted(shown)]
+    def wrong_offsets(self) -> list[str]:
+        """The groups have the offsets of the last committed transactions, and after a start the same."""
+        groups = [SHARED_GROUP, *(slot.name for slot in self.slots)]
+        fetched = self.offsets.fetched(groups)
+        found: list[str] = []
+        told_by_log = self.offsets.told_by_log()
+        if fetched != told_by_log:
+            found.append(f"the groups say {fetched}, their log {told_by_log}")
+        for place, value in fetched.items():
+            sent = self.transactions[value[0]] if isinstance(value, tuple) else None
+            if sent is None or not sent.may_be_committed:
+                found.append(f"{place}: the offset of {value}, which is {sent and sent.outcome}")
+        for (producer, count), sent in self.transactions.items():
+            for number in sent.acknowledged.get(OFFSETS, ()) if sent.outcome == "committed" else ():
+                place = place_of(((producer, count), number))
+                value = fetched.get(place)
+                is_late = isinstance(value, tuple) and value[0] < (producer, count)
+                if value is None or (is_late and place.group_id == producer):
+                    found.append(f"{place}: {value}, where {(producer, count)} committed one later")
+        self.offsets.coordinator.close()
+        self.offsets.start_coordinator()
+        if self.offsets.fetched(groups) != fetched:
+            found.append(f"the groups said {fetched}, after a start {self.offsets.fetched(groups)}")
+        return found
 
 
 # Producers

@@ -213,6 +213,7 @@ class MemoryFile:
         self._inode.sync()
 
     def map(self, size_bytes: int) -> memoryview:
+        self._disk.step("map", self._path)
         assert size_bytes <= len(self._inode.data), "a mapping reaches behind the end of its file"
         return memoryview(bytes(self._inode.data[:size_bytes]))
 
@@ -231,7 +232,10 @@ class MemoryLock:
 
 class MemoryDisk:
     """`fail` is asked before each operation ("write", path) and may return an errno; `short_writes` a
-    seed for them. `operations` counts all but reads, and power goes at number `lose_power_at`.
+    seed for them. `operations` counts all but reads and mappings, and power goes at number `lose_power_at`.
+
+    What a device cannot read under a mapping is an error of `load`, which comes before: a page that is
+    touched all the same is a SIGBUS, of which there is no model.
     """
 
     def __init__(self) -> None:
@@ -274,7 +278,7 @@ class MemoryDisk:
 
     def step(self, operation: str, path: str) -> None:
         """Count an operation that matters, and let it fail or the power go where a test wants it."""
-        if operation != "read":
+        if operation not in ("read", "map"):
             self.operations += 1
             self.need_power()
         code = self.fail(operation, path)

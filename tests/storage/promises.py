@@ -8,6 +8,10 @@ Three topics: one whose records stay until they are deleted, one with `retention
 compacted. Like the broker, a start makes the topics that it knows and finishes a deletion that it had begun.
 Two producers of each have transactions. Whether these are what the log says is asked of `transacting.py`;
 that a marker is there which was promised is a matter of records like any other.
+
+There is no operation that truncates a log, which has one broker and follows nobody. What cuts a file is the
+taking back of a commit that has failed, where a disk fails, and recovery, where power is lost or a process
+has died in the midst of a write (`tear`).
 """
 
 import random
@@ -128,7 +132,7 @@ class World:
             return
         except (KafkaError, OSError) as error:
             failure = error
-        is_start = operation in ("restart", "kill")
+        is_start = operation in ("restart", "kill", "tear")
         # A start says so in a sentence and ends; somebody starts it again.
         assert is_start or isinstance(failure, KafkaError), f"{operation} failed with no code of Kafka"
         assert isinstance(failure, OSError) or failure.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -399,6 +403,15 @@ class World:
         self.check(is_kill=True)
         self._resume()
 
+    def tear(self, chance: random.Random) -> None:
+        """The process dies in the midst of a write: there is half a batch behind the end; a start cuts it."""
+        book = self._some_book(chance)
+        if book is not None:
+            segment = self._partition(book).log.active
+            batch = build_batch([Record(0, *self._record(book, chance))])
+            segment.file().write(segment.size_bytes, [batch[: chance.randrange(1, len(batch))]])
+        self.kill(chance)
+
     def crash(self, seed: int) -> None:
         """The plug is pulled; half of the time once more while the next start is under way."""
         chance = random.Random(seed)
@@ -598,3 +611,41 @@ def history(seed: int, steps: int) -> list[tuple[str, int]]:
     chance = random.Random(seed)
     names = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=steps)
     return [(name, chance.randrange(1 << 16)) for name in names]
+
+
+EVERY_OPERATION = [
+    ("create", 1),  # bounded
+    ("create", 0),  # compacted
+    ("create", 5),  # kept
+    ("append", 0),
+    ("append", 7),
+    ("append", 1),
+    ("append", 2),
+    ("transact", 6),
+    ("end_transaction", 6),  # aborts it
+    ("transact", 10),  # stays open
+    ("stage", 5),
+    ("commit", 0),
+    ("flush", 5),
+    ("raise_epoch", 6),
+    ("append", 5),
+    ("roll", 5),
+    ("append", 10),
+    ("group_flush", 0),
+    ("tear", 5),
+    ("delete_records", 5),
+    ("checkpoint", 0),
+    ("append", 9),
+    ("compact", 0),
+    ("make_heads", 0),
+    ("append", 17),
+    ("kill", 0),
+    *(("append", number) for number in (3, 14, 51, 85, 102, 162, 275, 332)),  # more than is retained
+    ("maintain", 0),
+    ("delete", 1),
+    ("append", 0),
+    ("restart", 0),
+    ("append", 3),
+    ("maintain", 0),
+]
+"""A history that has each of them, and in which each has something to do. The numbers say to which topic."""

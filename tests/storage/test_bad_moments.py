@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 from memory_disk import MemoryDisk
-from promises import World, history
+from promises import EVERY_OPERATION, World, history
 from stores import NOW_MS, open_store
 
 from odradek.storage.config import LogConfig
@@ -199,13 +199,16 @@ TAKES_ROOM = ("write", "create", "mkdir", "rename", "truncate", "sync")
 """What a full disk may refuse; a file system that puts off the choice of its blocks says so at the sync."""
 
 
-def fail_once(disk: MemoryDisk, number: int, code: int) -> list[tuple[str, str]]:
-    """Let the disk's `number`th operation that can fail so do it; gives that operation once it has been."""
+def fail_once(disk: MemoryDisk, number: int, code: int, spared: str = "map") -> list[tuple[str, str]]:
+    """Let the disk's `number`th operation that can fail so do it; gives that operation once it has been.
+
+    Mappings are `spared` where a number has to stay that of the operation that it was when it was found.
+    """
     operations = count(1)
     failed: list[tuple[str, str]] = []
 
     def fail(operation: str, path: str) -> int | None:
-        if code == errno.ENOSPC and operation not in TAKES_ROOM:
+        if operation == spared or (code == errno.ENOSPC and operation not in TAKES_ROOM):
             return None
         if next(operations) != number:
             return None
@@ -216,11 +219,11 @@ def fail_once(disk: MemoryDisk, number: int, code: int) -> list[tuple[str, str]]
     return failed
 
 
-def error_at(steps: list[tuple[str, int]], number: int, code: int, seed: int) -> bool:
+def error_at(steps: list[tuple[str, int]], number: int, code: int, seed: int, spared: str = "map") -> bool:
     """A history on a disk whose `number`th operation fails, and what has to hold then; False when it has no
     such operation."""
     world = World(MemoryDisk())
-    failed = fail_once(world.disk, number, code)
+    failed = fail_once(world.disk, number, code, spared)
     for step in steps:
         world.attempt(*step)
     world.disk.fail = lambda operation, path: None
@@ -242,6 +245,13 @@ def test_an_error_at_any_operation_loses_nothing_acknowledged_and_heals(seed, co
     steps = history(seed, 40 if NIGHTLY else 14)
     number = next(number for number in count(1) if not error_at(steps, number, code, seed))
     assert number > len(steps)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_an_error_at_any_operation_of_the_history_that_has_them_all_loses_nothing_and_heals(code):
+    number = next(number for number in count(1) if not error_at(EVERY_OPERATION, number, code, 0, spared=""))
+    assert number > 5 * len(EVERY_OPERATION)
 
 
 @pytest.mark.parametrize(

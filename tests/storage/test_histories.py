@@ -16,16 +16,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from memory_disk import MemoryDisk, PowerLost
-from promises import World, history
+from promises import EVERY_OPERATION, WEIGHTS, World, history
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
 NUMBERS = st.integers(0, 1 << 16)
 
 
-@pytest.mark.parametrize("seed", range(100 if NIGHTLY else 2))
-def test_a_power_loss_at_every_operation_of_a_history_breaks_no_promise(seed):
-    steps = history(seed, 40 if NIGHTLY else 16)
+def crash_at_each_operation(steps: list[tuple[str, int]], seed: int) -> int:
+    """How many crashes that were."""
     disk = MemoryDisk()
     World(disk).run_all(steps)
     crashes = 0
@@ -39,7 +38,53 @@ def test_a_power_loss_at_every_operation_of_a_history_breaks_no_promise(seed):
         crashes += 1
         world.crash(seed * 100_003 + operation)
         world.run_all([("append", operation), ("flush", operation), ("restart", operation)])
-    assert crashes > len(steps)
+    return crashes
+
+
+@pytest.mark.parametrize("seed", range(100 if NIGHTLY else 2))
+def test_a_power_loss_at_every_operation_of_a_history_breaks_no_promise(seed):
+    steps = history(seed, 40 if NIGHTLY else 16)
+    assert crash_at_each_operation(steps, seed) > len(steps)
+
+
+@pytest.mark.deep
+def test_a_power_loss_at_every_operation_of_the_history_that_has_them_all_breaks_no_promise():
+    assert crash_at_each_operation(EVERY_OPERATION, 0) > 8 * len(EVERY_OPERATION)
+
+
+def test_the_history_that_has_every_operation_gives_each_something_to_do():
+    assert {operation for operation, _ in EVERY_OPERATION} == {*WEIGHTS, "tear"}
+    world = World(MemoryDisk())
+    cut: list[str] = []
+    world.disk.fail = lambda operation, path: cut.append(path) if operation == "truncate" else None
+    for operation, number in EVERY_OPERATION:
+        before = state_of(world)
+        cut.clear()
+        world.run(operation, number)
+        after = state_of(world)
+        assert after != before, (operation, number)
+        if operation == "delete_records":
+            assert after["kept"]["start"] > before["kept"]["start"]
+        elif operation == "maintain" and "bounded" in after:
+            assert after["bounded"]["start"] > before["bounded"]["start"]
+        elif operation == "compact":
+            assert after["compacted"]["bytes"] < before["compacted"]["bytes"]
+        elif operation == "tear":
+            assert after["kept"] == before["kept"]
+            assert any(path.startswith("data/kept-0/") and path.endswith(".log") for path in cut)
+
+
+def state_of(world: World) -> dict:
+    return {"operations": world.disk.operations} | {
+        partition.topic: {
+            "start": partition.log_start_offset,
+            "end": partition.log_end_offset,
+            "staged": partition.log.next_offset,
+            "epoch": partition.leader_epoch,
+            "bytes": sum(segment.size_bytes for segment in partition.log.segments),
+        }
+        for partition in world.store.loaded()
+    }
 
 
 def test_what_a_clean_stop_has_indexed_is_still_indexed_when_its_segment_is_sealed_after_a_crash():
@@ -86,7 +131,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def change(self, operation, number):
         self.run_one(operation, number)
 
-    @rule(operation=st.sampled_from(("restart", "kill")), number=NUMBERS)
+    @rule(operation=st.sampled_from(("restart", "kill", "tear")), number=NUMBERS)
     def start_again(self, operation, number):
         self.run_one(operation, number)
 

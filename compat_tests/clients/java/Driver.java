@@ -69,7 +69,8 @@ public final class Driver {
             case "create": return create(command[1], Integer.parseInt(command[2]));
             case "produce": return produce(command[1], command[2], Integer.parseInt(command[3]));
             case "read":
-                return read(offsets(command[1], command[2]), Integer.parseInt(command[3]), command[4]);
+                return read(
+                    offsets(command[1], command[2]), Integer.parseInt(command[3]), command[4], command[5]);
             case "offset-at": return offsetAt(topicPartition(command), Long.parseLong(command[3]));
             case "commit": return commit(command[1], offsets(command[2], command[3]));
             case "committed": return committed(command[1], command[2], command[3]);
@@ -179,10 +180,11 @@ public final class Driver {
         return record;
     }
 
-    private List<String> read(Map<TopicPartition, Long> starts, int count, String fetchBytes) {
+    private List<String> read(Map<TopicPartition, Long> starts, int count, String fetchBytes, String reset) {
         List<String> records = new ArrayList<>();
         Properties settings = consumerSettings(null);
         settings.put("max.partition.fetch.bytes", fetchBytes);
+        settings.put("auto.offset.reset", reset);
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings)) {
             consumer.assign(starts.keySet());
             starts.forEach(consumer::seek);

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from compat_tests import reference
 from compat_tests.clients import FETCH_BYTES, POLL_SECONDS, Client, Headers, Member, Message, Record
+from compat_tests.clients.kafka_python import KafkaPythonClient
 
 SOURCE = pathlib.Path(__file__).with_name("Driver.java")
 
@@ -44,10 +45,12 @@ def _record(line: str) -> Record:
 
 
 class JavaClient(Client):
+    source = SOURCE
+
     def __init__(self, bootstrap: str, version: str = reference.CURRENT) -> None:
         super().__init__(bootstrap)
-        class_path = compile_java(reference.class_path(version), SOURCE)
-        command = ["java", *reference.SMALL_JVM, "-cp", class_path, "Driver", bootstrap]
+        class_path = compile_java(reference.class_path(version), self.source)
+        command = ["java", *reference.SMALL_JVM, "-cp", class_path, self.source.stem, bootstrap]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the JVM)
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
@@ -94,10 +97,16 @@ class JavaClient(Client):
         return [(int(partition), int(offset)) for partition, offset in (a.split("\t") for a in answers)]
 
     def read(
-        self, topic: str, starts: Mapping[int, int], count: int, *, fetch_bytes: int = FETCH_BYTES
+        self,
+        topic: str,
+        starts: Mapping[int, int],
+        count: int,
+        *,
+        fetch_bytes: int = FETCH_BYTES,
+        reset: str = "earliest",
     ) -> list[Record]:
         places = ",".join(f"{partition}:{offset}" for partition, offset in starts.items())
-        return [_record(line) for line in self.ask("read", topic, places, count, fetch_bytes)]
+        return [_record(line) for line in self.ask("read", topic, places, count, fetch_bytes, reset)]
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         found = self.ask("offset-at", topic, partition, timestamp_ms)
@@ -115,6 +124,15 @@ class JavaClient(Client):
 
     def join(self, group: str, topic: str) -> Member:
         return JavaMember(self, str(next(self._ids)), group, topic).start()
+
+
+class OldJavaClient(JavaClient):
+    """That of 0.9, behind `OldDriver.java`: no headers, no timestamps, no look-up by time."""
+
+    source = SOURCE.with_name("OldDriver.java")
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        KafkaPythonClient(self.bootstrap).create_topic(topic, partitions)
 
 
 class JavaMember(Member):

@@ -322,7 +322,7 @@ class Cleaner:
         try:
             replaced = yield from cleaning.swapping(group)
         except OSError as error:
-            partition.take_offline(f"Replacing segments of {partition.name} failed: {error}.")
+            partition.take_offline(f"replacing its segments failed: {error}")
             return False
         self._store.remove_later(replaced, now_ms + partition.config.file_delete_delay_ms)
         return len(replaced) == len(group.old_bases)

@@ -349,7 +349,9 @@ class LogStore:
             try:
                 return self._make_in(home, topic, index, topic_id, config)
             except OSError as error:
-                self._table.suspect(home.path, error)
+                self._table.failed(
+                    home.path, error, f"Creating {topic}-{index} in {home.path} failed: {error}"
+                )
                 failure = error
         raise failure
 
@@ -429,10 +431,9 @@ class LogStore:
                     return self._make(topic, index, topic_id, self._table.config_for(topic))
                 self._opening.load(key, place, clean=place.was_clean)
             except OSError as error:
-                self._table.suspect(place.home.path, error)
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"Opening {place.path} failed: {error}"
-                ) from error
+                sentence = f"Opening {place.path} failed: {error}"
+                self._table.failed(place.home.path, error, sentence)
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence) from error
         return place.partition
 
     def is_unopened(self, topic: str, index: int) -> bool:
@@ -526,10 +527,9 @@ class LogStore:
                 if sync:
                     self.disk.sync_directory(place.home.path)
             except OSError as failed:
-                self._table.suspect(place.home.path, failed)
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"Renaming {place.path} failed: {failed}"
-                ) from failed
+                sentence = f"Renaming {place.path} failed: {failed}"
+                self._table.failed(place.home.path, failed, sentence)
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence) from failed
         self._table.leave(key)
         if place.partition is not None:
             place.partition.moved_to_deletion(path)

@@ -679,8 +679,10 @@ class Partition(PartitionStaging):
             now_ms=now_ms,
         )
 
-    def wants_flush(self, now_ms: int) -> bool:
-        """Whether sealed segments are not on the disk yet, or records have waited for `flush.ms`."""
+    def wants_flush(self, now_ms: int, asked_ms: int) -> bool:
+        """Whether sealed segments are not on the disk yet, or records would have waited for longer than
+        `flush.ms` when the next such question comes. The last one came at `asked_ms`.
+        """
         log = self.log
         if log.has_unsafe_indexes or log.is_in_unsafe_place:
             return True
@@ -688,9 +690,10 @@ class Partition(PartitionStaging):
             return False
         if log.recovery_point < log.active.base_offset:
             return True
-        return (
-            log.durable_offset < log.log_end_offset and log.unflushed_for_ms(now_ms) >= self.config.flush_ms
-        )
+        if log.durable_offset >= log.log_end_offset:
+            return False
+        next_ms = now_ms + now_ms - asked_ms
+        return next_ms - log.unflushed_since_ms(asked_ms) > self.config.flush_ms
 
     def close(self) -> None:
         """Flush and close; see `Log.close`. What is staged is forgotten. Watchers are woken."""

@@ -140,6 +140,7 @@ class LogStore:
         self._failing = FailingDisks(self._table, self._opening)
         self._relocation = Relocation(self._table, self.get, self._upkeep.remove_directory)
         self._cleaner: Cleaner | None = None
+        self._flushes_asked_ms: int | None = None
 
     @property
     def was_clean(self) -> bool:
@@ -638,12 +639,15 @@ class LogStore:
 
     def flush_due(self, now_ms: int) -> list[Partition]:
         """The partitions that want a `flush` soon: sealed segments not on the disk yet, or `flush.ms` is
-        over, or the head of one is to be made.
+        over, or would be before the next such question, or the head of one is to be made.
         """
+        asked_ms, self._flushes_asked_ms = self._flushes_asked_ms, now_ms
+        if asked_ms is None or asked_ms > now_ms:
+            asked_ms = now_ms  # the first time, or the clock was put back
         due = {
             partition: None
             for partition in self.loaded()
-            if partition.is_available and partition.wants_flush(now_ms)
+            if partition.is_available and partition.wants_flush(now_ms, asked_ms)
         }
         return list(due | dict.fromkeys(self._checkpointing.waiting_for_flush()))
 

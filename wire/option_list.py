@@ -228,9 +228,10 @@ BROKER = (
     Option("log.flush.interval.messages", HONOURED, LONG, LONG_MAX, low=1, dynamic=CLUSTER_WIDE,
            doc="Records after which a partition is flushed; 1: the disk has each before its answer."),
     Option("log.flush.interval.ms", HONOURED, LONG, None, dynamic=CLUSTER_WIDE,
-           doc="Longest time that a record stays unflushed."),
+           doc="Longest time that a record stays unflushed; below a second only where "
+               "log.flush.scheduler.interval.ms is, too."),
     Option("log.flush.scheduler.interval.ms", HONOURED, LONG, LONG_MAX,
-           doc="How often logs due for a flush are looked for."),
+           doc="How often logs due for a flush are looked for; every second at the least, 10 ms or more."),
     Option("log.flush.offset.checkpoint.interval.ms", HONOURED, INT, 60000, low=0,
            doc="How often the recovery points are written; at most once a second."),
     Option("log.flush.start.offset.checkpoint.interval.ms", HONOURED, INT, 60000, low=0,
@@ -834,7 +835,8 @@ TOPIC = (
            doc="Records after which the partition is flushed; 1: the disk has each before its answer."),
     Option("flush.ms", HONOURED, LONG, LONG_MAX, low=0,
            synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-           doc="Longest time that a record stays unflushed."),
+           doc="Longest time that a record stays unflushed; below a second only where "
+               "log.flush.scheduler.interval.ms is, too."),
     Option("delete.retention.ms", HONOURED, LONG, 86_400_000, low=0,
            synonyms=("log.cleaner.delete.retention.ms",),
            doc="How long deletion marks stay in a compacted partition."),

@@ -2,6 +2,8 @@
 readers.
 """
 
+import errno
+
 import pytest
 import stores
 from memory_disk import MemoryDisk, PowerLost
@@ -310,6 +312,20 @@ def test_a_round_comes_to_nothing_when_the_log_has_lost_a_segment_meanwhile(stor
     assert not [name for name in store.disk.files if name.endswith((".cleaned", ".swap"))]
     clean(store)
     assert [value for _, _, value in records_of(partition)] == [b"29"]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_left_alone"),
+    [(errno.ENOSPC, False), (errno.EDQUOT, False), (errno.EFBIG, False), (errno.EIO, True)],
+)
+def test_a_log_that_there_was_no_room_to_compact_is_compacted_later(store, partition, code, is_left_alone):
+    append(partition, (b"key", b"1"))
+    append(partition, (b"key", b"2"))
+    seal(partition)
+    begun = next_round(store)
+    assert store.cleaner.judge(begun, "it did not work", code) is is_left_alone
+    finish(store.cleaner.abandon(begun))
+    assert (next_round(store) is None) is is_left_alone
 
 
 def test_a_round_of_a_deleted_topic_touches_nothing_of_a_new_one_of_its_name(store, partition):

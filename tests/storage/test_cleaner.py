@@ -10,6 +10,7 @@ from memory_disk import MemoryDisk, PowerLost
 from stores import NOW_MS
 
 from odradek.storage.cleaner import CleanableSegment, CleanerSettings, Cleaning, plan_cleaning
+from odradek.storage.cleaning import SLOT_BYTES
 from odradek.storage.cleaning_run import CleanedGroup, cleaning_round
 from odradek.storage.config import LogConfig
 from odradek.storage.partition import Partition
@@ -181,7 +182,7 @@ def test_a_key_too_many_for_the_map_is_left_to_the_next_round(store, partition):
     seal(partition)
     first_dirty = 0
     rounds = 0
-    while (begun := next_round(store, memory_bytes=24 * 8)) is not None:
+    while (begun := next_round(store, memory_bytes=8 * SLOT_BYTES)) is not None:
         assert run(store, begun)
         assert store.first_dirty_of(partition) == first_dirty + 7
         first_dirty += 7

@@ -235,6 +235,56 @@ def test_too_few_bytes_keep_it_waiting_and_come_at_the_deadline(node):
     assert values(only(answer.response)) == [b"a"]
 
 
+def filled_segments(node, count: int) -> None:
+    """So many segments of one record."""
+    node.create("t")
+    for number in range(count):
+        if number:
+            node.partition("t").log.roll(node.loop.now_ms)
+        node.fill("t", [b"%d" % number])
+
+
+def remove_below(node, offset: int, how: str) -> None:
+    """Let the log start at `offset`: by DeleteRecords, and by retention if that is asked for, which takes the
+    segments themselves."""
+    partition = node.partition("t")
+    if how == "delete_records":
+        partition.delete_records(offset)
+    else:
+        sizes = [segment.size_bytes for segment in partition.log.segments]
+        kept = sum(sizes[offset:])
+        partition.set_config(replace(partition.config, retention_bytes=kept))
+        assert finish(partition.maintaining(node.loop.now_ms))
+    assert partition.log_start_offset == offset
+
+
+@pytest.mark.parametrize("how", ["delete_records", "retention"])
+def test_a_fetch_that_waits_ends_with_an_error_when_its_position_is_removed(node, how):
+    filled_segments(node, 3)
+    answer = node.start(fetch(("t", 0, 1), max_wait_ms=500, min_bytes=10_000), 12)
+    remove_below(node, 2, how)
+    node.loop.turn()
+    node.loop.advance(500)
+    refused = only(answer.response)
+    assert refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert bytes(refused.records) == b""
+
+
+@pytest.mark.parametrize("how", ["delete_records", "retention"])
+def test_a_fetch_waits_on_when_what_is_below_its_position_is_removed(node, how):
+    filled_segments(node, 3)
+    enough = 2 * len(node.partition("t").read(2, max_bytes=PLENTY).records.tobytes())
+    answer = node.start(fetch(("t", 0, 2), max_wait_ms=500, min_bytes=enough), 12)
+    remove_below(node, 2, how)
+    node.loop.turn()
+    node.loop.advance(100)
+    assert not answer.was_sent
+    node.fill("t", [b"3"])
+    node.loop.turn()
+    found = only(answer.response)
+    assert (found.error_code, values(found), found.log_start_offset) == (ErrorCode.NONE, [b"2", b"3"], 2)
+
+
 def test_min_bytes_above_the_limit_do_not_wait_for_ever(node):
     node.create("t")
     node.fill("t", [b"x" * 2000])

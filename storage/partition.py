@@ -521,6 +521,10 @@ class Partition(PartitionStaging):
         self.log.rollback()
         raise self._refusal("Writing", error) from error
 
+    def reading_failed(self, error: OSError) -> KafkaError:
+        """For whoever reads what `read` has found: what an error of the disk is to the client then."""
+        return self._refusal("Reading", error)
+
     def _refusal(self, doing: str, error: OSError) -> KafkaError:
         """What an error of the disk is to whoever asked; the operator is told."""
         sentence = f"{doing} {self.log.directory} failed: {error}"

@@ -1,5 +1,6 @@
 """Fetch: what is read, how much of it, when it is answered, and what it refuses."""
 
+import errno
 import os
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ import pytest
 from odradek.apis.fetch import LOOKS_MAX
 from odradek.coordinator.cluster import Broker, Endpoint
 from odradek.storage.segment import LOG, Segment
+from odradek.storage.slices import Slice
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode
 from odradek.wire.legacy_records import iter_messages
@@ -659,6 +661,31 @@ def test_a_disk_that_does_not_show_where_they_are_is_an_error_of_that_partition(
     works.pop()()
     broken = only(answer.response)
     assert (broken.error_code, bytes(broken.records), broken.high_watermark) == (code, b"", -1)
+
+
+@pytest.mark.parametrize("is_asked_first", [True, False])
+def test_who_looks_after_the_disks_is_told_of_records_that_cannot_be_brought_into_memory(
+    node, works, monkeypatch, is_asked_first
+):
+    def fail(*_):
+        raise OSError(errno.EIO, "the disk does not answer")
+
+    node.create("t")
+    node.fill("t", [b"a" * 100_000])
+    told = []
+    node.partition("t").on_trouble = lambda partition, error, sentence: told.append((error.errno, sentence))
+    if is_asked_first:
+        monkeypatch.setattr(Slice, "would_wait", fail)
+        answer = node.start(fetch(("t", 0, 0)), 12)
+    else:
+        monkeypatch.setattr(Slice, "would_wait", lambda records: True)
+        monkeypatch.setattr(Slice, "load", fail)
+        answer = node.start(fetch(("t", 0, 0)), 12)
+        works.pop()()
+    assert only(answer.response).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    ((code, sentence),) = told
+    assert code == errno.EIO
+    assert sentence.startswith("Reading ")
 
 
 def test_a_fetch_that_waited_for_records_waits_for_the_disk_too(node, cold, works):

@@ -332,14 +332,21 @@ class FetchPlan:
             try:
                 answers[place] = yield from self._finishing_one(partition, answers[place])
                 continue
-            except OSError:
-                refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+            except OSError as error:
+                refusal = self._unreadable(partition, error)
             except KafkaError as error:
                 refusal = error
             answers[place] = self._refusal(partition, refusal)
             if self._session is not None:
                 partition.is_news(answers[place])
         return response
+
+    def _unreadable(self, partition: FetchedPartition, error: OSError) -> KafkaError:
+        """The disk did not give what is in the log: whoever looks after it is told."""
+        try:
+            return self._leadership.lead(self._name_of(partition), partition.index).log.reading_failed(error)
+        except KafkaError as gone:
+            return gone
 
     def _finishing_one(self, partition: FetchedPartition, answer: PartitionData) -> Work[PartitionData]:
         if isinstance(answer.records, _Unread):
@@ -434,8 +441,8 @@ class FetchPlan:
             if answer.records:
                 try:
                     is_ready = not is_old and not answer.records.would_wait()
-                except OSError:
-                    answer = self._refusal(partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+                except OSError as error:
+                    answer = self._refusal(partition, self._unreadable(partition, error))
             if session is not None:
                 is_news = partition.is_news(answer)
                 if self._is_incremental:

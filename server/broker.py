@@ -61,7 +61,9 @@ WARM_UP_MORE_DELAY_MS = 1_000
 """Who starts a broker for one thing has done it by then."""
 MAINTENANCE_INTERVAL_MS_MIN = 10
 MAINTENANCE_INTERVAL_MS_MAX = 1_000
-FLUSH_LOOK_INTERVAL_MS = 1_000
+FLUSH_LOOK_INTERVAL_MS_MIN = 10
+FLUSH_LOOK_INTERVAL_MS_MAX = 1_000
+"""With Kafka's default, nobody would ever look, and a `flush.ms` of a topic be without effect."""
 MOVE_INTERVAL_MS = 1_000
 CLEANER_LOOK_INTERVAL_MS_MIN = 10
 COLD_READS_AT_ONCE = 4
@@ -414,7 +416,7 @@ class BrokerServer:
         )
         self._background = [
             self._later_every(config.log_initial_task_delay_ms, maintenance_ms, self._maintain),
-            every(FLUSH_LOOK_INTERVAL_MS, self._flush_due),
+            every(_flush_look_interval_ms(config), self._flush_due),
             every(MOVE_INTERVAL_MS, self._move),
             self._connections.start_sweeping(self._timers),
         ]
@@ -843,6 +845,11 @@ def _checkpoint_interval_ms(config: BrokerConfig) -> int:
     return min(
         config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms
     )
+
+
+def _flush_look_interval_ms(config: BrokerConfig) -> int:
+    asked = min(config.log_flush_scheduler_interval_ms, FLUSH_LOOK_INTERVAL_MS_MAX)
+    return max(asked, FLUSH_LOOK_INTERVAL_MS_MIN)
 
 
 def _limits(config: BrokerConfig, live: LiveConfig) -> ConnectionLimits:

@@ -1,7 +1,8 @@
 """Looks after the disks: has the store look at one that gave an error, and tells what came of it.
 
 A data directory whose disk does not answer takes only its partitions offline. When none is left the broker
-has nothing to serve, and stops.
+has nothing to serve, and stops. Each partition that goes offline by itself is a line of the log; of what
+fails again and again there is one a minute.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek.storage.failing_disks import RESCAN_PAUSE_MS
 from odradek.storage.store import StoreListener
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ logger = logging.getLogger("odradek.disks")
 
 REST_MS = 1_000
 """Between two looks: a disk in trouble may give thousands of errors a second."""
+SAID_AGAIN_AFTER_MS = 60_000
+"""What fails again and again: a full disk refuses every produce."""
 
 
 class Disks(StoreListener):
@@ -48,6 +52,9 @@ class Disks(StoreListener):
         # Something is to be looked at; it is being looked at, or was a moment ago.
         self._is_told = False
         self._is_resting = False
+        # When it was last said of a directory that something failed there, of a partition that it is still
+        # offline; added to in any thread.
+        self._said_ms: dict[str, int] = {}
 
     def use(self, store: LogStore) -> None:
         """From now on, after the start."""
@@ -74,6 +81,36 @@ class Disks(StoreListener):
             except RuntimeError:
                 pass  # the loop has closed
 
+    def failed(self, path: str, sentence: str) -> None:
+        if self._is_to_be_said(path):
+            logger.error("%s (said once a minute of %s)", sentence, path)
+
+    def offline(self, sentence: str) -> None:
+        logger.error(
+            "%s; it refuses with KAFKA_STORAGE_ERROR until its files have been read again, which is tried now"
+            " and every %d s",
+            sentence,
+            RESCAN_PAUSE_MS // 1000,
+        )
+
+    def still_offline(self, name: str, reason: str) -> None:
+        if self._is_to_be_said(name):
+            logger.error(
+                "%s is still offline, reading its files again failed: %s; tried again every %d s",
+                name,
+                reason,
+                RESCAN_PAUSE_MS // 1000,
+            )
+
+    def _is_to_be_said(self, of: str) -> bool:
+        now_ms = self._now_ms()
+        last_ms = self._said_ms.get(of)
+        # Or else the clock was put back.
+        if last_ms is not None and 0 <= now_ms - last_ms < SAID_AGAIN_AFTER_MS:
+            return False
+        self._said_ms[of] = now_ms
+        return True
+
     def directory(self, path: str, failure: str | None) -> None:
         if failure is None:
             logger.warning("the data directory %s answers again: bringing its partitions back", path)
@@ -81,6 +118,7 @@ class Disks(StoreListener):
             logger.error("the data directory %s has failed, its partitions are offline: %s", path, failure)
 
     def recovered(self, name: str, cut_bytes: int) -> None:
+        self._said_ms.pop(name, None)
         if cut_bytes:
             logger.error("%s is back; the last %d bytes of it never reached the disk", name, cut_bytes)
         else:

@@ -73,6 +73,7 @@ cdef enum Taken:
     FULL = 1
     UNSOUND = 2
 
+SLOT_BYTES = 24
 cdef bint _crc_in_hardware = has_crc32c()
 
 

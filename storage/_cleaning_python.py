@@ -11,6 +11,7 @@ from typing import NamedTuple
 from odradek.wire.records import scan_records
 
 __all__ = [
+    "SLOT_BYTES",
     "Copy",
     "FilterRules",
     "OffsetMap",
@@ -21,6 +22,9 @@ __all__ = [
     "select_records",
     "shift_timestamps",
 ]
+
+SLOT_BYTES = 200
+"""What a key takes in an `OffsetMap` at the most: while its dictionary grows there are two for a moment."""
 
 _DIGEST_BYTES = 16
 

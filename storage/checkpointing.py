@@ -54,7 +54,7 @@ class Checkpointing:
                 yield home.write
             except OSError as error:
                 # The next start then reads more of the logs; the time after the next it may be written.
-                self._places.suspect(home.path, error)
+                self._places.failed(home.path, error, f"Writing checkpoints in {home.path} failed: {error}")
 
     def noting(self, home: DataDirectory) -> Work[None]:
         """Have the checkpoints of a directory say how things are."""
@@ -87,7 +87,7 @@ class Checkpointing:
             try:
                 yield home.write
             except OSError as error:
-                self._places.suspect(home.path, error)
+                self._places.failed(home.path, error, f"Writing checkpoints in {home.path} failed: {error}")
                 failed += some
         return failed
 
@@ -167,7 +167,7 @@ class Checkpointing:
                 for log, old in followed:
                     log.forget_head(old)
             except OSError as error:
-                self._places.suspect(home.path, error)
+                self._places.failed(home.path, error, f"Writing checkpoints in {home.path} failed: {error}")
 
     def _making_head(self, key: Key, place: Place, partition: Partition) -> Work[Head | None]:
         """None when it is too early for it, or too late."""
@@ -191,7 +191,7 @@ class Checkpointing:
             return None
         except (OSError, KafkaError) as error:
             if isinstance(error, OSError) and place.path == path and partition.is_available:
-                self._places.suspect(place.home.path, error)
+                self._places.failed(place.home.path, error, f"Writing a head of {path} failed: {error}")
             self._drafts.pop(key, None)
             return None
         is_as_it_was = partition.log is log and place.path == path and draft.segment is log.active

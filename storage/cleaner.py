@@ -10,7 +10,6 @@ A round that meets a log which has lost one of its segments meanwhile (retention
 Rules as in `LogCleanerManager.java` and `LogCleaner.java`.
 """
 
-import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import urandom
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.storage.cleaning_run import CleanedGroup, CleaningJob, JobSegment, Round, cleaning_round
 from odradek.storage.config import LONG_MAX, LogConfig
+from odradek.storage.data_directory import NO_ROOM
 from odradek.storage.disk import read_file
 from odradek.storage.log import Log, first_timestamp
 from odradek.storage.segment import TRANSACTION_INDEX, Segment
@@ -28,9 +28,6 @@ from odradek.wire.work import Work, finish
 if TYPE_CHECKING:
     from odradek.storage.partition import Partition
     from odradek.storage.store import LogStore
-
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class CleanableSegment(NamedTuple):
@@ -322,7 +319,7 @@ class Cleaner:
         try:
             replaced = yield from cleaning.swapping(group)
         except OSError as error:
-            partition.take_offline(f"Replacing segments of {partition.name} failed: {error}.")
+            partition.take_offline(f"replacing its segments failed: {error}")
             return False
         self._store.remove_later(replaced, now_ms + partition.config.file_delete_delay_ms)
         return len(replaced) == len(group.old_bases)
@@ -354,7 +351,7 @@ class Cleaner:
         left alone from now on, until the next start. Not when the disk was full or the log has changed since
         the round was planned: the next round may do better.
         """
-        if error_number in _NO_ROOM or not self._store.is_held(cleaning.partition):
+        if error_number in NO_ROOM or not self._store.is_held(cleaning.partition):
             return False
         if not cleaning.is_intact:
             return False

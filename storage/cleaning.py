@@ -6,6 +6,7 @@ from odradek.storage._cleaning_python import FilterRules, Selection
 
 __all__ = [
     "COMPILED",
+    "SLOT_BYTES",
     "Copy",
     "FilterRules",
     "OffsetMap",
@@ -19,6 +20,7 @@ __all__ = [
 
 if TYPE_CHECKING:  # the twins are alike; the plain one says its types
     from odradek.storage._cleaning_python import (
+        SLOT_BYTES,
         Copy,
         OffsetMap,
         filter_batches,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:  # the twins are alike; the plain one says its types
 else:
     try:
         from odradek.storage._cleaning import (
+            SLOT_BYTES,
             Copy,
             OffsetMap,
             filter_batches,
@@ -44,6 +47,7 @@ else:
         COMPILED = True
     except ImportError:
         from odradek.storage._cleaning_python import (
+            SLOT_BYTES,
             Copy,
             OffsetMap,
             filter_batches,

@@ -29,6 +29,7 @@ from typing import Any, Self
 
 from odradek.storage.batches import HAS_DELETE_HORIZON, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from odradek.storage.cleaning import (
+    SLOT_BYTES,
     Copy,
     FilterRules,
     OffsetMap,
@@ -55,8 +56,6 @@ from odradek.wire.records import (
     verify_crc,
 )
 
-MAP_ENTRY_BYTES = 24
-"""What Kafka's map takes for a key, and ours: so many keys fit into `log.cleaner.dedupe.buffer.size`."""
 SYNC_EVERY_BYTES = 64 << 20
 """A sync now and then, instead of one of a gigabyte for which everybody else's syncs have to wait."""
 
@@ -161,7 +160,7 @@ def cleaning_round(disk: Disk, job: CleaningJob, seed: bytes) -> Round:
 
 def slots_of(memory_bytes: int) -> int:
     """How many keys a map of so many bytes has room for; Kafka's has at most 2 GiB."""
-    return max(min(memory_bytes, 2**31 - 1) // MAP_ENTRY_BYTES, 1)
+    return max(min(memory_bytes, 2**31 - 1) // SLOT_BYTES, 1)
 
 
 def group_segments(

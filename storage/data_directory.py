@@ -23,18 +23,9 @@ Key = tuple[str, int]
 CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, FIRST_DIRTY)
 PROBE = ".odradek-probe"
 PROBE_BYTES = 4096
-NO_FAILURE_OF_A_DISK = frozenset(
-    {
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.EINTR,
-        errno.EAGAIN,
-    }
-)
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The disk is full, or as much of it as this process may have."""
+NO_FAILURE_OF_A_DISK = NO_ROOM | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN}
 """What a sound disk answers, too: it is full, or this process has too much open."""
 
 

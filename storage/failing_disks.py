@@ -106,6 +106,7 @@ class FailingDisks:
         except OSError as error:
             places.has_broken = True
             self._rescan_after_ms = places.now_ms + RESCAN_PAUSE_MS
+            places.listener.still_offline(place.name, str(error))
             places.suspect(place.home.path, error)
             return
         if places.by_key.get(key) is not place or place.home.failure is not None:

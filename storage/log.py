@@ -600,14 +600,14 @@ class Log(LogStaging):
         point = self.recovery_point
         return point if point <= self._indexes_end else point - 1
 
-    def unflushed_for_ms(self, now_ms: int) -> int:
-        """For how long something has waited for a flush; found out by asking, so it begins with the first
-        question.
+    def unflushed_since_ms(self, asked_ms: int) -> int:
+        """Since when something has waited for a flush, or a little earlier. An append does not note the time
+        for it: what was not there at the question before this one, at `asked_ms`, has come since.
         """
         if self._waiting_since_ms is None or self._waiting_from != self.durable_offset:
-            self._waiting_since_ms = now_ms
+            self._waiting_since_ms = asked_ms
             self._waiting_from = self.durable_offset
-        return now_ms - self._waiting_since_ms
+        return self._waiting_since_ms
 
     def _segments_after(self, offset: int) -> list[Segment]:
         segments = list(self.segments)

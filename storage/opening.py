@@ -154,6 +154,7 @@ class Opening:
             place.home.probe()
             place.failure = f"{place.name} is offline: opening {place.path} failed: {error}"
             places.has_broken = True
+            places.listener.offline(place.failure)
             places.suspect(place.home.path, error)
             return
         if cut:

@@ -76,7 +76,7 @@ SEGMENTS_PER_STEP = 4
 """A few tenths of a millisecond of renaming."""
 
 
-def _not_told(partition: "Partition", error: OSError) -> None:
+def _not_told(partition: "Partition", error: OSError, sentence: str) -> None:
     pass
 
 
@@ -131,9 +131,10 @@ class Partition(PartitionStaging):
         *,
         log_start_offset: int = 0,
         leader_epoch: int = 0,
-        on_trouble: Callable[["Partition", OSError], None] = _not_told,
+        on_trouble: Callable[["Partition", OSError, str], None] = _not_told,
     ) -> None:
-        """`on_trouble` hears of each error of the disk, in the thread that met it."""
+        """`on_trouble` hears of each error of the disk, in the thread that met it: with a sentence, which is
+        `failure` when the partition goes offline for it."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
@@ -518,10 +519,17 @@ class Partition(PartitionStaging):
 
     def _commit_failed(self, error: OSError) -> NoReturn:
         self.log.rollback()
-        self.on_trouble(self, error)
-        raise KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"Writing {self.log.directory} failed: {error}"
-        ) from error
+        raise self._refusal("Writing", error) from error
+
+    def reading_failed(self, error: OSError) -> KafkaError:
+        """For whoever reads what `read` has found: what an error of the disk is to the client then."""
+        return self._refusal("Reading", error)
+
+    def _refusal(self, doing: str, error: OSError) -> KafkaError:
+        """What an error of the disk is to whoever asked; the operator is told."""
+        sentence = f"{doing} {self.log.directory} failed: {error}"
+        self.on_trouble(self, error, sentence)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence)
 
     def flush(self) -> None:
         """Return when everything committed so far will survive a loss of power. May run in a worker thread,
@@ -542,16 +550,13 @@ class Partition(PartitionStaging):
             self.log.flush()
         except SyncFailed as error:
             # Not `take_offline`: that is for the thread that owns the partition.
-            self._failure = f"{self.name} is offline: flushing {self.log.directory} failed: {error}."
+            self._failure = f"{self.name} is offline: flushing {self.log.directory} failed: {error}"
             self._is_broken = True
             self.is_flushing = False
-            self.on_trouble(self, error)
+            self.on_trouble(self, error, self._failure)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
         except OSError as error:
-            self.on_trouble(self, error)
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"Flushing {self.log.directory} failed: {error}"
-            ) from error
+            raise self._refusal("Flushing", error) from error
         finally:
             self.is_flushing = False
 
@@ -610,7 +615,7 @@ class Partition(PartitionStaging):
                 yield None
         except OSError as error:
             # Next time it goes on with those that are left.
-            self.on_trouble(self, error)
+            self.on_trouble(self, error, f"Retention in {self.log.directory} failed: {error}")
         return dropped
 
     def _drop_oldest(self, now_ms: int, count_max: int) -> list[Segment]:
@@ -678,8 +683,10 @@ class Partition(PartitionStaging):
             now_ms=now_ms,
         )
 
-    def wants_flush(self, now_ms: int) -> bool:
-        """Whether sealed segments are not on the disk yet, or records have waited for `flush.ms`."""
+    def wants_flush(self, now_ms: int, asked_ms: int) -> bool:
+        """Whether sealed segments are not on the disk yet, or records would have waited for longer than
+        `flush.ms` when the next such question comes. The last one came at `asked_ms`.
+        """
         log = self.log
         if log.has_unsafe_indexes or log.is_in_unsafe_place:
             return True
@@ -687,9 +694,10 @@ class Partition(PartitionStaging):
             return False
         if log.recovery_point < log.active.base_offset:
             return True
-        return (
-            log.durable_offset < log.log_end_offset and log.unflushed_for_ms(now_ms) >= self.config.flush_ms
-        )
+        if log.durable_offset >= log.log_end_offset:
+            return False
+        next_ms = now_ms + now_ms - asked_ms
+        return next_ms - log.unflushed_since_ms(asked_ms) > self.config.flush_ms
 
     def close(self) -> None:
         """Flush and close; see `Log.close`. What is staged is forgotten. Watchers are woken."""
@@ -712,7 +720,7 @@ class Partition(PartitionStaging):
             self._failure = f"{self.name} is offline: {reason}"
             self._is_broken = True
             if not is_told:
-                self.on_trouble(self, OSError(errno.EIO, reason))
+                self.on_trouble(self, OSError(errno.EIO, reason), self._failure)
         if self._is_broken:
             self._dropped_staged = self._dropped_staged or self.log.has_staged
             self.log.rollback()
@@ -784,10 +792,7 @@ class Partition(PartitionStaging):
             try:
                 records = log.read(offset, end_offset, max_bytes, minimum_one_batch, cut_first_batch, prompt)
             except OSError as error:
-                self.on_trouble(self, error)
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"Reading {log.directory} failed: {error}"
-                ) from error
+                raise self._refusal("Reading", error) from error
         return ReadResult(
             records,
             self.high_watermark,
@@ -865,10 +870,7 @@ class Partition(PartitionStaging):
         try:
             yield
         except OSError as error:
-            self.on_trouble(self, error)
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"Reading {self.log.directory} failed: {error}"
-            ) from error
+            raise self._refusal("Reading", error) from error
 
     # Watching
 

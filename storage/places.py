@@ -31,6 +31,19 @@ class StoreListener:
     def trouble(self) -> None:
         """`attending` has something to do. In any thread, and often."""
 
+    def failed(self, path: str, sentence: str) -> None:
+        """Something did not work in a data directory (its disk is full, for one) and was refused, or will be
+        tried again. In any thread, and often.
+        """
+
+    def offline(self, sentence: str) -> None:
+        """A partition answers KAFKA_STORAGE_ERROR from now on, and why; `attending` tries to bring it back.
+        Not told of those of a directory that has failed. In any thread.
+        """
+
+    def still_offline(self, name: str, reason: str) -> None:
+        """A partition could not be brought back, which is tried again in RESCAN_PAUSE_MS."""
+
     def directory(self, path: str, failure: str | None) -> None:
         """A data directory has failed, or (None) serves again."""
 
@@ -135,11 +148,21 @@ class Places:
             self.suspected.append((directory, str(error)))
         self.listener.trouble()
 
-    def told_of_trouble(self, partition: Partition, error: OSError) -> None:
+    def failed(self, directory: str, error: OSError, sentence: str) -> None:
+        """The same, and say what did not work. In any thread."""
+        self.listener.failed(directory, sentence)
+        self.suspect(directory, error)
+
+    def told_of_trouble(self, partition: Partition, error: OSError, sentence: str) -> None:
         """In the thread that met it."""
+        directory = partition.directory.rpartition("/")[0]
         if partition.is_broken:
             self.has_broken = True
-        self.suspect(partition.directory.rpartition("/")[0], error)
+        if partition.is_broken and sentence == partition.failure:
+            self.listener.offline(sentence)
+            self.suspect(directory, error)
+        else:
+            self.failed(directory, error, sentence)
 
     def rename_aside(self, home: DataDirectory, name: str, suffix: str) -> str:
         """Give a partition's directory a name like Kafka's (`topic-0.<id>-delete`); its new path. Raises

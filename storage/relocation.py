@@ -135,7 +135,7 @@ class Relocation:
             try:
                 yield move.abandon
             except OSError as error:
-                places.suspect(move.target.path, error)
+                places.failed(move.target.path, error, f"Removing {move.future} failed: {error}")
         for left in list(self._moved):
             self._leave_behind(left)
 
@@ -207,6 +207,6 @@ class Relocation:
             path = self._places.rename_aside(left.home, left.path.rpartition("/")[2], DELETE_SUFFIX)
         except OSError as error:
             # The next start finds two of them, and keeps the longer one.
-            self._places.suspect(left.home.path, error)
+            self._places.failed(left.home.path, error, f"Removing {left.path} failed: {error}")
             return
         self._remove_later(path, left.partition.config.file_delete_delay_ms)

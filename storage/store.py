@@ -140,6 +140,7 @@ class LogStore:
         self._failing = FailingDisks(self._table, self._opening)
         self._relocation = Relocation(self._table, self.get, self._upkeep.remove_directory)
         self._cleaner: Cleaner | None = None
+        self._flushes_asked_ms: int | None = None
 
     @property
     def was_clean(self) -> bool:
@@ -349,7 +350,9 @@ class LogStore:
             try:
                 return self._make_in(home, topic, index, topic_id, config)
             except OSError as error:
-                self._table.suspect(home.path, error)
+                self._table.failed(
+                    home.path, error, f"Creating {topic}-{index} in {home.path} failed: {error}"
+                )
                 failure = error
         raise failure
 
@@ -429,10 +432,9 @@ class LogStore:
                     return self._make(topic, index, topic_id, self._table.config_for(topic))
                 self._opening.load(key, place, clean=place.was_clean)
             except OSError as error:
-                self._table.suspect(place.home.path, error)
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"Opening {place.path} failed: {error}"
-                ) from error
+                sentence = f"Opening {place.path} failed: {error}"
+                self._table.failed(place.home.path, error, sentence)
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence) from error
         return place.partition
 
     def is_unopened(self, topic: str, index: int) -> bool:
@@ -526,10 +528,9 @@ class LogStore:
                 if sync:
                     self.disk.sync_directory(place.home.path)
             except OSError as failed:
-                self._table.suspect(place.home.path, failed)
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"Renaming {place.path} failed: {failed}"
-                ) from failed
+                sentence = f"Renaming {place.path} failed: {failed}"
+                self._table.failed(place.home.path, failed, sentence)
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence) from failed
         self._table.leave(key)
         if place.partition is not None:
             place.partition.moved_to_deletion(path)
@@ -638,12 +639,15 @@ class LogStore:
 
     def flush_due(self, now_ms: int) -> list[Partition]:
         """The partitions that want a `flush` soon: sealed segments not on the disk yet, or `flush.ms` is
-        over, or the head of one is to be made.
+        over, or would be before the next such question, or the head of one is to be made.
         """
+        asked_ms, self._flushes_asked_ms = self._flushes_asked_ms, now_ms
+        if asked_ms is None or asked_ms > now_ms:
+            asked_ms = now_ms  # the first time, or the clock was put back
         due = {
             partition: None
             for partition in self.loaded()
-            if partition.is_available and partition.wants_flush(now_ms)
+            if partition.is_available and partition.wants_flush(now_ms, asked_ms)
         }
         return list(due | dict.fromkeys(self._checkpointing.waiting_for_flush()))
 

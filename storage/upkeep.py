@@ -97,7 +97,7 @@ class Upkeep:
             self.remove_segments(dropped, now_ms + delay_ms)
         except OSError as error:
             # Maintenance tries again the next time.
-            self._places.suspect(place.home.path, error)
+            self._places.failed(place.home.path, error, f"Retention in {place.path} failed: {error}")
         except KafkaError:
             return
 

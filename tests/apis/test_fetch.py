@@ -1,5 +1,6 @@
 """Fetch: what is read, how much of it, when it is answered, and what it refuses."""
 
+import errno
 import os
 import tracemalloc
 from dataclasses import replace
@@ -10,6 +11,7 @@ from odradek.apis.api import LatePart
 from odradek.apis.fetch import LOOKS_MAX
 from odradek.coordinator.cluster import Broker, Endpoint
 from odradek.storage.segment import LOG, Segment
+from odradek.storage.slices import Slice
 from odradek.wire.compression import Compression
 from odradek.wire.down_conversion import CHUNK_BYTES, down_convert
 from odradek.wire.errors import ErrorCode
@@ -236,6 +238,56 @@ def test_too_few_bytes_keep_it_waiting_and_come_at_the_deadline(node):
     assert not answer.was_sent
     node.loop.advance(500)
     assert values(only(answer.response)) == [b"a"]
+
+
+def filled_segments(node, count: int) -> None:
+    """So many segments of one record."""
+    node.create("t")
+    for number in range(count):
+        if number:
+            node.partition("t").log.roll(node.loop.now_ms)
+        node.fill("t", [b"%d" % number])
+
+
+def remove_below(node, offset: int, how: str) -> None:
+    """Let the log start at `offset`: by DeleteRecords, and by retention if that is asked for, which takes the
+    segments themselves."""
+    partition = node.partition("t")
+    if how == "delete_records":
+        partition.delete_records(offset)
+    else:
+        sizes = [segment.size_bytes for segment in partition.log.segments]
+        kept = sum(sizes[offset:])
+        partition.set_config(replace(partition.config, retention_bytes=kept))
+        assert finish(partition.maintaining(node.loop.now_ms))
+    assert partition.log_start_offset == offset
+
+
+@pytest.mark.parametrize("how", ["delete_records", "retention"])
+def test_a_fetch_that_waits_ends_with_an_error_when_its_position_is_removed(node, how):
+    filled_segments(node, 3)
+    answer = node.start(fetch(("t", 0, 1), max_wait_ms=500, min_bytes=10_000), 12)
+    remove_below(node, 2, how)
+    node.loop.turn()
+    node.loop.advance(500)
+    refused = only(answer.response)
+    assert refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert bytes(refused.records) == b""
+
+
+@pytest.mark.parametrize("how", ["delete_records", "retention"])
+def test_a_fetch_waits_on_when_what_is_below_its_position_is_removed(node, how):
+    filled_segments(node, 3)
+    enough = 2 * len(node.partition("t").read(2, max_bytes=PLENTY).records.tobytes())
+    answer = node.start(fetch(("t", 0, 2), max_wait_ms=500, min_bytes=enough), 12)
+    remove_below(node, 2, how)
+    node.loop.turn()
+    node.loop.advance(100)
+    assert not answer.was_sent
+    node.fill("t", [b"3"])
+    node.loop.turn()
+    found = only(answer.response)
+    assert (found.error_code, values(found), found.log_start_offset) == (ErrorCode.NONE, [b"2", b"3"], 2)
 
 
 def test_min_bytes_above_the_limit_do_not_wait_for_ever(node):
@@ -653,6 +705,31 @@ def test_a_disk_that_does_not_show_where_they_are_is_an_error_of_that_partition(
     works.pop()()
     broken = only(answer.response)
     assert (broken.error_code, bytes(broken.records), broken.high_watermark) == (code, b"", -1)
+
+
+@pytest.mark.parametrize("is_asked_first", [True, False])
+def test_who_looks_after_the_disks_is_told_of_records_that_cannot_be_brought_into_memory(
+    node, works, monkeypatch, is_asked_first
+):
+    def fail(*_):
+        raise OSError(errno.EIO, "the disk does not answer")
+
+    node.create("t")
+    node.fill("t", [b"a" * 100_000])
+    told = []
+    node.partition("t").on_trouble = lambda partition, error, sentence: told.append((error.errno, sentence))
+    if is_asked_first:
+        monkeypatch.setattr(Slice, "would_wait", fail)
+        answer = node.start(fetch(("t", 0, 0)), 12)
+    else:
+        monkeypatch.setattr(Slice, "would_wait", lambda records: True)
+        monkeypatch.setattr(Slice, "load", fail)
+        answer = node.start(fetch(("t", 0, 0)), 12)
+        works.pop()()
+    assert only(answer.response).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    ((code, sentence),) = told
+    assert code == errno.EIO
+    assert sentence.startswith("Reading ")
 
 
 def test_a_fetch_that_waited_for_records_waits_for_the_disk_too(node, cold, works):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import socket
 import threading
@@ -13,8 +14,10 @@ from odradek.server import work
 from odradek.server.broker import BrokerServer
 from odradek.server.config import ConfigError, load
 from odradek.storage import time_search
+from odradek.storage.disk import OsFile
 from odradek.storage.group_log import Block
 from odradek.storage.partition import Partition
+from odradek.storage.store import LogStore
 from odradek.wire.compression import Compression
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
@@ -666,6 +669,52 @@ def test_options_bound_descriptions_batches_of_groups_and_the_memory_of_producer
             assert server._store._checkpointing.interval_ms == 5_000
             await client.create("__consumer_offsets", 1, [("max.message.bytes", "5000")])
             assert server._coordinators.settings_of_groups(server._machine.view).append_max_bytes == 5_000
+        finally:
+            await server.stop()
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize(("asked_ms", "looked_ms"), [(None, 1000), (60_000, 1000), (77, 77), (0, 10)])
+def test_logs_due_for_a_flush_are_looked_for_as_often_as_asked(tmp_path, asked_ms, looked_ms):
+    settings = {} if asked_ms is None else {"log_flush_scheduler_interval_ms": asked_ms}
+    assert broker_module._flush_look_interval_ms(configuration(tmp_path, **settings)) == looked_ms
+
+
+def test_what_has_waited_for_flush_ms_is_flushed_while_the_broker_runs(tmp_path, monkeypatch):
+    clock, looks, synced = [1_700_000_000_000], [], []
+    flush_due, sync = LogStore.flush_due, OsFile.sync
+
+    def looking(self, now_ms):
+        looks.append(now_ms)
+        return flush_due(self, now_ms)
+
+    def syncing(self):
+        synced.append(os.fstat(self._descriptor).st_ino)
+        sync(self)
+
+    monkeypatch.setattr(LogStore, "flush_due", looking)
+    monkeypatch.setattr(OsFile, "sync", syncing)
+
+    async def act():
+        settings = {"log_flush_scheduler_interval_ms": 10, "log_flush_interval_ms": 60_000}
+        server = BrokerServer(configuration(tmp_path, **settings), now_ms=lambda: clock[0])
+        try:
+            await server.start()
+            client = await Client.connect(server.port)
+            await client.create("t")
+            assert (await client.produce("t", b"x")).error_code == 0
+            inode = (tmp_path / "t-0" / f"{0:020}.log").stat().st_ino
+            synced.clear()
+            seen = len(looks)
+            async with asyncio.timeout(20):
+                while len(looks) < seen + 3:
+                    await asyncio.sleep(0.01)
+            assert inode not in synced
+            clock[0] += 60_000
+            async with asyncio.timeout(20):
+                while inode not in synced:
+                    await asyncio.sleep(0.01)
         finally:
             await server.stop()
 

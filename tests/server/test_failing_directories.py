@@ -10,7 +10,8 @@ import pytest
 
 from odradek.server.broker import BrokerServer
 from odradek.server.config import ConfigError, load
-from odradek.storage.disk import OsDisk
+from odradek.server.disks import Disks
+from odradek.storage.disk import OsDisk, OsFile
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
@@ -98,14 +99,14 @@ class Client:
         }
 
 
-def configuration(tmp_path, *names):
+def configuration(tmp_path, *names, **settings):
     directories = ",".join(str(tmp_path / name) for name in names)
-    return load(listen="127.0.0.1:0", keywords={"log_dirs": directories})
+    return load(listen="127.0.0.1:0", keywords={"log_dirs": directories, **settings})
 
 
 @contextlib.asynccontextmanager
-async def running(tmp_path, *names, **keywords):
-    server = BrokerServer(configuration(tmp_path, *names), **keywords)
+async def running(tmp_path, *names, settings=None, **keywords):
+    server = BrokerServer(configuration(tmp_path, *names, **(settings or {})), **keywords)
     try:
         await server.start()
         yield server
@@ -286,3 +287,111 @@ def test_without_the_directory_of_the_metadata_there_is_no_start(tmp_path):
 
     with pytest.raises(ConfigError, match=r"one .* metadata of the cluster is there"):
         asyncio.run(act())
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """What fails of open files: (operation, part of the path) to the number of the error."""
+    errors = {}
+
+    def failing_for(operation):
+        real = getattr(OsFile, operation)
+
+        def fail_or_do(self, *arguments):
+            path = os.readlink(f"/proc/self/fd/{self._descriptor}")
+            for (failing_operation, part), code in list(errors.items()):
+                if failing_operation == operation and part in path:
+                    raise OSError(code, os.strerror(code))
+            return real(self, *arguments)
+
+        monkeypatch.setattr(OsFile, operation, fail_or_do)
+
+    failing_for("sync")
+    failing_for("write")
+    return errors
+
+
+def lines_of(caplog):
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/fd"), reason="the system does not tell paths of open files"
+)
+def test_a_partition_that_goes_offline_is_in_the_log_until_it_is_back(tmp_path, failing, caplog):
+    clock = [1_700_000_000_000]
+
+    async def act():
+        settings = {"log_flush_interval_messages": 1}
+        async with running(tmp_path, "one", settings=settings, now_ms=lambda: clock[0]) as server:
+            client = await Client.connect(server)
+            await client.create("t", 1)
+            failing["sync", "/t-0/"] = errno.EIO
+            assert (await client.produce(0))[0] is ErrorCode.KAFKA_STORAGE_ERROR
+
+            async def is_tried():
+                return any("still offline" in line for _, line in lines_of(caplog))
+
+            await until(is_tried)
+            assert (await client.produce(0))[0] is ErrorCode.KAFKA_STORAGE_ERROR
+            failing.clear()
+            clock[0] += 5_000
+
+            async def is_back():
+                return (await client.produce(0))[0] is ErrorCode.NONE
+
+            await until(is_back)
+
+    asyncio.run(act())
+    path = tmp_path / "one" / "t-0"
+    (offline, still, back) = [line for line in lines_of(caplog) if "t-0" in line[1]]
+    assert offline[0] == "ERROR"
+    assert offline[1].startswith(f"t-0 is offline: flushing {path} failed: [Errno 5] Input/output error")
+    assert "until its files have been read again, which is tried now and every 5 s" in offline[1]
+    assert still[0] == "ERROR"
+    assert still[1].startswith("t-0 is still offline, reading its files again failed: [Errno 5]")
+    assert back == ("WARNING", "t-0 is back, and nothing of it is lost")
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/fd"), reason="the system does not tell paths of open files"
+)
+def test_what_a_full_disk_refuses_is_in_the_log_once_a_minute(tmp_path, failing, caplog):
+    clock = [1_700_000_000_000]
+
+    def refusals():
+        return [line for line in lines_of(caplog) if "Errno 28" in line[1]]
+
+    async def act():
+        async with running(tmp_path, "one", now_ms=lambda: clock[0]) as server:
+            client = await Client.connect(server)
+            await client.create("t", 2)
+            failing["write", "/t-"] = errno.ENOSPC
+            for index in (0, 1, 0):
+                assert (await client.produce(index))[0] is ErrorCode.KAFKA_STORAGE_ERROR
+            path = tmp_path / "one"
+            said = f"Writing {path}/t-0 failed: [Errno 28] No space left on device"
+            assert refusals() == [("ERROR", f"{said} (said once a minute of {path})")]
+            clock[0] += 59_999
+            await client.produce(1)
+            assert len(refusals()) == 1
+            clock[0] += 1
+            await client.produce(1)
+            assert len(refusals()) == 2
+            failing.clear()
+            assert await client.produce(0) == (ErrorCode.NONE, 0)
+
+    asyncio.run(act())
+
+
+def test_a_partition_that_is_still_offline_is_in_the_log_once_a_minute(caplog):
+    clock = [1_700_000_000_000]
+    disks = Disks(None, None, None, lambda: clock[0], None, None)
+    for _ in range(20):
+        disks.still_offline("t-0", "no")
+        disks.still_offline("t-1", "no")
+        clock[0] += 5_000
+    assert len(lines_of(caplog)) == 4
+    disks.recovered("t-0", 0)
+    disks.still_offline("t-0", "no")
+    assert len(lines_of(caplog)) == 6, "it has been back meanwhile"

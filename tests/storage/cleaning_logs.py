@@ -31,6 +31,7 @@ TWINS = [_cleaning_python] if _cleaning is None else [_cleaning_python, _cleanin
 TWIN_NAMES = (
     "Copy",
     "OffsetMap",
+    "SLOT_BYTES",
     "filter_batches",
     "index_batches",
     "index_section",
@@ -50,6 +51,11 @@ def using(twin):
     finally:
         for name, value in before.items():
             setattr(cleaning_run, name, value)
+
+
+def room_for(keys: int) -> int:
+    """Bytes in which a map has so many slots, with the twin that is at work."""
+    return keys * cleaning_run.SLOT_BYTES
 
 
 @dataclass
@@ -169,7 +175,7 @@ class WrittenLog:
             "index_interval_bytes": 100,
             "delete_retention_ms": DAY_MS,
             "aborted": aborted_in(self.segments),
-            "memory_bytes": 24 * 1000,
+            "memory_bytes": room_for(1000),
             "buffer_bytes": 300,
         }
         return CleaningJob(**{**values, **changes})

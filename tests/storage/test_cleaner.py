@@ -2,12 +2,15 @@
 readers.
 """
 
+import errno
+
 import pytest
 import stores
 from memory_disk import MemoryDisk, PowerLost
 from stores import NOW_MS
 
 from odradek.storage.cleaner import CleanableSegment, CleanerSettings, Cleaning, plan_cleaning
+from odradek.storage.cleaning import SLOT_BYTES
 from odradek.storage.cleaning_run import CleanedGroup, cleaning_round
 from odradek.storage.config import LogConfig
 from odradek.storage.partition import Partition
@@ -179,7 +182,7 @@ def test_a_key_too_many_for_the_map_is_left_to_the_next_round(store, partition):
     seal(partition)
     first_dirty = 0
     rounds = 0
-    while (begun := next_round(store, memory_bytes=24 * 8)) is not None:
+    while (begun := next_round(store, memory_bytes=8 * SLOT_BYTES)) is not None:
         assert run(store, begun)
         assert store.first_dirty_of(partition) == first_dirty + 7
         first_dirty += 7
@@ -310,6 +313,20 @@ def test_a_round_comes_to_nothing_when_the_log_has_lost_a_segment_meanwhile(stor
     assert not [name for name in store.disk.files if name.endswith((".cleaned", ".swap"))]
     clean(store)
     assert [value for _, _, value in records_of(partition)] == [b"29"]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_left_alone"),
+    [(errno.ENOSPC, False), (errno.EDQUOT, False), (errno.EFBIG, False), (errno.EIO, True)],
+)
+def test_a_log_that_there_was_no_room_to_compact_is_compacted_later(store, partition, code, is_left_alone):
+    append(partition, (b"key", b"1"))
+    append(partition, (b"key", b"2"))
+    seal(partition)
+    begun = next_round(store)
+    assert store.cleaner.judge(begun, "it did not work", code) is is_left_alone
+    finish(store.cleaner.abandon(begun))
+    assert (next_round(store) is None) is is_left_alone
 
 
 def test_a_round_of_a_deleted_topic_touches_nothing_of_a_new_one_of_its_name(store, partition):

@@ -4,6 +4,7 @@ rules, with both twins.
 
 import os
 import random
+import tracemalloc
 
 import pytest
 from cleaning_logs import (
@@ -18,13 +19,14 @@ from cleaning_logs import (
     aborted_in,
     decoded,
     expected,
+    room_for,
     using,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.storage import _cleaning_python
-from odradek.storage.cleaning_run import CleaningJob, JobSegment, cleaning_round, group_segments
+from odradek.storage.cleaning_run import CleaningJob, JobSegment, cleaning_round, group_segments, slots_of
 from odradek.storage.indexes import OffsetIndex, TimeIndex
 from odradek.storage.throttle import Throttle
 from odradek.storage.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
@@ -205,11 +207,11 @@ def test_a_full_map_ends_the_round_in_the_middle_of_a_batch_as_kafkas_does(twin)
     log = WrittenLog(
         [[data(0, *((b"%d" % number, b"old") for number in range(10))), data(10, (b"0", b"new"))]]
     )
-    job = log.job(memory_bytes=24 * 10, load_factor=0.5)
+    job = log.job(memory_bytes=room_for(10), load_factor=0.5)
     outcome, _, files = log.cleaned(job)
     assert outcome.first_dirty == 5
     assert len(kept(log, job)) == 11
-    outcome, _, _ = log.cleaned(log.job(first_dirty=5, memory_bytes=24 * 10))
+    outcome, _, _ = log.cleaned(log.job(first_dirty=5, memory_bytes=room_for(10)))
     assert outcome.first_dirty == 11
     assert decoded(files[0][".log"])[1].base_offset == 10
 
@@ -347,8 +349,8 @@ def check_round(segments: list[list[Batch]], job_of, entries_max: int) -> list[l
     results = []
     for one in TWINS:
         log = WrittenLog(segments)
-        job = job_of(log)
         with using(one):
+            job = job_of(log)
             outcome, groups, files = log.cleaned(job)
         results.append((outcome.first_dirty, groups, files))
     assert all(result == results[0] for result in results)
@@ -382,7 +384,7 @@ def test_what_stays_is_what_the_rules_say_round_after_round(steps, dirty_share, 
                 now_ms=NOW_MS + number * DAY_MS,
                 producers=producers if producers_known else (),
                 aborted=aborted,
-                memory_bytes=24 * entries_max,
+                memory_bytes=room_for(entries_max),
                 load_factor=1.0,
             )
 
@@ -410,6 +412,46 @@ def test_an_offset_map_is_a_dictionary_with_a_bound(plain):
         model[key] = offset
     assert len(held) == len(model) == 1000
     assert all(held.get(key) == offset for key, offset in model.items())
+
+
+def fill(plain, memory_bytes: int):
+    with using(plain):
+        slots = slots_of(memory_bytes)
+    held = plain.OffsetMap(slots, SEED)
+    for number in range(slots):
+        held.put(b"%016d" % number, 2**40 + number)
+    return held
+
+
+@pytest.mark.parametrize("keys", [10_000, 43_691, 60_000])  # in the middle its dictionary has just grown
+def test_a_full_map_of_the_plain_twin_stays_within_its_memory(keys):
+    memory_bytes = keys * _cleaning_python.SLOT_BYTES
+    tracemalloc.start()
+    try:
+        held = fill(_cleaning_python, memory_bytes)
+        taken_bytes, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(held) == keys
+    # The allocator of Python gives a key of 49 bytes 64, which it does not tell.
+    assert peak_bytes + 20 * keys <= memory_bytes
+    assert taken_bytes > memory_bytes / 3, "and not a fraction of what is allowed"
+
+
+@pytest.mark.skipif(_cleaning is None, reason="odradek.storage._cleaning is not built here")
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system does not tell what is taken")
+def test_a_full_map_of_the_compiled_twin_stays_within_its_memory():
+    memory_bytes = 24 << 20
+    before_bytes = resident_bytes()
+    held = fill(_cleaning, memory_bytes)
+    assert len(held) == 1 << 20
+    taken_bytes = resident_bytes() - before_bytes
+    assert memory_bytes * 0.9 < taken_bytes < memory_bytes * 1.05
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @settings(max_examples=examples(300), deadline=None)

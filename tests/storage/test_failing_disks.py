@@ -27,12 +27,22 @@ class Told(StoreListener):
         self.partitions = []
         self.strays = []
         self.troubles = 0
+        self.said = []
 
     def stray(self, topic, index, path):
         self.strays.append((topic, index))
 
     def trouble(self):
         self.troubles += 1
+
+    def failed(self, path, sentence):
+        self.said.append(("failed", path, sentence))
+
+    def offline(self, sentence):
+        self.said.append(("offline", sentence))
+
+    def still_offline(self, name, reason):
+        self.said.append(("still offline", name, reason))
 
     def directory(self, path, failure):
         self.directories.append((path, failure is None))
@@ -90,6 +100,58 @@ def test_a_partition_whose_flush_failed_comes_back_with_all_that_can_be_read(flu
     append(partition, 3)
     partition.flush()
     assert offsets_of(partition) == list(range(flushed + 13))
+
+
+def test_what_becomes_of_a_partition_whose_disk_fails_is_told_each_time():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    append(partition)
+    disk.fail = lambda operation, path: errno.EIO if operation == "sync" and "t-0" in path else None
+    assert refusal(partition.flush) is ErrorCode.KAFKA_STORAGE_ERROR
+    said = store.listener.said
+    ((what, sentence),) = said
+    assert what == "offline"
+    assert sentence.startswith("t-0 is offline: flushing data/t-0 failed: [Errno 5]")
+    refusal(partition.flush)
+    refusal(lambda: append(partition))
+    assert len(said) == 1, "it is offline once"
+    attend(store)
+    attend(store, LATER_MS + 10_000)
+    assert [one[:2] for one in said[1:]] == [("still offline", "t-0")] * 2
+    disk.fail = lambda operation, path: None
+    attend(store, LATER_MS + 20_000)
+    assert store.listener.partitions == [("t-0", 0)]
+    break_flush(disk, partition)
+    assert said[3][0] == "offline", "and offline again"
+
+
+def test_a_partition_that_a_start_cannot_open_is_told():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    append(store.create("t", 0, TOPIC_ID, LogConfig()))
+    disk.held.clear()
+    disk.fail = lambda operation, path: errno.EIO if operation == "read" and "t-0/0" in path else None
+    store = open_store(disk)
+    ((what, sentence),) = store.listener.said
+    assert what == "offline"
+    assert sentence.startswith("t-0 is offline: opening data/t-0 failed: ")
+
+
+@pytest.mark.parametrize("operation", ["write", "mkdir"])
+def test_what_a_full_disk_refuses_is_told(operation):
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    disk.fail = lambda operated, path: errno.ENOSPC if operated == operation else None
+    if operation == "write":
+        assert refusal(lambda: append(partition)) is ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        assert refusal(lambda: store.create("u", 0, TOPIC_ID, LogConfig())) is ErrorCode.KAFKA_STORAGE_ERROR
+    ((what, path, sentence),) = store.listener.said
+    assert (what, path) == ("failed", "data")
+    assert "[Errno 28]" in sentence
+    assert partition.is_available
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -223,7 +223,7 @@ def test_one_write_and_one_sync_make_many_partitions_durable(disk, store, log):
     assert disk.operations - before == 2
     assert {partition.log.durable_offset for partition in partitions} == {3}
     assert {partition.log.recovery_point for partition in partitions} == {1}
-    assert not partitions[0].wants_flush(NOW_MS + 10**9)
+    assert not partitions[0].wants_flush(NOW_MS + 10**9, NOW_MS)
 
 
 def test_only_the_end_of_a_segment_that_a_flush_has_seen_can_be_logged(store):

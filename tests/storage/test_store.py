@@ -320,6 +320,27 @@ def test_sealed_segments_and_late_records_are_due_for_a_flush():
     assert store.flush_due(NOW_MS + 2000) == [partition]
 
 
+@pytest.mark.parametrize("flush_ms", [1000, 1500, 5000])
+@pytest.mark.parametrize("appended_ms", [1, 500, 999])
+def test_no_record_is_unflushed_for_longer_than_flush_ms_though_looks_are_a_second_apart(
+    flush_ms, appended_ms
+):
+    store = open_store(MemoryDisk())
+    store.flush_due(NOW_MS)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig(flush_ms=flush_ms))
+    for _ in range(3):
+        appended_at_ms = NOW_MS + appended_ms
+        append(partition)
+        look_ms = NOW_MS
+        while partition not in store.flush_due(look_ms := look_ms + 1000):
+            assert look_ms < appended_at_ms + flush_ms
+        assert look_ms - appended_at_ms <= flush_ms
+        assert look_ms - appended_at_ms > flush_ms - 2000, "and not at every look"
+        partition.flush()
+        assert store.flush_due(NOW_MS + 100_000) == []
+        store.flush_due(NOW_MS)
+
+
 def test_delete_records_moves_the_start_and_survives_the_next_checkpoint():
     disk = MemoryDisk()
     store = open_store(disk)

@@ -441,12 +441,13 @@ def test_a_full_map_of_the_plain_twin_stays_within_its_memory(keys):
 @pytest.mark.skipif(_cleaning is None, reason="odradek.storage._cleaning is not built here")
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system does not tell what is taken")
 def test_a_full_map_of_the_compiled_twin_stays_within_its_memory():
-    memory_bytes = 24 << 20
+    # So much is never taken from what earlier tests have freed (glibc maps what is over 32 MiB by itself).
+    memory_bytes = 48 << 20
     before_bytes = resident_bytes()
     held = fill(_cleaning, memory_bytes)
-    assert len(held) == 1 << 20
+    assert len(held) == 1 << 21
     taken_bytes = resident_bytes() - before_bytes
-    assert memory_bytes * 0.9 < taken_bytes < memory_bytes * 1.05
+    assert memory_bytes * 0.8 < taken_bytes < memory_bytes * 1.05
 
 
 def resident_bytes() -> int:

@@ -102,7 +102,10 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case (5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of one measurement (3)")
     parser.add_argument(
-        "--warm-rounds", type=int, default=15, help="most measurements of 2 s spent warming Kafka (15)"
+        "--warm-rounds",
+        type=int,
+        default=15,
+        help="most measurements of 2 s spent warming Kafka for a case; fewer than six never tell (15)",
     )
     parser.add_argument(
         "--compile-seconds", type=float, default=100, help="produces to Kafka before the first case (100)"

@@ -32,6 +32,8 @@ class Case:
     pinned_only: bool = False
     watch: Watch = field(default_factory=Watch)
     """Of the load in C, where that is the client."""
+    is_kafka_warm: bool = True
+    """False once its warming has come to no end."""
 
     def prepare(self, broker: Running, work: pathlib.Path) -> None:
         """Makes topics and frames, once per broker."""
@@ -39,8 +41,9 @@ class Case:
     def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
         raise NotImplementedError(self.name)
 
-    def measured_before(self, rounds: int) -> dict[str, list[float]] | None:
-        """Figures of the last rounds by broker, where another row's runs have told them already."""
+    def measured_before(self, rounds: int) -> tuple[bool, dict[str, list[float]]] | None:
+        """Where another row's runs have told it already: whether Kafka was warm, and the figures of the last
+        rounds by broker."""
         return None
 
     def clean_up(self, broker: Running) -> None:
@@ -223,10 +226,10 @@ class EndToEndCase(Case):
         self.runs.setdefault(broker.name, []).append(figures)
         return figures[self.figure]
 
-    def measured_before(self, rounds: int) -> dict[str, list[float]] | None:
+    def measured_before(self, rounds: int) -> tuple[bool, dict[str, list[float]]] | None:
         if self.follows is None or not self.follows.runs:
             return None
-        return {
+        return self.follows.is_kafka_warm, {
             broker: [figures[self.figure] for figures in runs[-rounds:]]
             for broker, runs in self.follows.runs.items()
         }

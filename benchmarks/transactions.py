@@ -87,6 +87,7 @@ def measure(run: Run, warming: Warming) -> Section:
         "its partitions by itself, then EndTxn; a producer whose last transaction is not complete asks again "
         f"after a millisecond, as often as it takes. Where a rate is named {PRODUCERS} producers begin so "
         "many transactions a second instead of one after the other. Records have 100 bytes.",
+        warming.told(),
         "read_committed is measured on logs in which every fifth transaction was aborted, the same logs and "
         f"the same requests at both isolation levels: {LARGE.count} transactions of {LARGE.batches} batches "
         f"of a megabyte, each fetched by itself, and {SMALL.count:,} of one record, "

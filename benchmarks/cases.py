@@ -292,10 +292,11 @@ def all_cases() -> list[Case]:
                     record_bytes=size,
                 )
             )
-    # The percentiles are whole milliseconds, so that a p50 of 0 says little: the mean has its target.
+    # The tool tells percentiles in whole milliseconds. The p50 of both is 0, beside which there is nothing to
+    # miss: it has no target, and the mean, which comes in fractions, has the one for what is usual.
     mean = EndToEndCase(name="EndToEndLatency 100 B: mean", figure="mean", at_least=1.0)
     cases.append(mean)
-    for figure, text, at_most in (("50th", "p50", 1.0), ("99th", "p99", 1.2)):
+    for figure, text, at_most in (("50th", "p50", None), ("99th", "p99", 1.2)):
         name = f"EndToEndLatency 100 B: {text}"
         cases.append(EndToEndCase(name=name, at_least=at_most, figure=figure, follows=mean))
     return cases

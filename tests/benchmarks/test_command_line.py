@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import machine
 from benchmarks.__main__ import PARTS, TABLES, Part, command_for, main, parse_arguments
-from benchmarks.cases import Case
+from benchmarks.cases import Case, EndToEndCase, all_cases
 from benchmarks.comparison import is_warm, trust, warm
 from benchmarks.figures import Figure, Outcome, Section
 
@@ -97,6 +97,11 @@ def test_kafka_is_not_warm_while_less_and_less_time_is_needed():
     assert not is_warm([9, 8, 7, 6, 5, 4], lower=True)
     assert is_warm([5, 5, 5, 5, 5, 4.9], lower=True)
     assert is_warm([4, 4, 4, 6, 6, 6], lower=True)
+
+
+def test_what_a_tool_tells_in_whole_milliseconds_has_a_target_only_where_it_can_miss_it():
+    cases = [case for case in all_cases() if isinstance(case, EndToEndCase)]
+    assert {case.figure: case.at_least for case in cases} == {"mean": 1.0, "50th": None, "99th": 1.2}
 
 
 def test_a_table_says_how_busy_its_load_was_and_what_was_not_warm():

@@ -59,7 +59,7 @@ PARTS = {
         "the same with all cores free", 30, lambda run, warming: table(run, warming, is_pinned=False)
     ),
     "transactions": Part(
-        "transactions beside Kafka, and what an idle transactional id costs", 20, transactions.measure
+        "transactions beside Kafka, and what an idle transactional id costs", 22, transactions.measure
     ),
     "groups": Part(
         "consumer groups beside Kafka: requests, rebalances, ten thousand groups, a million offsets",

@@ -69,7 +69,7 @@ PARTS = {
     "spark": Part("Spark's own connector beside Kafka: count, write, stream", 8, spark.measure),
     "scale": Part("start, idle connections, committed offsets", 3, alone(scale.measure)),
     "partitions": Part(
-        "up to 10,000 partitions: start, stop, memory, open files, kills", 8, alone(partitions.measure)
+        "up to 10,000 partitions: start, stop, memory, open files, kills", 9, alone(partitions.measure)
     ),
     "segments": Part("produce and fetch with up to 3,000 segments", 4, alone(log_growth.segments)),
     "log-size": Part("produce and fetch in a log of 100 GB", 3, alone(log_growth.log_size)),

@@ -59,7 +59,7 @@ PARTS = {
         "the same with all cores free", 30, lambda run, warming: table(run, warming, is_pinned=False)
     ),
     "transactions": Part(
-        "transactions beside Kafka, and what an idle transactional id costs", 20, transactions.measure
+        "transactions beside Kafka, and what an idle transactional id costs", 22, transactions.measure
     ),
     "groups": Part(
         "consumer groups beside Kafka: requests, rebalances, ten thousand groups, a million offsets",
@@ -69,7 +69,7 @@ PARTS = {
     "spark": Part("Spark's own connector beside Kafka: count, write, stream", 8, spark.measure),
     "scale": Part("start, idle connections, committed offsets", 3, alone(scale.measure)),
     "partitions": Part(
-        "up to 10,000 partitions: start, stop, memory, open files, kills", 8, alone(partitions.measure)
+        "up to 10,000 partitions: start, stop, memory, open files, kills", 9, alone(partitions.measure)
     ),
     "segments": Part("produce and fetch with up to 3,000 segments", 4, alone(log_growth.segments)),
     "log-size": Part("produce and fetch in a log of 100 GB", 3, alone(log_growth.log_size)),
@@ -102,7 +102,10 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case (5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of one measurement (3)")
     parser.add_argument(
-        "--warm-rounds", type=int, default=15, help="most measurements of 2 s spent warming Kafka (15)"
+        "--warm-rounds",
+        type=int,
+        default=15,
+        help="most measurements of 2 s spent warming Kafka for a case; fewer than six never tell (15)",
     )
     parser.add_argument(
         "--compile-seconds", type=float, default=100, help="produces to Kafka before the first case (100)"

@@ -32,6 +32,8 @@ class Case:
     pinned_only: bool = False
     watch: Watch = field(default_factory=Watch)
     """Of the load in C, where that is the client."""
+    is_kafka_warm: bool = True
+    """False once its warming has come to no end."""
 
     def prepare(self, broker: Running, work: pathlib.Path) -> None:
         """Makes topics and frames, once per broker."""
@@ -39,8 +41,9 @@ class Case:
     def measure(self, broker: Running, work: pathlib.Path, pinning: Pinning, seconds: float) -> float:
         raise NotImplementedError(self.name)
 
-    def measured_before(self, rounds: int) -> dict[str, list[float]] | None:
-        """Figures of the last rounds by broker, where another row's runs have told them already."""
+    def measured_before(self, rounds: int) -> tuple[bool, dict[str, list[float]]] | None:
+        """Where another row's runs have told it already: whether Kafka was warm, and the figures of the last
+        rounds by broker."""
         return None
 
     def clean_up(self, broker: Running) -> None:
@@ -223,10 +226,10 @@ class EndToEndCase(Case):
         self.runs.setdefault(broker.name, []).append(figures)
         return figures[self.figure]
 
-    def measured_before(self, rounds: int) -> dict[str, list[float]] | None:
+    def measured_before(self, rounds: int) -> tuple[bool, dict[str, list[float]]] | None:
         if self.follows is None or not self.follows.runs:
             return None
-        return {
+        return self.follows.is_kafka_warm, {
             broker: [figures[self.figure] for figures in runs[-rounds:]]
             for broker, runs in self.follows.runs.items()
         }
@@ -289,10 +292,11 @@ def all_cases() -> list[Case]:
                     record_bytes=size,
                 )
             )
-    # The percentiles are whole milliseconds, so that a p50 of 0 says little: the mean has its target.
+    # The tool tells percentiles in whole milliseconds. The p50 of both is 0, beside which there is nothing to
+    # miss: it has no target, and the mean, which comes in fractions, has the one for what is usual.
     mean = EndToEndCase(name="EndToEndLatency 100 B: mean", figure="mean", at_least=1.0)
     cases.append(mean)
-    for figure, text, at_most in (("50th", "p50", 1.0), ("99th", "p99", 1.2)):
+    for figure, text, at_most in (("50th", "p50", None), ("99th", "p99", 1.2)):
         name = f"EndToEndLatency 100 B: {text}"
         cases.append(EndToEndCase(name=name, at_least=at_most, figure=figure, follows=mean))
     return cases

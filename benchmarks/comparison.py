@@ -1,8 +1,8 @@
 """The parts `pinned` and `free`: the cases of `cases.py`, Apache Kafka and Odradek beside each other.
 
 Both brokers run for the whole table, pinned to one core (the load to another) or with all cores free; the one
-that is not being measured is idle. Each case warms Kafka until its rate stands still, then alternates which
-broker goes first for so many rounds.
+that is not being measured is idle. Each case warms Kafka until its rate does not rise any more (`is_warm`),
+then alternates which broker goes first for so many rounds.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ from benchmarks.machine import refuse_memory
 from benchmarks.run import Run
 
 LOAD_BUSY_PERCENT = 90
+WARM_FIGURES = 3
+"""Kafka's rate is the median of so many figures one after the other: that of one is the machine's noise."""
+WARM_RISE = 0.03
+WARMING_MEASUREMENT_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,20 @@ class Warming:
     """How Kafka is warmed, and which cases there are."""
 
     rounds: int
-    """Measurements of 2 s at the most, for each case."""
+    """Measurements of `WARMING_MEASUREMENT_S` at the most, for each case."""
     compile_seconds: float
     only: str = ""
     """Cases whose name contains this."""
+
+    def told(self) -> str:
+        return (
+            f"Before the first case Kafka gets {self.compile_seconds:g} s of produces, and before each up "
+            f"to {self.rounds} measurements of {WARMING_MEASUREMENT_S:g} s, until it is warm: until the "
+            f"median of the last {WARM_FIGURES} is no more than {WARM_RISE:.0%} better than the best median "
+            f"of {WARM_FIGURES} in a row before them. (A Java virtual machine that still compiles gets "
+            "better all the time; what only goes up and down is the noise of the computer.) Where it did "
+            "not get there the last column says so."
+        )
 
 
 def table(run: Run, warming: Warming, *, is_pinned: bool) -> Section:
@@ -45,9 +59,7 @@ def table(run: Run, warming: Warming, *, is_pinned: bool) -> Section:
     found.plot = "pinned" if is_pinned else "free"
     found.notes = [
         f"{run.rounds} measurements of {run.seconds:g} s for each case and broker, who goes first "
-        f"alternating. Before the first case Kafka gets {warming.compile_seconds:g} s of produces; it is "
-        "warm for a case when the median of three figures is within 3 % of that of the three before. Both "
-        "brokers run throughout; the one not measured is idle."
+        f"alternating. {warming.told()} Both brokers run throughout; the one not measured is idle."
     ]
     if is_pinned and any(isinstance(case, ProduceCase) and case.bulk for case in cases):
         found.notes.append(floor(run, cases))
@@ -60,14 +72,13 @@ def table(run: Run, warming: Warming, *, is_pinned: bool) -> Section:
             flushing = brokers.odradek(run.load_program, run.work, server_core, flush=True)
             running["odradek-flush"] = stack.enter_context(flushing)
         warm_compiler(running["kafka"], run.work, pinning, warming.compile_seconds)
-        cold: list[str] = []
         for case in cases:
-            found.outcomes.append(run_case(case, running, run, pinning, warming, cold))
-    found.notes += trust(cases, cold)
+            found.outcomes.append(run_case(case, running, run, pinning, warming))
+    found.notes += trust(cases, found.outcomes)
     return found
 
 
-def trust(cases: Sequence[Case], cold: Sequence[str]) -> list[str]:
+def trust(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> list[str]:
     """What tells whether the figures can be believed: a load that is busy measures itself, and a Kafka that
     is not warm flatters us."""
     loaded = [case for case in cases if case.watch.busy_percent]
@@ -83,8 +94,8 @@ def trust(cases: Sequence[Case], cold: Sequence[str]) -> list[str]:
             f"For more than {LOAD_BUSY_PERCENT} %, where the faster broker may have waited for it: "
             f"{', '.join(busy) or 'in no case'}."
         )
-    if cold:
-        notes.append(f"Kafka's rate still changed when its measurements began: {', '.join(cold)}.")
+    if cold := [outcome.case for outcome in outcomes if not outcome.is_kafka_warm]:
+        notes.append(f"Kafka's rate still rose when its measurements began: {', '.join(cold)}.")
     return notes
 
 
@@ -102,16 +113,26 @@ def floor(run: Run, cases: Sequence[Case]) -> str:
     )
 
 
+def is_warm(figures: Sequence[float], *, lower: bool = False) -> bool:
+    """Whether a rate that was measured so often does not rise any more: see `Warming.told`. `lower`:
+    less is better, and a rise is a fall."""
+    if len(figures) < 2 * WARM_FIGURES:
+        return False
+    medians = [
+        statistics.median(figures[end - WARM_FIGURES : end]) for end in range(WARM_FIGURES, len(figures) + 1)
+    ]
+    last, before = medians[-1], medians[:-WARM_FIGURES]
+    return last >= (1 - WARM_RISE) * min(before) if lower else last <= (1 + WARM_RISE) * max(before)
+
+
 def warm(case: Case, broker: brokers.Running, work: pathlib.Path, pinning: Pinning, most: int) -> int | None:
-    """Measures until the median of three figures is no more than 3 % from that of the three before; returns
-    how many it took, None where `most` were too few."""
+    """Measures until the broker is warm; returns how many measurements it took, None where `most` were too
+    few."""
     seen: list[float] = []
     while len(seen) < most:
-        seen.append(case.measure(broker, work, pinning, 2.0))
-        if len(seen) >= 6:
-            before, last = statistics.median(seen[-6:-3]), statistics.median(seen[-3:])
-            if abs(last - before) <= 0.03 * before:
-                return len(seen)
+        seen.append(case.measure(broker, work, pinning, WARMING_MEASUREMENT_S))
+        if is_warm(seen, lower=case.lower):
+            return len(seen)
     return None
 
 
@@ -131,19 +152,24 @@ def run_case(
     run: Run,
     pinning: Pinning,
     warming: Warming,
-    cold: list[str],
 ) -> Outcome:
-    """Adds the case's name to `cold` where Kafka did not get warm."""
+    """Both brokers, Kafka warmed; the outcome says whether it got warm."""
     ours, theirs = running[case.broker], running["kafka"]
-    figures = case.measured_before(run.rounds)
     told = "from the runs of the row before"
-    if figures is None:
+    if (before := case.measured_before(run.rounds)) is not None:
+        is_kafka_warm, figures = before
+    else:
         took, figures = measure_in_turn(case, theirs, ours, run, pinning, warming)
-        told = f"Kafka not warm after {warming.rounds}" if took is None else f"Kafka warm after {took}"
-        if took is None:
-            cold.append(case.name)
+        is_kafka_warm = case.is_kafka_warm = took is not None
+        told = f"Kafka warm after {took}" if is_kafka_warm else f"Kafka not warm after {warming.rounds}"
     outcome = Outcome(
-        case.name, case.unit, case.lower, case.at_least, figures[theirs.name], figures[ours.name]
+        case.name,
+        case.unit,
+        case.lower,
+        case.at_least,
+        figures[theirs.name],
+        figures[ours.name],
+        is_kafka_warm,
     )
     print(f"{results.line(outcome)}   ({told})", flush=True)
     return outcome

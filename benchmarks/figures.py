@@ -19,6 +19,8 @@ class Outcome:
     """Odradek divided by Kafka; where less is better the most that it may be."""
     kafka: list[float]
     odradek: list[float]
+    is_kafka_warm: bool = True
+    """False: its rate still rose when its measurements began, so that it can do more than was measured."""
 
     @property
     def ratio(self) -> float:

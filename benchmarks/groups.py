@@ -96,6 +96,7 @@ def measure(run: Run, warming: Warming) -> Section:
         f"the load on another. Requests are of versions that clients of today send: OffsetCommit {COMMIT} "
         f"and OffsetFetch {FETCH} of one partition, Heartbeat {HEARTBEAT}, ConsumerGroupHeartbeat "
         f"{CONSUMER_HEARTBEAT}; each connection has a group of its own with one member.",
+        warming.told(),
         f"A group is stable when all its members have synced in one generation, or have their partitions in "
         f"one epoch. Members have a connection each and a heartbeat every {HEARTBEAT_S:g} s, by which they "
         "hear of a rebalance; there is no initial delay (group.initial.rebalance.delay.ms=0) and one "

@@ -35,6 +35,8 @@ def spread(values: Sequence[float]) -> str:
 
 def line(outcome: Outcome) -> str:
     verdict = {None: " ", True: "ok", False: "MISSED"}[outcome.met]
+    if not outcome.is_kafka_warm:
+        verdict += " (Kafka not warm)"
     ours, theirs = statistics.median(outcome.odradek), statistics.median(outcome.kafka)
     return (
         f"{outcome.case:<68} Kafka {figure(theirs):>9}  Odradek {figure(ours):>9} {outcome.unit:<10}"
@@ -63,7 +65,7 @@ def outcome_table(outcomes: Sequence[Outcome]) -> str:
             f"| {outcome.case} | {outcome.unit} "
             f"| {figure(statistics.median(outcome.kafka))} ({spread(outcome.kafka)}) "
             f"| {figure(statistics.median(outcome.odradek))} ({spread(outcome.odradek)}) "
-            f"| {outcome.ratio:.2f}x | {target} | {is_met(outcome.met)} |"
+            f"| {outcome.ratio:.2f}x | {target} | {is_met(outcome.met, outcome.is_kafka_warm)} |"
         )
     return "\n".join(rows)
 
@@ -77,8 +79,9 @@ def figure_table(figures: Sequence[Figure]) -> str:
     return "\n".join(rows)
 
 
-def is_met(met: bool | None) -> str:
-    return {None: "", True: "yes", False: "**no**"}[met]
+def is_met(met: bool | None, is_kafka_warm: bool = True) -> str:
+    verdict = {None: "", True: "yes", False: "**no**"}[met]
+    return verdict if is_kafka_warm else f"{verdict} (Kafka not warm)".lstrip()
 
 
 def ratio_plot(outcomes: Sequence[Outcome]) -> str:

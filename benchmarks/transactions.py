@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
+import re
 import statistics
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks import brokers
@@ -87,10 +88,15 @@ def measure(run: Run, warming: Warming) -> Section:
         "its partitions by itself, then EndTxn; a producer whose last transaction is not complete asks again "
         f"after a millisecond, as often as it takes. Where a rate is named {PRODUCERS} producers begin so "
         "many transactions a second instead of one after the other. Records have 100 bytes.",
+        warming.told(),
         "read_committed is measured on logs in which every fifth transaction was aborted, the same logs and "
         f"the same requests at both isolation levels: {LARGE.count} transactions of {LARGE.batches} batches "
         f"of a megabyte, each fetched by itself, and {SMALL.count:,} of one record, "
         f"{SMALL.answer_bytes // 1000} KB of them in an answer.",
+        f"Memory of idle transactional ids is RSS {brokers.READY_S:.0f} s after a start has loaded them, "
+        "less that after one with none to load. A Java virtual machine keeps what it once touched of its "
+        "heap (1 GB here), garbage of the loading with it: what they add to what is in use of the heap after "
+        "a full collection is told besides.",
     ]
     pinning = run.load_pinning
     with run.folder("transactions") as folder, contextlib.ExitStack() as stack:
@@ -105,8 +111,8 @@ def measure(run: Run, warming: Warming) -> Section:
     if warming.only:
         return found
     found.figures += prices_of_isolation(found.outcomes)
-    outcome, figures = idle_ids(run, run.choose(IDLE_IDS, FEW_IDLE_IDS))
-    found.outcomes.append(outcome)
+    outcomes, figures = idle_ids(run, run.choose(IDLE_IDS, FEW_IDLE_IDS))
+    found.outcomes += outcomes
     found.figures += figures
     return found
 
@@ -376,30 +382,26 @@ def wait_until_stable(client: WireClient, topic: str) -> None:
 # -- idle ids
 
 
-def idle_ids(run: Run, count: int) -> tuple[Outcome, list[Figure]]:
+@dataclass
+class Idle:
+    """What a broker's starts with some number of idle ids cost; a value each."""
+
+    loaded_s: list[float] = field(default_factory=list)
+    rss_bytes: list[float] = field(default_factory=list)
+    heap_bytes: list[float] = field(default_factory=list)
+    """Of a Java virtual machine, what it cannot do without."""
+
+    def each(self, none: Idle, count: int) -> list[float]:
+        """Bytes of memory for each of `count` ids, when `none` had none."""
+        without = statistics.median(none.rss_bytes)
+        return [max(0.0, rss - without) / count for rss in self.rss_bytes]
+
+
+def idle_ids(run: Run, count: int) -> tuple[list[Outcome], list[Figure]]:
     """Memory of so many transactional ids, and the seconds until they are loaded after a clean stop."""
-    theirs_s: list[float] = []
-    ours_s: list[float] = []
     with run.folder("idle-ids") as folder, run.on_core(run.cores.load):
         with run.odradek(folder) as node:
-            with WireClient("127.0.0.1", node.port) as client:
-                begin(client, "before all")
-
-            def start_again() -> float:
-                node.stop()
-                started = time.perf_counter()
-                node.start()
-                return loaded_s(node.port, one_for_each_coordinator(count), started)
-
-            empty_s = [start_again() for _ in range(run.rounds)]
-            time.sleep(brokers.READY_S)
-            empty_bytes = node.running.rss_bytes()
-            make_ids(node.port, count)
-            made_bytes = node.running.rss_bytes()
-            ours_s += [start_again() for _ in range(run.rounds)]
-            time.sleep(brokers.READY_S)
-            loaded_bytes = node.running.rss_bytes()
-            check_ids(node.port, count)
+            our_none, ours, made_bytes = idle_costs(run, node, lambda: node.running, count)
         kafka = Kafka(
             properties=brokers.SETTINGS,
             jvm=brokers.KAFKA_JVM,
@@ -407,23 +409,73 @@ def idle_ids(run: Run, count: int) -> tuple[Outcome, list[Figure]]:
             parent=folder,
         )
         with kafka:
-            make_ids(kafka.port, count)
-            for _ in range(run.rounds):
-                kafka.stop()
-                started = time.perf_counter()
-                kafka.start()
-                theirs_s.append(loaded_s(kafka.port, one_for_each_coordinator(count), started))
-            check_ids(kafka.port, count)
-    what = f"start until {count:,} idle transactional ids are loaded"
-    without = statistics.median(empty_s)
-    return Outcome(what, "s", True, LEVEL, theirs_s, ours_s), [
-        Figure.median(f"of our {what}: for the ids", [max(0.0, loaded - without) for loaded in ours_s], "s"),
-        Figure("an idle transactional id that was made", max(0, made_bytes - empty_bytes) / count, "bytes"),
-        Figure(
-            "an idle transactional id that was loaded", max(0, loaded_bytes - empty_bytes) / count, "bytes"
+            running = lambda: brokers.Running("kafka", kafka.pid, kafka.port, run.load_program)  # noqa: E731
+            their_none, theirs, _ = idle_costs(run, kafka, running, count)
+    many = f"{count:,} idle transactional ids"
+    what = f"start until {many} are loaded"
+    rss_mb = [[rss / 1e6 for rss in costs.rss_bytes] for costs in (theirs, ours)]
+    heap_bytes = max(0.0, statistics.median(theirs.heap_bytes) - statistics.median(their_none.heap_bytes))
+    without_s = statistics.median(our_none.loaded_s)
+    return [
+        Outcome(what, "s", True, LEVEL, theirs.loaded_s, ours.loaded_s),
+        Outcome(f"RSS with {many} after a start", "MB", True, LEVEL, *rss_mb),
+        Outcome(
+            "RSS of an idle transactional id that was loaded",
+            "bytes",
+            True,
+            LEVEL,
+            theirs.each(their_none, count),
+            ours.each(our_none, count),
         ),
-        Figure(f"RSS with {count:,} idle transactional ids after a start", loaded_bytes / 1e6, "MB"),
+    ], [
+        Figure.median(f"of our {what}: for the ids", [max(0.0, s - without_s) for s in ours.loaded_s], "s"),
+        Figure("RSS of one of ours that was made", made_bytes / count, "bytes"),
+        Figure("one of Kafka's that was loaded: of the heap after a collection", heap_bytes / count, "bytes"),
     ]
+
+
+def idle_costs(
+    run: Run, broker: brokers.Odradek | Kafka, running: Callable[[], brokers.Running], count: int
+) -> tuple[Idle, Idle, float]:
+    """Without any ids, with so many that were loaded; and the bytes by which making them has grown RSS."""
+    with WireClient("127.0.0.1", broker.port) as client:
+        begin(client, "before all")
+    none = idle_starts(run, broker, running, count)
+    before_bytes = running().rss_bytes()
+    make_ids(broker.port, count)
+    made_bytes = running().rss_bytes() - before_bytes
+    loaded = idle_starts(run, broker, running, count)
+    check_ids(broker.port, count)
+    return none, loaded, max(0, made_bytes)
+
+
+def idle_starts(
+    run: Run, broker: brokers.Odradek | Kafka, running: Callable[[], brokers.Running], count: int
+) -> Idle:
+    """Clean stops and starts, with whatever ids there are."""
+    costs = Idle()
+    for _ in range(run.rounds):
+        broker.stop()
+        started = time.perf_counter()
+        broker.start()
+        costs.loaded_s.append(loaded_s(broker.port, one_for_each_coordinator(count), started))
+        time.sleep(brokers.READY_S)
+        costs.rss_bytes.append(running().rss_bytes())
+        if isinstance(broker, Kafka):
+            costs.heap_bytes.append(live_heap_bytes(broker.pid))
+    return costs
+
+
+def live_heap_bytes(pid: int) -> int:
+    """What a Java virtual machine still uses of its heap after a full collection."""
+    for command in ("GC.run", "GC.heap_info"):
+        told = subprocess.run(
+            ["jcmd", str(pid), command], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        ).stdout
+    found = re.search(r"heap\s+total \d+K, used (\d+)K", told)
+    if found is None:
+        raise RuntimeError(f"jcmd GC.heap_info said: {told[-1000:]}")
+    return int(found.group(1)) * 1024
 
 
 def id_of(number: int) -> str:

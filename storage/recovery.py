@@ -19,7 +19,7 @@ from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Disk, SyncFailed, read_file, replace_file, sync_file, write_all
 from odradek.storage.heads import Head, TakenUp, take_up
 from odradek.storage.leader_epochs import LeaderEpochs
-from odradek.storage.log import Log
+from odradek.storage.log import READ_SOONER_BYTES, Log
 from odradek.storage.producer_state import EXPIRATION_MS, ProducerState, decode_snapshot
 from odradek.storage.segment import (
     CLEANED,
@@ -135,7 +135,7 @@ class _Opening:
     def find_segments(self, names: list[str], now_ms: int) -> None:
         self.segments = _segments_of(self.pool, self.directory, names, now_ms)
         if self.clean:
-            self.told_end = _newest_snapshot(names)
+            self.told_end = _end_of_stop(names, self.recovery_point)
             _drop_left_behind(self.segments, self.told_end)
         if not self.segments:
             start = max(self.log_start_offset, 0)
@@ -355,17 +355,20 @@ def _drop_left_behind(segments: list[Segment], told_end: int | None) -> None:
         _remove([segments.pop()])
 
 
-def _newest_snapshot(names: list[str]) -> int | None:
-    """A clean stop writes one where the log ends."""
+def _end_of_stop(names: list[str], recovery_point: int) -> int:
+    """A clean stop writes a snapshot where the log ends; the recovery point is there, too, and alone says so
+    of a log that is read sooner than a snapshot. 0 when nothing is known.
+    """
     return max(
-        (offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None), default=None
+        (offset for name in names if (offset := base_offset_of(name, SNAPSHOT)) is not None),
+        default=recovery_point,
     )
 
 
 def _is_end_damaged(segment: Segment, end_offset: int | None, told_end: int, *, clean: bool) -> bool:
     """Whether the last batches say something else than those who should know.
 
-    That is the look that has just been taken, or after a clean stop the snapshot, which may be out of date.
+    That is the look that has just been taken, or after a clean stop `_end_of_stop`, which may be out of date.
     """
     if end_offset == told_end or told_end <= segment.base_offset:
         return False
@@ -509,11 +512,15 @@ def _replace_indexes(segment: Segment, *, is_vouched: bool, has_head: bool, take
     """Write those of a segment that has just been read; where the recovery point has passed it, for good."""
     disk = segment.pool.disk
     was_replaced = False
+    is_short = segment.size_bytes <= READ_SOONER_BYTES and not len(segment.offset_index)
     for index, kind in ((segment.offset_index, INDEX), (segment.time_index, TIME_INDEX)):
         path = segment.path(kind)
         if not has_head and not takes_place:
             if is_vouched and _says(disk, path, index.encode()):
                 index.saved_count = len(index)
+                continue
+            if is_vouched and is_short and not disk.exists(path):
+                # Nor did the stop write it, or will the next one.
                 continue
             disk.remove(path)
         index.is_made_anew = takes_place

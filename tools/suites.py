@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
@@ -32,6 +33,8 @@ class Suite:
     source: str | None = None
     python: str = "test"
     """The virtual environment whose python replaces the word `python` at the head of a command."""
+    seconds_max: float | None = None
+    """What its tests may take. More is told and fails nothing: a slow machine is no fault of theirs."""
 
 
 def pytest(*arguments: str) -> list[str]:
@@ -111,7 +114,8 @@ TWINS = [
 """The tests of what has a compiled twin, and of what stands on it."""
 
 SUITES = {
-    "check": Suite([*LINTERS, pytest(*SPREAD, "-m", "not deep", "tests")], beside=[TYPES]),
+    # What somebody waits for before each commit.
+    "check": Suite([*LINTERS, pytest(*SPREAD, "-m", "not deep", "tests")], beside=[TYPES], seconds_max=120),
     "log": Suite([pytest(*SPREAD, "-m", "deep", "tests")]),
     "pure": Suite([["python", "-m", "tools.with_pure_wheel", *pytest(*SPREAD, *TWINS)[1:]]]),
     "dist": Suite([pytest("compat_tests/dist")]),
@@ -215,6 +219,15 @@ def failures(name: str) -> list[str]:
     return told
 
 
+def overdue(seconds: Mapping[str, float]) -> list[str]:
+    """A line for each suite whose tests took longer than they may, by the seconds that they took."""
+    return [
+        f"warning: the tests of {name} took {took:.0f} s, {limit:g} s are allowed"
+        for name, took in seconds.items()
+        if (limit := SUITES[name].seconds_max) is not None and took > limit
+    ]
+
+
 def main(names: list[str]) -> int:
     unknown = [name for name in names if name not in SUITES]
     if unknown or not names:
@@ -233,6 +246,8 @@ def main(names: list[str]) -> int:
     print(f"\n{'suite':<18}{'outcome':<10}{'set-up':>9}{'tests':>9}")
     for name, (passed, set_up, tests) in outcomes.items():
         print(f"{name:<18}{'passed' if passed else 'FAILED':<10}{set_up:>7.1f} s{tests:>7.1f} s")
+    for line in overdue({name: tests for name, (_, _, tests) in outcomes.items()}):
+        print(line)
     failed = [name for name, (passed, _, _) in outcomes.items() if not passed]
     for name in failed:
         for text in failures(name):

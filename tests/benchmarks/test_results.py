@@ -29,6 +29,16 @@ def test_a_comparison_says_its_ratio_and_whether_that_is_what_was_wanted():
     assert "| 1.20x | at least 1.3x | **no** |" in table
 
 
+def test_a_row_says_when_kafka_was_not_warm():
+    def row(at_least):
+        one = Outcome("requests", "requests/s", False, at_least, [100.0], [120.0], is_kafka_warm=False)
+        return outcome_table([one]).splitlines()[-1]
+
+    assert row(1.0).endswith("| at least 1x | yes (Kafka not warm) |")
+    assert row(1.3).endswith("| at least 1.3x | **no** (Kafka not warm) |")
+    assert row(None).endswith("|  | (Kafka not warm) |")
+
+
 def test_nothing_beside_nothing_is_as_good():
     both, ours_only = (Outcome("p50", "ms", True, 1.0, [0.0, 0.0], ours) for ours in ([0.0], [1.0]))
     assert "| 1.00x | at most 1x | yes |" in outcome_table([both])

@@ -7,11 +7,11 @@ from functools import partial
 import pytest
 import stores
 from memory_disk import MemoryDisk, PowerLost
-from stores import NOW_MS
+from stores import NOW_MS, offsets_of
 
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
-from odradek.storage.producer_state import decode_snapshot
+from odradek.storage.producer_state import decode_snapshot, encode_snapshot
 from odradek.storage.store import CHECKPOINT_INTERVAL_MS, MANY_TO_CLOSE, DirectoryInUse, LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
@@ -268,6 +268,75 @@ def test_clean_stops_leave_one_snapshot_beside_those_of_the_segments():
     offsets = sorted(int(name.removesuffix(".snapshot")) for name in names)
     assert offsets[-1] == 15
     assert len([offset for offset in offsets if offset not in partition.log.bases]) <= 2
+
+
+NEEDED = {"00000000000000000000.log", "leader-epoch-checkpoint", "partition.metadata"}
+
+
+@pytest.mark.parametrize("count", [1, MANY_TO_CLOSE])
+def test_a_log_that_is_read_sooner_than_files_about_it_gets_none(count):
+    disk = MemoryDisk()
+    store = open_store(disk)
+    for index in range(count):
+        partition = store.create("t", index, TOPIC_ID, LogConfig())
+        append(partition, 2, timestamp=NOW_MS + index)
+        append(partition, producer_id=7, producer_epoch=1, base_sequence=5)
+    snapshot = encode_snapshot(partition.log.producers.producers)
+    store.close(NOW_MS)
+    assert {name for index in range(count) for name in disk.list(f"data/t-{index}")} == NEEDED
+    # Nor after a kill, where that is still so.
+    open_store(disk)
+    store = open_store(MemoryDisk.of({path: bytes(one.data) for path, one in disk.files.items()}))
+    assert not store.was_clean
+    for index in range(count):
+        partition = store.get("t", index)
+        assert offsets_of(partition) == [0, 1, 2]
+        assert partition.log.recovery_point == 3
+        assert encode_snapshot(partition.log.producers.producers) == snapshot
+        assert finish(partition.finding_timestamp(NOW_MS + index)) == (NOW_MS + index, 0, 0)
+        assert set(store.disk.list(partition.directory)) == NEEDED
+
+
+@pytest.mark.parametrize(("count", "policy"), [(60, "delete"), (1, "compact")])
+def test_a_longer_log_or_one_that_may_miss_batches_of_its_producers_gets_them(count, policy):
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig(cleanup_policy=frozenset({policy})))
+    append(partition, count - 1)
+    append(partition, producer_id=7, producer_epoch=1, base_sequence=5)
+    store.close(NOW_MS)
+    snapshot = f"{partition.log_end_offset:020}.snapshot"
+    assert set(disk.list("data/t-0")) == NEEDED | {f"{0:020}.index", f"{0:020}.timeindex", snapshot}
+
+
+def test_indexes_that_are_there_are_brought_up_to_date_however_short_the_log():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    append(store.create("t", 0, TOPIC_ID, LogConfig(index_interval_bytes=1)))
+    store.close(NOW_MS)
+    store = open_store(disk)
+    append(store.create("t", 0, TOPIC_ID, LogConfig()), timestamp=NOW_MS + 1000)
+    store.close(NOW_MS)
+    partition = open_store(disk).get("t", 0)
+    assert finish(partition.finding_timestamp(NOW_MS + 1)) == (NOW_MS + 1000, 1, 0)
+    assert disk.exists(f"data/t-0/{2:020}.snapshot")
+
+
+def test_a_damaged_end_of_a_log_without_a_snapshot_is_not_cut_after_a_clean_stop():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    append(store.create("t", 0, TOPIC_ID, LogConfig()), 3)
+    store.close(NOW_MS)
+    path = f"data/t-0/{0:020}.log"
+    size_bytes = disk.size(path)
+    # The length of the last of three batches that are alike.
+    disk.files[path].data[size_bytes // 3 * 2 + 11] ^= 0x40
+    partition = open_store(disk).get("t", 0)
+    assert (partition.log_end_offset, disk.size(path)) == (3, size_bytes)
+    append(partition)
+    assert offsets_of(partition, 3) == [3]
+    with pytest.raises(KafkaError):
+        partition.read(2, max_bytes=1000)
 
 
 def test_only_flush_messages_makes_an_append_wait_for_the_disk():

@@ -1,0 +1,18 @@
+"""What is said of suites that were run."""
+
+from tools import suites
+
+
+def test_a_suite_that_takes_longer_than_it_may_is_told_with_its_seconds_and_passes(monkeypatch, capsys):
+    took = {"check": 131.4, "log": 500.0}
+    monkeypatch.setattr(suites, "run", lambda name: (True, 40.0, took[name]))
+    assert suites.main(["check", "log"]) == 0
+    said = capsys.readouterr().out
+    assert said.splitlines()[-1] == "warning: the tests of check took 131 s, 120 s are allowed"
+    assert said.count("warning") == 1
+
+
+def test_the_set_up_of_a_suite_does_not_count(monkeypatch, capsys):
+    monkeypatch.setattr(suites, "run", lambda name: (True, 600.0, 119.0))
+    assert suites.main(["check"]) == 0
+    assert "warning" not in capsys.readouterr().out

@@ -49,8 +49,8 @@ JOIN_PARTS_BELOW_BYTES = 4096
 """Up to here in all, and of such parts on average, copying them into one buffer costs less than a system call
 that gathers them."""
 READ_SOONER_BYTES = 4096
-"""A log up to here, that was never rolled, a start reads sooner than files about it, and a stop need not make
-those: thirty thousand for ten thousand partitions, which takes most of its time."""
+"""A log up to here, that was never rolled, a start reads sooner than files about it, and a stop of many need
+not make those: thirty thousand for ten thousand partitions, which takes most of its time."""
 HINTS_MAX = 64
 """Of each of two generations."""
 _OF_A_START = (INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
@@ -722,7 +722,7 @@ class Log(LogStaging):
 
     def write_down(self) -> None:
         """Write what `close` writes, without a sync: for who syncs the file system and then calls
-        `is_safe`. Forgets what is staged.
+        `is_safe`, since many are to be closed; so only what is worth its file. Forgets what is staged.
         """
         self.rollback()
         if self._cut_wanted:
@@ -745,8 +745,8 @@ class Log(LogStaging):
         self._directory_is_new = self._changed = self.leader_epochs.dirty = self._is_unsafe_place = False
 
     def close(self) -> None:
-        """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the producers,
-        unless the log is read sooner.
+        """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the
+        producers.
         """
         self.rollback()
         if self._cut_wanted:
@@ -754,14 +754,13 @@ class Log(LogStaging):
         self.active.give_back()
         if self._changed:
             self.flush()
-            if not self._is_read_sooner():
-                self.active.seal()
-                try:
-                    self.active.save_indexes(sync=True)
-                except SyncFailed:
-                    note_failed_sync(self.disk, self.directory)
-                    raise
-                self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
+            self.active.seal()
+            try:
+                self.active.save_indexes(sync=True)
+            except SyncFailed:
+                note_failed_sync(self.disk, self.directory)
+                raise
+            self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
             # Their names, too: the recovery point is going to pass over what they index.
             self.disk.sync_directory(self.directory)
         if self.leader_epochs.dirty:

@@ -273,10 +273,10 @@ def test_clean_stops_leave_one_snapshot_beside_those_of_the_segments():
 NEEDED = {"00000000000000000000.log", "leader-epoch-checkpoint", "partition.metadata"}
 
 
-@pytest.mark.parametrize("count", [1, MANY_TO_CLOSE])
-def test_a_log_that_is_read_sooner_than_files_about_it_gets_none(count):
+def test_of_many_logs_those_that_are_read_sooner_than_files_about_them_get_none():
     disk = MemoryDisk()
     store = open_store(disk)
+    count = MANY_TO_CLOSE
     for index in range(count):
         partition = store.create("t", index, TOPIC_ID, LogConfig())
         append(partition, 2, timestamp=NOW_MS + index)
@@ -297,16 +297,23 @@ def test_a_log_that_is_read_sooner_than_files_about_it_gets_none(count):
         assert set(store.disk.list(partition.directory)) == NEEDED
 
 
-@pytest.mark.parametrize(("count", "policy"), [(60, "delete"), (1, "compact")])
-def test_a_longer_log_or_one_that_may_miss_batches_of_its_producers_gets_them(count, policy):
+@pytest.mark.parametrize(
+    ("others", "count", "policy"),
+    [(MANY_TO_CLOSE, 60, "delete"), (MANY_TO_CLOSE, 1, "compact"), (MANY_TO_CLOSE - 2, 1, "delete")],
+)
+def test_a_longer_log_one_that_may_miss_batches_of_its_producers_and_one_of_a_few_get_them(
+    others, count, policy
+):
     disk = MemoryDisk()
     store = open_store(disk)
-    partition = store.create("t", 0, TOPIC_ID, LogConfig(cleanup_policy=frozenset({policy})))
+    for index in range(others):
+        append(store.create("t", index, TOPIC_ID, LogConfig()))
+    partition = store.create("long", 0, TOPIC_ID, LogConfig(cleanup_policy=frozenset({policy})))
     append(partition, count - 1)
     append(partition, producer_id=7, producer_epoch=1, base_sequence=5)
     store.close(NOW_MS)
     snapshot = f"{partition.log_end_offset:020}.snapshot"
-    assert set(disk.list("data/t-0")) == NEEDED | {f"{0:020}.index", f"{0:020}.timeindex", snapshot}
+    assert set(disk.list("data/long-0")) == NEEDED | {f"{0:020}.index", f"{0:020}.timeindex", snapshot}
 
 
 def test_indexes_that_are_there_are_brought_up_to_date_however_short_the_log():
@@ -325,8 +332,10 @@ def test_indexes_that_are_there_are_brought_up_to_date_however_short_the_log():
 def test_a_damaged_end_of_a_log_without_a_snapshot_is_not_cut_after_a_clean_stop():
     disk = MemoryDisk()
     store = open_store(disk)
-    append(store.create("t", 0, TOPIC_ID, LogConfig()), 3)
+    for index in range(MANY_TO_CLOSE):
+        append(store.create("t", index, TOPIC_ID, LogConfig()), 3)
     store.close(NOW_MS)
+    assert set(disk.list("data/t-0")) == NEEDED
     path = f"data/t-0/{0:020}.log"
     size_bytes = disk.size(path)
     # The length of the last of three batches that are alike.

@@ -912,7 +912,7 @@ def test_markers_are_written_or_refused_alike(pair: Pair) -> None:
 
 
 def test_markers_of_transactions_of_version_2_are_judged_by_their_epoch_alike(pair: Pair) -> None:
-    """What is open ends with an epoch above the producer's then (KIP-890); of version 1 the same one will do."""
+    """What is open ends with an epoch above the producer's then (KIP-890); of version 1 the same will do."""
     for version in (v for v in pair.versions(WriteTxnMarkersRequest) if v >= 2):
         for level in (1, 2, 3):
             topic = new_topic(pair, "markers-of-2", 2)

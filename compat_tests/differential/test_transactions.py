@@ -952,7 +952,7 @@ def test_a_transaction_stays_alike_where_a_later_coordinator_has_been(pair: Pair
     """Its markers are refused there (TRANSACTION_COORDINATOR_FENCED), and its coordinator lets it be."""
     if not pair.versions(EndTxnRequest):
         return
-    topic, name, later = new_topic(pair, "later", 2), new_id(), 1000
+    topic, name, later = new_topic(pair, "later", 2), new_id(), 2**31 - 1
     version = max(pair.versions(WriteTxnMarkersRequest))
 
     def marked_by_the_later(side: Side) -> WriteTxnMarkersRequest:

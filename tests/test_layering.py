@@ -106,6 +106,19 @@ def test_the_imports_of_compiled_sources_are_read(tmp_path):
     assert {path.suffix for _, path in sources()} >= {".py", ".pyx"}
 
 
+def test_no_layer_of_the_broker_sends_what_kafka_never_sends_to_idempotent_producers():
+    """A batch sent again is answered with its offset, and a producer that is forgotten begins anew."""
+    never = ("DUPLICATE_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID")
+    found = [
+        f"{path.relative_to(ROOT)} names {name}"
+        for layer, path in sources()
+        if layer in {"apis", "storage", "coordinator", "server"}
+        for name in never
+        if name in path.read_text()
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_every_folder_with_modules_is_in_the_wheel():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     folder_of = {folder: layer for layer, folder in FOLDERS.items()}

@@ -14,6 +14,11 @@ from compat_tests.differential.harness import CLOSED, PACKED_OTHERWISE, Pair, Si
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
 from odradek.wire.compression import Compression, compress
 from odradek.wire.legacy_records import build_message, to_legacy
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -423,6 +428,58 @@ def test_idempotent_sequences_are_judged_alike(pair: Pair) -> None:
                 return produce(side, topic, records)
 
             pair.ask(build, version, f"epoch {epoch}, sequence {sequence}")
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_idempotence_is_judged_alike_at_its_edges(pair: Pair, version: int) -> None:
+    """Batches of three records, each of a fresh producer's first epoch if nothing else is said."""
+    if version not in pair.versions(ProduceRequest):
+        return
+
+    def seen(side: Side, answer: Any) -> None:
+        side.remember("producer", answer.producer_id, "producer_id")
+
+    def new_producer() -> str:
+        pair.ask(lambda _: InitProducerIdRequest(transactional_id=None), 4, settle=loaded, see=seen)
+        return new_topic(pair, "edges")
+
+    def send(topic: str, sequence: int, note: str, epoch: int = 0) -> None:
+        def build(side: Side) -> ProduceRequest:
+            records = batch(producer_id=side["producer"], producer_epoch=epoch, base_sequence=sequence)
+            return produce(side, topic, records)
+
+        pair.ask(build, version, f"{note}: epoch {epoch}, sequence {sequence}")
+
+    def delete_all(topic: str) -> None:
+        everything = [DeleteRecordsPartition(partition_index=0, offset=-1)]
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic, partitions=everything)], timeout_ms=1000
+        )
+        pair.ask(lambda _: request, 2)
+
+    topic = new_producer()
+    for sequence in range(0, 18, 3):
+        send(topic, sequence, "one of six")
+    for sequence in range(0, 18, 3):
+        send(topic, sequence, "sent again")
+    send(topic, 16, "within the last")
+    for epoch in (2, 1, 3, 2):
+        send(topic, 0, "an epoch after or before", epoch)
+
+    topic = new_producer()
+    for sequence in (2**31 - 2, 1, 2**31 - 2, 0, 5, 4):
+        send(topic, sequence, "over the last number")
+
+    topic = new_producer()
+    for sequence in (5, 0, 8, 11):
+        send(topic, sequence, "a producer that nobody knows begins in the middle")
+
+    for after in (3, 9, 0):
+        topic = new_producer()
+        send(topic, 0, "before all is deleted")
+        delete_all(topic)
+        send(topic, after, "all has been deleted")
+        send(topic, after + 3, "and one more")
 
 
 def test_init_producer_id_answers_alike(pair: Pair) -> None:

@@ -858,11 +858,13 @@ def marker(
     *,
     commit: bool,
     coordinator_epoch: int = 0,
+    transaction_version: int = 0,
     **moved: int,
 ) -> WritableTxnMarker:
     return WritableTxnMarker(
         transaction_result=commit,
         coordinator_epoch=coordinator_epoch,
+        transaction_version=transaction_version,
         topics=[WritableTxnMarkerTopic(name=t, partition_indexes=p) for t, p in topics.items()],
         **identity(side, name, **moved),
     )
@@ -909,11 +911,48 @@ def test_markers_are_written_or_refused_alike(pair: Pair) -> None:
             read_back(pair, topic, f"WriteTxnMarkers v{version}")
 
 
+def test_markers_of_transactions_of_version_2_are_judged_by_their_epoch_alike(pair: Pair) -> None:
+    """What is open ends with an epoch above the producer's then (KIP-890); of version 1 the same will do."""
+    for version in (v for v in pair.versions(WriteTxnMarkersRequest) if v >= 2):
+        for level in (1, 2, 3):
+            topic = new_topic(pair, "markers-of-2", 2)
+            name = opened(pair, topic)
+            cases: list[tuple[str, int, int]] = [
+                ("an older epoch, open", 0, -1),
+                ("the same epoch, open", 0, 0),
+                ("the same epoch, not open", 1, 0),
+                ("the next epoch, open", 0, 1),
+                ("the same next epoch, not open", 0, 1),
+                ("the one after, not open", 0, 2),
+                ("an older epoch, not open", 0, 0),
+                ("the next epoch, never open", 1, 1),
+            ]
+            for note, partition, epoch in cases:
+                pair.ask(
+                    lambda side: WriteTxnMarkersRequest(
+                        markers=[
+                            marker(
+                                side,
+                                name,
+                                {topic: [partition]},
+                                commit=True,
+                                transaction_version=level,
+                                epoch=epoch,
+                            )
+                        ]
+                    ),
+                    version,
+                    f"{note}, transaction version {level}",
+                )
+                describe_producers(pair, topic, f"after {note}, transaction version {level}", (0, 1))
+            read_back(pair, topic, f"markers of transaction version {level}")
+
+
 def test_a_transaction_stays_alike_where_a_later_coordinator_has_been(pair: Pair) -> None:
     """Its markers are refused there (TRANSACTION_COORDINATOR_FENCED), and its coordinator lets it be."""
     if not pair.versions(EndTxnRequest):
         return
-    topic, name, later = new_topic(pair, "later", 2), new_id(), 1000
+    topic, name, later = new_topic(pair, "later", 2), new_id(), 2**31 - 1
     version = max(pair.versions(WriteTxnMarkersRequest))
 
     def marked_by_the_later(side: Side) -> WriteTxnMarkersRequest:

@@ -19,6 +19,11 @@ from compat_tests.transactions import readers
 from compat_tests.transactions.brokers import TransactionBroker, starting
 from compat_tests.transactions.topics import create_topics
 from compat_tests.transactions.wire import WireProducer
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 AN_HOUR_MS = 3_600_000
@@ -205,6 +210,29 @@ def test_a_transaction_is_terminated_by_force(broker: TransactionBroker, produce
     assert described["TransactionState"] in ("CompleteAbort", "Empty")
     with pytest.raises(AssertionError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
         producer.end(commit=True)
+
+
+def test_what_a_marker_of_the_last_coordinator_epoch_has_fenced_is_aborted_by_the_tool(
+    broker: TransactionBroker, producer: WireProducer
+) -> None:
+    tool = Tool(broker, reference.CURRENT)
+    (where,) = create_topics(broker.bootstrap, {topic_name("fenced"): 1})
+    producer.add(where)
+    fencing = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=where[0], partition_indexes=[0])],
+        coordinator_epoch=2**31 - 1,
+    )
+    answer = producer._side.ask(WriteTxnMarkersRequest(markers=[fencing]), 1)
+    assert answer.markers[0].topics[0].partitions[0].error_code == 0
+    producer.produce(where, b"its markers are refused")
+    producer.end(commit=True)
+    assert readers.ends(broker.bootstrap, [where])[where].last_stable_offset == 1
+    tool.do("abort", "--topic", where[0], "--partition", "0", "--start-offset", "1")
+    assert readers.wait_until_stable(broker.bootstrap, [where], 20)
+    assert readers.values_of(broker.bootstrap, [where]) == {where: []}
 
 
 # -- the dump of what is stored

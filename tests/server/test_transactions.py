@@ -270,6 +270,67 @@ def test_an_open_transaction_is_timed_out_after_a_kill_without_being_asked(tmp_p
     asyncio.run(act())
 
 
+def test_options_bound_time_outs_of_transactions_and_the_life_of_their_ids(tmp_path):
+    """Each at a value of its own, far from the others: none can stand in for another."""
+
+    async def act():
+        options = {
+            "transaction_max_timeout_ms": 5_000,
+            "transactional_id_expiration_ms": 300,
+            "transaction_remove_expired_transaction_cleanup_interval_ms": 20,
+            "transaction_abort_timed_out_transaction_cleanup_interval_ms": 7_000,
+            "transaction_state_log_num_partitions": 3,
+        }
+        async with running(tmp_path, **options) as server:
+            settings = server._coordinators.settings_of_transactions(server._machine.view)
+            assert settings.transaction_max_timeout_ms == 5_000
+            assert settings.transactional_id_expiration_ms == 300
+            assert settings.remove_expired_interval_ms == 20
+            assert settings.abort_timed_out_interval_ms == 7_000
+            assert settings.transaction_topic_num_partitions == 3
+
+            producer = Producer(2)
+            producer.client = client = await connect(server)
+            await producer.find()
+            too_long = init_producer_id.InitProducerIdRequest(
+                transactional_id="me", transaction_timeout_ms=5_001
+            )
+            refused = await client.ask_until(too_long, 4)
+            assert refused.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+            await producer.init(5_000)
+
+            asked = describe_transactions.DescribeTransactionsRequest(transactional_ids=["me"])
+            deadline = time.monotonic() + PATIENCE_S
+            while (code := (await client.ask(asked, 0)).transaction_states[0].error_code) == 0:
+                assert time.monotonic() < deadline, "the id does not expire"
+                await asyncio.sleep(0.01)
+            assert code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        log = b"".join(path.read_bytes() for path in tmp_path.glob("__transaction_state-*/*.log"))
+        batches = [log[at : at + header.size_bytes] for at, header in iter_batches(log)]
+        values = [record.value for one in batches for record in iter_records(one)]
+        assert [value is None for value in values] == [False, True]
+
+    asyncio.run(act())
+
+
+def test_what_the_coordinator_writes_at_once_is_bounded_by_its_topic(tmp_path):
+    async def act():
+        async with running(tmp_path) as server:
+            client = await connect(server)
+            topic = create_topics.CreatableTopic(
+                name="__transaction_state",
+                num_partitions=1,
+                replication_factor=1,
+                configs=[create_topics.CreatableTopicConfig(name="max.message.bytes", value="5000")],
+            )
+            await client.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+            assert (
+                server._coordinators.settings_of_transactions(server._machine.view).append_max_bytes == 5_000
+            )
+
+    asyncio.run(act())
+
+
 def test_levels_of_features_are_there_after_a_restart(tmp_path):
     others = [("group.version", 1), ("streams.version", 1)]
 

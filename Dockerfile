@@ -22,8 +22,11 @@ USER odradek
 WORKDIR /var/lib/odradek
 VOLUME /var/lib/odradek
 EXPOSE 9092
-ENV KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 \
-    KAFKA_LOG_DIRS=/var/lib/odradek \
+# Where neither a file, a KAFKA_ variable nor the command line says otherwise. The health check asks at the address
+# that the broker writes down.
+ENV ODRADEK_DEFAULT_LISTENERS=PLAINTEXT://0.0.0.0:9092 \
+    ODRADEK_DEFAULT_LOG_DIR=/var/lib/odradek \
+    ODRADEK_ADDRESS_FILE=/tmp/odradek-address \
     PYTHONUNBUFFERED=1
 HEALTHCHECK --interval=5s --timeout=4s --start-period=5s --retries=3 CMD ["python", "-m", "odradek.server.health"]
 STOPSIGNAL SIGTERM

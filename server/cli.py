@@ -320,6 +320,14 @@ def _tell_ready(server: "BrokerServer") -> None:
         f"(node {server.node_id}, cluster {server.cluster_id}, data {','.join(server.data_directories)})",
         flush=True,
     )
+    path = os.environ.get("ODRADEK_ADDRESS_FILE")
+    if path:
+        from odradek.server.health import write_address
+
+        try:
+            write_address(path, server.bound)
+        except OSError as error:
+            print(f"odradek: ODRADEK_ADDRESS_FILE={path} cannot be written: {error}", file=sys.stderr)
 
 
 def _log_to_stderr(level: str) -> None:

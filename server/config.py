@@ -1,8 +1,9 @@
 """The broker's configuration: read from all its places, checked, and given out as one typed object.
 
-In rising order: defaults, a `server.properties` file, `KAFKA_*` environment variables as Kafka's Docker image
-reads them, `--set` and the short forms of the command line, keywords of the Python API. Everything that is
-wrong is one `ConfigError`: a sentence that names the option, where it was given, and what to do.
+In rising order: defaults, those of a Docker image (`ODRADEK_DEFAULT_*`), a `server.properties` file,
+variables `KAFKA_*` as Kafka's Docker image reads them, `--set` and the short forms of the command line,
+keywords of the Python API. Everything that is wrong is one `ConfigError`: a sentence that names the option,
+where it was given, and what to do.
 """
 
 import re
@@ -21,6 +22,8 @@ _HOST_PORT = r"(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[0-9a-zA-Z._%-]*)):(?P<
 _ADDRESS = re.compile(_HOST_PORT)
 _ENDPOINT = re.compile(r"(?P<name>[^:/]+)://" + _HOST_PORT)
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_KAFKA = "KAFKA_"
+_DEFAULT = "ODRADEK_DEFAULT_"
 
 # Variables of Kafka's image and scripts that are no options (Kafka: KafkaDockerWrapper and bin/*.sh).
 _NO_OPTIONS = frozenset(
@@ -152,6 +155,7 @@ def load(
         sources.add_file(path)
     environ = environ or {}
     sources.add_environment(environ)
+    sources.add_defaults(environ)
     for text in sets:
         sources.add_set(text)
     if listen is not None:
@@ -199,12 +203,20 @@ class _Sources:
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
         for variable, text in environ.items():
-            if variable.startswith("KAFKA_") and variable not in _NO_OPTIONS:
+            if variable.startswith(_KAFKA) and variable not in _NO_OPTIONS:
                 self._put_or_warn(option_of_variable(variable), text, f"environment variable {variable}")
         if "KAFKA_ADVERTISED_LISTENERS" in environ and "listeners" not in self.given:
             # Kafka's image does this in its start script (docker/resources/common-scripts/configure).
             everywhere = re.sub(r"://[^,]*:", "://0.0.0.0:", environ["KAFKA_ADVERTISED_LISTENERS"])
             self.put("listeners", everywhere, "environment variable KAFKA_ADVERTISED_LISTENERS")
+
+    def add_defaults(self, environ: Mapping[str, str]) -> None:
+        """What an image says where neither a file nor the environment does."""
+        for variable, text in environ.items():
+            if variable.startswith(_DEFAULT):
+                name = option_of_variable(variable, _DEFAULT)
+                if name not in self.given:
+                    self._put_or_warn(name, text, f"environment variable {variable}")
 
     def add_set(self, text: str) -> None:
         name, equals, value = text.partition("=")
@@ -274,12 +286,12 @@ class _Sources:
         self.put(name, text, origin)
 
 
-def option_of_variable(variable: str) -> str:
+def option_of_variable(variable: str, prefix: str = _KAFKA) -> str:
     """The option that an environment variable names (KAFKA_LOG_RETENTION_MS: log.retention.ms).
 
     As Kafka's image does it: one underscore is a dot, two are an underscore, three are a dash.
     """
-    name = variable.removeprefix("KAFKA_").lower()
+    name = variable.removeprefix(prefix).lower()
     return name.replace("_", ".").replace("...", "-").replace("..", "_")
 
 
@@ -376,6 +388,8 @@ def _advertised(
 ) -> dict[str, Listener]:
     advertised: dict[str, Listener] = {}
     for listener in listeners:
+        if listener.name in controllers:
+            continue
         if listener.name not in opened:
             raise ConfigError(
                 f"advertised.listeners has {listener.name}, which listeners lacks: use the same names."
@@ -387,8 +401,7 @@ def _advertised(
             )
         if listener.name in advertised:
             raise ConfigError(f"advertised.listeners has {listener.name} twice: give it one address.")
-        if listener.name not in controllers:
-            advertised[listener.name] = listener
+        advertised[listener.name] = listener
     return advertised
 
 

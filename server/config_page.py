@@ -34,7 +34,7 @@ Odradek takes Kafka 4.3's options by Kafka's names. Each option has one of three
 
 Each rules over the one before:
 
-1. the defaults below;
+1. the defaults below, or those of a Docker image: `ODRADEK_DEFAULT_LOG_DIR` is one for `log.dir`;
 2. a file, `odradek serve server.properties`, in the syntax of Java's properties;
 3. environment variables as in Kafka's Docker image: `KAFKA_LOG_RETENTION_MS` is `log.retention.ms` (one
    underscore is a dot, two are an underscore, three are a dash); `CLUSTER_ID` names the cluster of a new data

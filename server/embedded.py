@@ -395,8 +395,11 @@ def _text(value: Any) -> str:
 
 def _environment(lifeline: int) -> dict[str, str]:
     """The child's environment: nothing of ours may configure it but what we say, and it finds our package."""
-    environment = {name: text for name, text in os.environ.items() if not name.startswith("KAFKA_")}
-    environment.pop("CLUSTER_ID", None)
+    environment = {
+        name: text for name, text in os.environ.items() if not name.startswith(("KAFKA_", "ODRADEK_DEFAULT_"))
+    }
+    for name in ("CLUSTER_ID", "ODRADEK_ADDRESS_FILE"):
+        environment.pop(name, None)
     environment[LIFELINE_VARIABLE] = str(lifeline)
     let_find_package(environment)
     return environment

@@ -1,15 +1,21 @@
 """`python -m odradek.server.health [HOST:PORT]`: exit status 0 when a broker answers there, else 1 and why.
 
-Asks ApiVersions in version 0, which every Kafka broker answers; the image's health check runs it.
+Asks ApiVersions in version 0, which every Kafka broker answers; the image's health check runs it. Without an
+address it asks where the broker says that it is: `odradek serve` writes one of its addresses into the file
+that the environment variable ODRADEK_ADDRESS_FILE names, when it is ready.
 """
 
 from __future__ import annotations
 
+import os
+import pathlib
 import socket
 import struct
 import sys
+from collections.abc import Iterable
 
 DEFAULT_ADDRESS = "127.0.0.1:9092"
+ADDRESS_FILE_VARIABLE = "ODRADEK_ADDRESS_FILE"
 TIMEOUT_S = 3.0
 CORRELATION_ID = 77
 
@@ -39,8 +45,29 @@ def _read(connection: socket.socket, size_bytes: int) -> bytes:
     return received
 
 
+def write_address(path: str, bound: Iterable[tuple[str, str, int]]) -> None:
+    """Notes where a broker with these listeners (name, host, port) can be asked from its own machine. Raises
+    `OSError`."""
+    _, host, port = next(iter(bound))
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    new = f"{path}.new"
+    pathlib.Path(new).write_text(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    os.replace(new, path)
+
+
+def _written_address() -> str:
+    path = os.environ.get(ADDRESS_FILE_VARIABLE)
+    if path is None:
+        return DEFAULT_ADDRESS
+    try:
+        return pathlib.Path(path).read_text()
+    except FileNotFoundError:
+        # The broker is not ready, or could not write it.
+        return DEFAULT_ADDRESS
+
+
 def main() -> int:
-    complaint = check(sys.argv[1] if len(sys.argv) > 1 else DEFAULT_ADDRESS)
+    complaint = check(sys.argv[1] if len(sys.argv) > 1 else _written_address())
     if complaint is not None:
         print(complaint, file=sys.stderr)
     return 0 if complaint is None else 1

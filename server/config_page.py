@@ -46,8 +46,10 @@ A name that is not known is a warning in a file or the environment, with the nea
 everywhere else. Settings of single listeners (`listener.name.*`) are not built yet.
 """
 
-_SINGLE_NODE = """\
-## What differs on a single node
+_OTHER_DEFAULTS = """\
+## Defaults that are not Kafka's
+
+One node cannot replicate, and is to start without a file; its sockets are sized by the system.
 
 | option | Kafka's default | here |
 | --- | --- | --- |
@@ -91,7 +93,7 @@ def page() -> str:
     topic = [option for option in TOPIC_OPTIONS.values() if not option.internal]
     parts = [
         _OPENING,
-        _SINGLE_NODE + "".join(_difference(option) for option in broker if option.here is not None),
+        _OTHER_DEFAULTS + "".join(_difference(option) for option in broker if option.here is not None),
         _ADDRESSES,
         _CHANGES,
         "## Topic options\n",

@@ -1,6 +1,6 @@
 """All connections of a broker: who may come in, who has been idle too long, how the broker says goodbye.
 
-Limits are Kafka's: `max.connections`, `max.connections.per.ip` (with overrides), `connections.max.idle.ms`,
+Limits are Kafka's: `max.connections`, `max.connections.per.ip`, `connections.max.idle.ms`,
 `socket.request.max.bytes`. A connection over a limit is closed with one log line, as Kafka does per address.
 A connection that waits for an answer is not idle; one whose client does not take its answers is, and so is
 one that has so many requests waiting that it is not read: nobody would see its client go.

@@ -80,7 +80,7 @@ class Option:
     """Kafka's default: a Python value, the text of a list, or None where there is none."""
     doc: str
     here: Any = None
-    """Our default where a single node cannot live with Kafka's."""
+    """Our default where it is not Kafka's."""
     low: float | None = None
     high: float | None = None
     never: tuple[int, ...] = ()

@@ -326,10 +326,17 @@ def describe_group(
 
 
 def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) -> list[ConfigEntry]:
-    """What DescribeConfigs tells of one broker. Unknown names set at start are told too, as sensitive."""
+    """What DescribeConfigs tells of one broker: internal options only where they were set at start, as Kafka.
+    Unknown names set at start are told too, as sensitive.
+    """
     values = broker_values(layers)
     entries = []
-    for name in _wanted(names, BROKER_OPTIONS):
+    wanted = _wanted(names, BROKER_OPTIONS)
+    if names is None:
+        wanted += [
+            name for name, option in BROKER_OPTIONS.items() if option.internal and name in layers.start
+        ]
+    for name in wanted:
         option = BROKER_OPTIONS[name]
         if option.unlisted and not any(name in layer for layer in layers):
             continue

@@ -231,6 +231,20 @@ def test_every_answer_names_the_address_that_the_client_dialled(tmp_path):
     asyncio.run(act())
 
 
+def test_a_broker_on_every_interface_names_to_each_client_the_one_that_it_came_by(tmp_path):
+    async def act():
+        async with running(tmp_path, listen="0.0.0.0:0") as server:
+            for host in ("127.0.0.1", "127.0.0.2"):
+                client = await Client.connect(server.port, host)
+                brokers = (await client.ask(metadata.MetadataRequest(topics=[]), 9)).brokers
+                cluster = await client.ask(describe_cluster.DescribeClusterRequest(), 0)
+                finding = find_coordinator.FindCoordinatorRequest(key="g", key_type=0)
+                told = [*brokers, *cluster.brokers, await client.ask(finding, 2)]
+                assert [(one.host, one.port) for one in told] == [(host, server.port)] * 3
+
+    asyncio.run(act())
+
+
 def test_an_advertised_address_is_what_all_answers_name(tmp_path):
     async def act():
         async with running(tmp_path, advertised_listeners="PLAINTEXT://kafka.example:1234") as server:

@@ -13,7 +13,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
 from odradek.storage.producer_state import ProducerEntry, encode_snapshot
 from odradek.storage.store import LogStore
-from odradek.wire.messages import group_records
+from odradek.wire.messages import group_records, transaction_records
 from odradek.wire.records import Record, build_batch, end_txn_marker
 
 TOPIC_ID = bytes(range(16))
@@ -127,6 +127,54 @@ def test_offsets_of_groups_are_shown_by_their_fields(tmp_path):
     assert tombstone["value"] is None
     assert "not_decoded" in broken
     assert unknown["key"] == "\x00clater"
+
+
+def test_members_of_groups_are_shown_by_their_fields(tmp_path):
+    member = group_records.MemberMetadata(
+        member_id="m-1",
+        client_id="c",
+        client_host="/127.0.0.1",
+        session_timeout=9,
+        subscription=b"\x00",
+        assignment=b"\x01",
+    )
+    value = group_records.GroupMetadataValue(
+        protocol_type="consumer", generation=3, protocol="range", leader="m-1", members=[member]
+    )
+    key = group_records.encode_key(group_records.GroupMetadataKey(group="g"))
+    directory = tmp_path / "__consumer_offsets-12"
+    batch = build_batch([Record(0, 5, key, group_records.encode_value(value, 3), ())])
+    write(directory / f"{0:020}.log", batch)
+    (group,) = of(shown(directory, records=True), "record")
+    assert (group["type"], group["key"]) == ("GroupMetadata", {"group": "g"})
+    assert (group["value"]["generation"], group["value"]["protocol"]) == (3, "range")
+    assert [one["member_id"] for one in group["value"]["members"]] == ["m-1"]
+
+
+def test_states_of_transactions_are_shown_by_their_fields(tmp_path):
+    value = transaction_records.TransactionLogValue(
+        producer_id=7,
+        producer_epoch=2,
+        next_producer_epoch=3,
+        transaction_timeout_ms=60_000,
+        transaction_status=2,
+        transaction_partitions=[transaction_records.PartitionsSchema(topic="orders", partition_ids=[0, 4])],
+        transaction_last_update_timestamp_ms=5,
+        transaction_start_timestamp_ms=4,
+        client_transaction_version=2,
+    )
+    key = transaction_records.encode_key(transaction_records.TransactionLogKey(transactional_id="me"))
+    records = [
+        Record(0, 5, key, transaction_records.encode_value(value, 1), ()),
+        Record(1, 6, key, None, ()),
+    ]
+    directory = tmp_path / "__transaction_state-3"
+    write(directory / f"{0:020}.log", build_batch(records))
+    state, tombstone = of(shown(directory, records=True), "record")
+    assert (state["type"], state["key"]) == ("TransactionLog", {"transactional_id": "me"})
+    assert (state["value"]["producer_id"], state["value"]["next_producer_epoch"]) == (7, 3)
+    assert state["value"]["transaction_partitions"] == [{"topic": "orders", "partition_ids": [0, 4]}]
+    assert tombstone["value"] is None
 
 
 def test_indexes_are_shown_without_their_unused_end(tmp_path):

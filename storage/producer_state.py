@@ -25,6 +25,7 @@ EXPIRY_INTERVAL_MS = 600_000
 """Default of `producer.id.expiration.check.interval.ms`."""
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
+NO_VERSION = -1
 VERIFICATIONS_MAX = 10_000
 """Of one partition; whoever makes up producer ids makes the oldest void."""
 _STALE_MAX = 64
@@ -149,13 +150,24 @@ class ProducerState(ProducerTable):
 
         From version 2 on every transaction ends with an epoch of its own: a marker with the current one is
         late, unless nothing is open; then it has been sent again and is appended again, as in Kafka. Without
-        a producer or an epoch there can be no marker: UNKNOWN_SERVER_ERROR, as in Kafka.
+        a producer or an epoch there can be no marker, and of version -1 (`NO_VERSION`) there is none:
+        UNKNOWN_SERVER_ERROR, as in Kafka.
         """
         if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_EPOCH:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{marker} ends nobody's transaction.")
         entry = self.producers.get(marker.producer_id)
-        if entry is None:
-            return
+        if entry is not None:
+            self._check_marker_epoch(marker, entry)
+        if marker.transaction_version == NO_VERSION:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{marker} is of no version.")
+        if entry is not None and marker.coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"A marker for producer {marker.producer_id} has the coordinator epoch "
+                f"{marker.coordinator_epoch}; the last one seen is {entry.coordinator_epoch}.",
+            )
+
+    def _check_marker_epoch(self, marker: EndMarker, entry: ProducerEntry) -> None:
         epoch, current = marker.producer_epoch, entry.producer_epoch
         is_late = marker.transaction_version >= 2 and epoch == current and entry.current_txn_first_offset >= 0
         if epoch < current or is_late:
@@ -163,12 +175,6 @@ class ProducerState(ProducerTable):
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"A marker of version {marker.transaction_version} for producer {marker.producer_id} has the "
                 f"epoch {epoch}; the last one seen is {current}.",
-            )
-        if marker.coordinator_epoch < entry.coordinator_epoch:
-            raise KafkaError(
-                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"A marker for producer {marker.producer_id} has the coordinator epoch "
-                f"{marker.coordinator_epoch}; the last one seen is {entry.coordinator_epoch}.",
             )
 
     def _check_not_open(self, producer_id: int, entry: ProducerEntry) -> None:

@@ -929,6 +929,25 @@ def test_a_transaction_of_version_2_runs_alike(pair: Pair) -> None:
         )
 
 
+def test_transactions_begin_with_their_first_sequence_number_alike(pair: Pair) -> None:
+    for version in pair.versions(ProduceRequest):
+        if version < 11:
+            continue
+        topic, name = new_topic(pair, "first"), new_id()
+        begun(pair, name)
+        if version == 11:
+            pair.ask(lambda side: add(side, name, {topic: [0]}), 3)
+        for sequence in (5, 5, 2, 0, 8, 3, 0):
+            pair.ask(
+                lambda side: produce(side, topic, name, batch(side, name, sequence)),
+                version,
+                f"begins with {sequence}",
+                settle=_appended,
+            )
+        describe_producers(pair, topic, f"begun by Produce v{version}")
+        read_back(pair, topic, f"begun by Produce v{version}")
+
+
 def test_an_abort_of_an_empty_transaction_moves_the_epoch_alike(pair: Pair) -> None:
     if 5 not in pair.versions(EndTxnRequest):
         return
@@ -1050,41 +1069,68 @@ def test_markers_are_written_or_refused_alike(pair: Pair) -> None:
             read_back(pair, topic, f"WriteTxnMarkers v{version}")
 
 
-def test_markers_of_transactions_of_version_2_are_judged_by_their_epoch_alike(pair: Pair) -> None:
-    """What is open ends with an epoch above the producer's then (KIP-890); of version 1 the same will do."""
-    for version in (v for v in pair.versions(WriteTxnMarkersRequest) if v >= 2):
-        for level in (1, 2, 3):
-            topic = new_topic(pair, "markers-of-2", 2)
-            name = opened(pair, topic)
-            cases: list[tuple[str, int, int]] = [
-                ("an older epoch, open", 0, -1),
-                ("the same epoch, open", 0, 0),
-                ("the same epoch, not open", 1, 0),
-                ("the next epoch, open", 0, 1),
-                ("the same next epoch, not open", 0, 1),
-                ("the one after, not open", 0, 2),
-                ("an older epoch, not open", 0, 0),
-                ("the next epoch, never open", 1, 1),
+@pytest.mark.parametrize("commit", [False, True], ids=["abort", "commit"])
+def test_markers_of_version_2_need_an_epoch_of_their_own_alike(pair: Pair, commit: bool) -> None:
+    """What says `transaction_version` 2 has the producer's next epoch: its own ends nothing (KIP-890)."""
+    if 2 not in pair.versions(WriteTxnMarkersRequest):
+        return
+
+    def written(topic: str, name: str, note: str, said: int, epoch: int, coordinator: int = 0) -> int:
+        def request(side: Side) -> WriteTxnMarkersRequest:
+            told = {"transaction_version": said, "coordinator_epoch": coordinator, "epoch": epoch}
+            return WriteTxnMarkersRequest(markers=[marker(side, name, {topic: [0]}, commit=commit, **told)])
+
+        theirs, _ = pair.ask(
+            request,
+            2,
+            f"{note}, epoch + {epoch}, of version {said}",
+        )
+        describe_producers(pair, topic, f"after {note}, epoch + {epoch}, of version {said}")
+        return int(theirs.markers[0].topics[0].partitions[0].error_code)
+
+    fenced, none = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NONE
+    for said in (2, 3, 1, -1, -2):
+        topic = new_topic(pair, "markers-2")
+        name = opened(pair, topic)
+        older, same, following = (written(topic, name, "open", said, epoch) for epoch in (-1, 0, 1))
+        # A producer's first epoch is 0, and none is older.
+        assert older != none
+        if said != -1:
+            assert (same, following) == (fenced if said >= 2 else none, none)
+        for epoch in (1, 0, 2, 1):
+            written(topic, name, "nothing open", said, epoch)
+        written(topic, name, "ended by one of version 0", 0, 2)
+        written(topic, name, "older", said, 0)
+        written(topic, name, "an older coordinator", said, 3, coordinator=-1)
+        late = lambda side: produce(side, topic, name, batch(side, name, 3))  # noqa: E731
+        pair.ask(late, 11, "a late batch", settle=_appended)
+        read_back(pair, topic, f"markers of version {said}")
+
+
+def test_a_marker_that_trips_spoils_no_other_alike(pair: Pair) -> None:
+    if 2 not in pair.versions(WriteTxnMarkersRequest):
+        return
+    topic, sound, tripped = new_topic(pair, "markers-2", 2), new_id(), new_id()
+    for name in (sound, tripped):
+        begun(pair, name)
+
+    def both(side: Side) -> WriteTxnMarkersRequest:
+        cases = [(sound, 0, 0), (tripped, 1, -1), (tripped, 0, 2)]
+        return WriteTxnMarkersRequest(
+            markers=[
+                marker(side, name, {topic: [index]}, commit=True, transaction_version=said)
+                for name, index, said in cases
             ]
-            for note, partition, epoch in cases:
-                pair.ask(
-                    lambda side: WriteTxnMarkersRequest(
-                        markers=[
-                            marker(
-                                side,
-                                name,
-                                {topic: [partition]},
-                                commit=True,
-                                transaction_version=level,
-                                epoch=epoch,
-                            )
-                        ]
-                    ),
-                    version,
-                    f"{note}, transaction version {level}",
-                )
-                describe_producers(pair, topic, f"after {note}, transaction version {level}", (0, 1))
-            read_back(pair, topic, f"markers of transaction version {level}")
+        )
+
+    def in_order(side: Side, answer: Any) -> None:
+        answer.markers.sort(key=lambda one: one.producer_id)
+        for one in answer.markers:
+            for told in one.topics:
+                told.partitions.sort(key=lambda partition: partition.partition_index)
+
+    pair.ask(both, 2, "one of no version between others", see=in_order)
+    describe_producers(pair, topic, "one of no version between others", (0, 1))
 
 
 def test_a_transaction_stays_alike_where_a_later_coordinator_has_been(pair: Pair) -> None:

@@ -124,6 +124,16 @@ def test_a_marker_of_nobody_is_not_written_nor_are_those_with_it(node, nobody):
     assert log.last_stable_offset == 0
 
 
+def test_a_marker_of_no_version_is_not_written(node):
+    """-1 is how Kafka's own code says that it has no version; anything else below 2 is an old one."""
+    node.create("t", 2)
+    log = begin(node, 7, b"a")
+    answer = write(node, marker(7, ("t", 0), version=-1), marker(8, ("t", 1), version=-2))
+    assert answer == {7: {("t", 0): ErrorCode.UNKNOWN_SERVER_ERROR}, 8: {("t", 1): NONE}}
+    assert log.last_stable_offset == 0
+    assert write(node, marker(7, ("t", 0), version=-2))[7]["t", 0] == NONE
+
+
 def test_of_version_2_a_marker_has_an_epoch_of_its_own(node):
     node.create("t")
     log = begin(node, 7, b"a", epoch=3)

@@ -22,6 +22,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "group.consumer.assignment.interval.ms": "0",
+    "producer.id.expiration.check.interval.ms": "100",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     # Retention is looked at soon and often.
     "log.initial.task.delay.ms": "0",

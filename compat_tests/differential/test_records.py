@@ -13,13 +13,20 @@ import pytest
 from compat_tests.differential.harness import CLOSED, PACKED_OTHERWISE, Pair, Side, messages
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
 from odradek.wire.compression import Compression, compress
+from odradek.wire.errors import ErrorCode
 from odradek.wire.legacy_records import build_message, to_legacy
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from odradek.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.offset_for_leader_epoch import (
@@ -412,74 +419,140 @@ def loaded(answer: Any) -> bool:
     return bool(answer.error_code != COORDINATOR_LOAD_IN_PROGRESS)
 
 
-def test_idempotent_sequences_are_judged_alike(pair: Pair) -> None:
-    def seen(side: Side, answer: Any) -> None:
-        side.remember("producer", answer.producer_id, "producer_id")
+def seen_producer(side: Side, answer: Any) -> None:
+    side.remember("producer", answer.producer_id, "producer_id")
 
+
+def new_producer(pair: Pair) -> None:
+    """Idempotent, its id remembered as `producer`."""
+    pair.ask(lambda _: InitProducerIdRequest(transactional_id=None), 4, settle=loaded, see=seen_producer)
+
+
+def send(
+    pair: Pair, topic: str, version: int, sequence: int, *, count: int = 3, epoch: int = 0, note: str = ""
+) -> tuple[Any, Any]:
+    """The batch of that first sequence number, of the producer made last."""
+
+    def build(side: Side) -> ProduceRequest:
+        records = batch(count, producer_id=side["producer"], producer_epoch=epoch, base_sequence=sequence)
+        return produce(side, topic, records)
+
+    told = f"epoch {epoch}, sequence {sequence}, {count} records {note}"
+    return pair.ask(build, version, told.rstrip())
+
+
+def test_idempotent_sequences_are_judged_alike(pair: Pair) -> None:
     for version in pair.versions(ProduceRequest):
         if version < 3:
             continue
         topic = new_topic(pair, "sequences")
-        pair.ask(lambda _: InitProducerIdRequest(transactional_id=None), 4, settle=loaded, see=seen)
+        new_producer(pair)
         for epoch, sequence in [(0, 0), (0, 3), (0, 3), (0, 0), (0, 9), (1, 3), (1, 0), (0, 6), (1, 3)]:
-
-            def build(side: Side, epoch: int = epoch, sequence: int = sequence) -> ProduceRequest:
-                records = batch(producer_id=side["producer"], producer_epoch=epoch, base_sequence=sequence)
-                return produce(side, topic, records)
-
-            pair.ask(build, version, f"epoch {epoch}, sequence {sequence}")
+            send(pair, topic, version, sequence, epoch=epoch)
 
 
-@pytest.mark.parametrize("version", [11, 12])
-def test_idempotence_is_judged_alike_at_its_edges(pair: Pair, version: int) -> None:
-    """Batches of three records, each of a fresh producer's first epoch if nothing else is said."""
-    if version not in pair.versions(ProduceRequest):
+def test_the_last_five_batches_are_known_again_alike(pair: Pair) -> None:
+    """Of the sixth last nobody knows that it has been there."""
+    for version in {3, max(pair.versions(ProduceRequest), default=0)} & {*pair.versions(ProduceRequest)}:
+        topic = new_topic(pair, "five")
+        new_producer(pair)
+        sequences = range(0, 18, 3)
+        for sequence in sequences:
+            send(pair, topic, version, sequence)
+        codes = []
+        for sequence in sequences:
+            theirs, _ = send(pair, topic, version, sequence, note="again")
+            codes.append(_code_of(theirs))
+        assert codes == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] + 5 * [ErrorCode.NONE]
+        for sequence, count in [(15, 2), (16, 2), (15, 4), (12, 6), (16, 3), (17, 1), (17, 4)]:
+            send(pair, topic, version, sequence, count=count, note="in part")
+        for epoch in (-1, 0):
+            send(pair, topic, version, -1, epoch=epoch, note="a number or an epoch missing")
+        send(pair, topic, version, 3, epoch=2, note="a new epoch with the number of an older batch")
+        send(pair, topic, version, 0, epoch=2)
+        send(pair, topic, version, 15, epoch=0, note="the last of the old epoch again")
+        send(pair, topic, version, 18, epoch=0, note="the next of the old epoch")
+        send(pair, topic, version, 0, epoch=2, note="again")
+
+
+SEQUENCE_MAX = 2**31 - 1
+
+
+def test_sequence_numbers_go_on_at_0_alike(pair: Pair) -> None:
+    for version in pair.versions(ProduceRequest):
+        if version < 11:
+            continue
+        for first in (SEQUENCE_MAX - 2, SEQUENCE_MAX - 1, SEQUENCE_MAX):
+            topic = new_topic(pair, "wraps")
+            new_producer(pair)
+            following = (first + 3) % (SEQUENCE_MAX + 1)
+            sent = [_code_of(send(pair, topic, version, first)[0])]
+            for sequence in (first, following + 1, following, following + 3, first, following, first - 3):
+                sent.append(_code_of(send(pair, topic, version, sequence, note=f"after {first}")[0]))
+            assert sent[0] == ErrorCode.NONE
+            assert ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER in sent
+
+
+def test_producers_that_a_log_does_not_know_begin_alike(pair: Pair) -> None:
+    for version in pair.versions(ProduceRequest):
+        if version < 11:
+            continue
+        for epoch, first in [(0, 5), (3, 5), (0, 0)]:
+            topic = new_topic(pair, "begins")
+            new_producer(pair)
+            for sequence in (first, first + 3, first + 9):
+                send(pair, topic, version, sequence, epoch=epoch)
+
+
+def test_producers_are_known_when_their_records_are_deleted_alike(pair: Pair) -> None:
+    version = max(pair.versions(ProduceRequest), default=0)
+    if version < 11:
+        return
+    for then in (3, 9):
+        topic = new_topic(pair, "deleted")
+        new_producer(pair)
+        send(pair, topic, version, 0)
+        part = DeleteRecordsPartition(partition_index=0, offset=-1)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000
+        )
+        pair.ask(lambda _: request, 2, "all")
+        send(pair, topic, version, 0, note="again, deleted")
+        send(pair, topic, version, then, note="after all was deleted")
+        send(pair, topic, version, 6, note="then")
+
+
+def test_producers_are_forgotten_alike(pair: Pair) -> None:
+    """After their time any sequence number will do, of any epoch."""
+    if 1 not in pair.versions(IncrementalAlterConfigsRequest) or not pair.versions(DescribeProducersRequest):
         return
 
-    def seen(side: Side, answer: Any) -> None:
-        side.remember("producer", answer.producer_id, "producer_id")
+    def to(operation: int, value: str | None) -> IncrementalAlterConfigsRequest:
+        one = AlterableConfig(name="producer.id.expiration.ms", config_operation=operation, value=value)
+        whole = AlterConfigsResource(resource_type=4, resource_name="", configs=[one])
+        return IncrementalAlterConfigsRequest(resources=[whole])
 
-    def new_producer() -> str:
-        pair.ask(lambda _: InitProducerIdRequest(transactional_id=None), 4, settle=loaded, see=seen)
-        return new_topic(pair, "edges")
+    version = max(pair.versions(ProduceRequest))
+    topics = {then: new_topic(pair, "forgotten") for then in (3, 9)}
+    new_producer(pair)
+    for topic in topics.values():
+        send(pair, topic, version, 0, epoch=1)
+    asked = DescribeProducersRequest(
+        topics=[TopicRequest(name=topic, partition_indexes=[0]) for topic in topics.values()]
+    )
 
-    def send(topic: str, sequence: int, note: str, epoch: int = 0) -> None:
-        def build(side: Side) -> ProduceRequest:
-            records = batch(producer_id=side["producer"], producer_epoch=epoch, base_sequence=sequence)
-            return produce(side, topic, records)
+    def is_forgotten(answer: Any) -> bool:
+        return not any(part.active_producers for topic in answer.topics for part in topic.partitions)
 
-        pair.ask(build, version, f"{note}: epoch {epoch}, sequence {sequence}")
+    def in_order(side: Side, answer: Any) -> None:
+        answer.topics.sort(key=lambda topic: topic.name)
 
-    def delete_all(topic: str) -> None:
-        everything = [DeleteRecordsPartition(partition_index=0, offset=-1)]
-        request = DeleteRecordsRequest(
-            topics=[DeleteRecordsTopic(name=topic, partitions=everything)], timeout_ms=1000
-        )
-        pair.ask(lambda _: request, 2)
-
-    topic = new_producer()
-    for sequence in range(0, 18, 3):
-        send(topic, sequence, "one of six")
-    for sequence in range(0, 18, 3):
-        send(topic, sequence, "sent again")
-    send(topic, 16, "within the last")
-    for epoch in (2, 1, 3, 2):
-        send(topic, 0, "an epoch after or before", epoch)
-
-    topic = new_producer()
-    for sequence in (2**31 - 2, 1, 2**31 - 2, 0, 5, 4):
-        send(topic, sequence, "over the last number")
-
-    topic = new_producer()
-    for sequence in (5, 0, 8, 11):
-        send(topic, sequence, "a producer that nobody knows begins in the middle")
-
-    for after in (3, 9, 0):
-        topic = new_producer()
-        send(topic, 0, "before all is deleted")
-        delete_all(topic)
-        send(topic, after, "all has been deleted")
-        send(topic, after + 3, "and one more")
+    pair.ask(lambda _: to(0, "1"), 1, "forget soon")
+    pair.ask(lambda _: asked, 0, "forgotten", settle=is_forgotten, see=in_order)
+    pair.ask(lambda _: to(1, None), 1, "forget later")
+    for then, topic in topics.items():
+        for sequence, epoch in [(then, 0), (then + 3, 0), (then + 9, 0), (0, 1)]:
+            send(pair, topic, version, sequence, epoch=epoch, note=f"forgotten, then {then}")
 
 
 def test_init_producer_id_answers_alike(pair: Pair) -> None:

@@ -34,16 +34,21 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonTopicPartition
 
 from compat_tests.clients.aio import LoopThread
+from compat_tests.clients.java import JavaFailure
 from compat_tests.transactions import readers
 from compat_tests.transactions.history import Outcome, Partition, Records
 from compat_tests.transactions.producers import (
     LIBRARIES,
     NO_REBOOTSTRAP,
     PATIENCE_SECONDS,
+    Aborted,
     Failed,
+    HastyJavaProducer,
+    JavaProducer,
     TransactionalProducer,
 )
 
+PRODUCERS = {**LIBRARIES, JavaProducer.library: HastyJavaProducer}
 SENDS_MAX = 6
 ABORTS, ABANDONS, CONSUMES, FLUSHES = 0.15, 0.04, 0.4, 0.3
 """How often a transaction is aborted on purpose or left open; how often it has offsets, or a flush within."""
@@ -72,7 +77,7 @@ class Worker:
         `first_value` of those that nobody else sends; `life`: how many processes it had before."""
         self._tell, self._stopping = tell, stopping
         self.name, self._bootstrap = about["name"], about["bootstrap"]
-        self._kind = LIBRARIES[about["library"]]
+        self._kind = PRODUCERS[about["library"]]
         self._output = [(topic, number) for topic, number in about["output"]]
         self.own, self.group = tuple(about["own"]), about["group"]
         self._is_another = about["life"] > 0
@@ -125,7 +130,9 @@ class Worker:
                 self._tell("commits", tick())
                 producer.commit()
                 is_over, outcome = True, Outcome.COMMITTED
-        except Failed:
+        except Failed as failure:
+            if isinstance(failure, Aborted):
+                is_over, outcome = True, Outcome.ABORTED
             # How far it came with its offsets is not known.
             position = -1
         if not is_over:
@@ -288,10 +295,33 @@ class KafkaPythonReader(Reader):
             self._consumer.close()
 
 
+class JavaReader(Reader):
+    failures = (JavaFailure,)
+
+    def open(self) -> None:
+        self._ask = JavaProducer.program().ask
+        self._ask(
+            "consume", self.name, f"bootstrap.servers={self._bootstrap}", "isolation.level=read_committed"
+        )
+        self._ask("assign", self.name, *(part for where in self._partitions for part in (*where, 0)))
+
+    def poll(self) -> dict[Partition, Records]:
+        read: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
+        for line in self._ask("poll", self.name, int(POLL_SECONDS * 1000)):
+            topic, *numbers = line.split("\t")
+            partition, offset, value = map(int, numbers)
+            read[topic, partition].append((offset, value))
+        return dict(read)
+
+    def close(self) -> None:
+        self._ask("leave", self.name)
+
+
 READERS = {
     "confluent-kafka": ConfluentReader,
     "aiokafka": AiokafkaReader,
     "kafka-python": KafkaPythonReader,
+    "java": JavaReader,
 }
 
 

@@ -1,4 +1,4 @@
-"""Producers and readers of three libraries that leave a `History` behind, and what is done to them meanwhile.
+"""Producers and readers of four libraries that leave a `History` behind, and what is done to them meanwhile.
 
 Workers run random transactions: a few values to random partitions, sometimes the offsets of a group, then a
 commit, an abort, or nothing at all, with a new producer under the old name. Readers poll every partition at
@@ -17,11 +17,13 @@ import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,11 +40,17 @@ from compat_tests.transactions.history import (
     Transaction,
 )
 from compat_tests.transactions.producers import LIBRARIES, PATIENCE_SECONDS, TIMEOUT_MS
+from compat_tests.transactions.proxy import Verdict
+from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from odradek.wire.messages.end_txn import EndTxnRequest
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest
+from odradek.wire.messages.produce import ProduceRequest
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from tools import environment
 
 JOIN_SECONDS = 120.0
 MAY_CRASH = {"confluent-kafka": {signal.SIGABRT, signal.SIGSEGV}}
-"""Library -> the signals by which its processes may end; the others are Python."""
+"""Library -> the signals by which its processes may end; the others are Python, or a JVM behind Python."""
 CRASHES_MAX = 5
 """Of one client: more are no accident."""
 VALUES_OF_A_PROCESS = 1_000_000
@@ -355,16 +363,33 @@ class Workload:
 
 
 class Nemesis:
-    """What happens to the broker and its connections, at random moments."""
+    """What happens to the broker and its connections, at random moments. Sits in the proxy for it."""
+
+    BLOWS = {"kill": 2, "cut": 2, "lose": 3, "pause": 1}
+    """And how often each comes."""
+    LOST = (
+        ProduceRequest,
+        InitProducerIdRequest,
+        AddPartitionsToTxnRequest,
+        TxnOffsetCommitRequest,
+        EndTxnRequest,
+    )
+    """Those whose answers get lost."""
 
     def __init__(self, broker: TransactionBroker, seed: int) -> None:
         self._broker, self._chance = broker, random.Random(f"{seed}/nemesis")
-        self.kills = self.cuts = self.pauses = 0
+        # Each once; then as chance will have it.
+        self._planned = self._chance.sample(list(self.BLOWS), len(self.BLOWS))
+        self.kills = self.cuts = self.losses = self.pauses = 0
+        self._unwanted: int | None = None
+        self.versions: dict[int, set[int]] = defaultdict(set)
+        """API key -> the versions of all requests that came by."""
+        broker.proxy.judge, broker.proxy.answer_lost = self._judge, self._lost
 
     def strike(self) -> None:
-        """Waits a while, then does one of three things."""
+        """Waits a while, then does one of these things."""
         time.sleep(self._chance.uniform(0.3, 2.5))
-        match self._chance.choices(("kill", "cut", "pause"), (2, 3, 1))[0]:
+        match self._planned.pop() if self._planned else self._drawn():
             case "kill":
                 self._broker.kill()
                 time.sleep(self._chance.random() * 0.5)
@@ -376,11 +401,29 @@ class Nemesis:
                 self.kills += 1
             case "cut":
                 self.cuts += self._broker.proxy.drop_connections()
+            case "lose":
+                self._unwanted = self._chance.choice(self.LOST).api_key
             case "pause":
                 self._broker.proxy.pause()
                 time.sleep(self._chance.uniform(0.1, 1.5))
                 self._broker.proxy.resume()
                 self.pauses += 1
 
+    def _drawn(self) -> str:
+        return self._chance.choices(list(self.BLOWS), list(self.BLOWS.values()))[0]
+
+    def _judge(self, api_key: int, frame: bytes) -> Verdict:
+        self.versions[api_key].add(struct.unpack_from(">h", frame, 2)[0])
+        if api_key != self._unwanted:
+            return Verdict.PASS
+        self._unwanted = None
+        return Verdict.LOSE_ANSWER
+
+    def _lost(self, api_key: int) -> None:
+        # Or the client would wait for it, some of them for half a minute.
+        self._broker.proxy.drop_connections()
+        self.losses += 1
+
     def __str__(self) -> str:
-        return f"{self.kills} kills, {self.cuts} connections cut, {self.pauses} pauses"
+        counts = (self.kills, self.cuts, self.losses, self.pauses)
+        return "{} kills, {} connections cut, {} answers lost, {} pauses".format(*counts)

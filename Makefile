@@ -28,7 +28,7 @@ check: links ## the fast tier: ruff, mypy, tests/ (but for what takes each opera
 test-reference: tools-present links ## the same requests to Apache Kafka 4.3.1 and to Odradek, answers compared
 	@$(SUITES) reference
 
-check-transactions: links ## histories of clients under crashes, judged; bugs that are planted have to be found
+check-transactions: tools-present links ## histories of clients under crashes, judged; bugs that are planted have to be found
 	@$(SUITES) check-transactions
 
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak

@@ -65,6 +65,13 @@ def class_path(version: str = CURRENT) -> str:
     return f"{environment.jars(f'kafka-{version}')}/*"
 
 
+def client_class_path(version: str = CURRENT) -> str:
+    """Of Kafka's client alone: a JVM starts in half the time when it loads no logging."""
+    names = ("kafka-clients", "slf4j-api", "lz4-java", "snappy-java", "zstd-jni")
+    folder = environment.jars(f"kafka-{version}")
+    return ":".join(str(path) for name in names for path in sorted(folder.glob(f"{name}-[0-9]*.jar")))
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -144,7 +144,8 @@ SUITES = {
                 *(f"compat_tests/transactions/test_{name}.py" for name in ("checker", "history")),
                 "--history-seconds=60",
             )
-        ]
+        ],
+        jars=["kafka-4.3.1"],
     ),
     "benchmarks": Suite([pytest("compat_tests/benchmarks")], jars=["kafka-4.3.1", *SPARK_JARS]),
     "soak": Suite([pytest("compat_tests/soak")]),

@@ -59,6 +59,10 @@ class TransactionBroker:
         """SIGKILL."""
         self._broker.kill()
 
+    def stop(self) -> None:
+        """As its operator does."""
+        self._broker.stop()
+
     def start(self) -> None:
         self._broker.start()
 

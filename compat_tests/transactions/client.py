@@ -13,6 +13,7 @@ transaction and goes.
 from __future__ import annotations
 
 import abc
+import contextlib
 import itertools
 import json
 import os
@@ -34,16 +35,21 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonTopicPartition
 
 from compat_tests.clients.aio import LoopThread
+from compat_tests.clients.java import JavaFailure
 from compat_tests.transactions import readers
 from compat_tests.transactions.history import Outcome, Partition, Records
 from compat_tests.transactions.producers import (
     LIBRARIES,
     NO_REBOOTSTRAP,
     PATIENCE_SECONDS,
+    Aborted,
     Failed,
+    HastyJavaProducer,
+    JavaProducer,
     TransactionalProducer,
 )
 
+PRODUCERS = {**LIBRARIES, JavaProducer.library: HastyJavaProducer}
 SENDS_MAX = 6
 ABORTS, ABANDONS, CONSUMES, FLUSHES = 0.15, 0.04, 0.4, 0.3
 """How often a transaction is aborted on purpose or left open; how often it has offsets, or a flush within."""
@@ -69,13 +75,14 @@ class Worker:
 
     def __init__(self, tell: Tell, stopping: threading.Event, **about: Any) -> None:
         """`about`: name, library, bootstrap, seed, the partitions `output` and `own`, its group;
-        `first_value` of those that nobody else sends; `life`: how many processes it had before."""
+        `first_value` of those that nobody else sends; `life`: how many processes it had before;
+        `leaves_open`: whether it goes in the middle of a transaction when it is stopped."""
         self._tell, self._stopping = tell, stopping
         self.name, self._bootstrap = about["name"], about["bootstrap"]
-        self._kind = LIBRARIES[about["library"]]
+        self._kind = PRODUCERS[about["library"]]
         self._output = [(topic, number) for topic, number in about["output"]]
         self.own, self.group = tuple(about["own"]), about["group"]
-        self._is_another = about["life"] > 0
+        self._is_another, self._leaves_open = about["life"] > 0, about["leaves_open"]
         self._chance = random.Random("/".join([about["seed"], self.name, *["again"] * about["life"]]))
         self._values = itertools.count(about["first_value"])
         self._position = 0
@@ -89,9 +96,23 @@ class Worker:
             self._tell("opened", tick())
             while not self._stopping.wait(self._chance.random() * PAUSE_SECONDS_MAX):
                 self._one()
-            self._producer.close()
+            if self._leaves_open:
+                self._leave()
+            else:
+                self._producer.close()
         except Failed:
             pass  # in closing: there is nothing left to lose
+
+    def _leave(self) -> None:
+        """Begins a transaction that nobody will end."""
+        self._tell("began", tick())
+        with contextlib.suppress(Failed):
+            self._producer.begin()
+            for where in self._output:
+                self._send(where)
+            self._producer.flush()
+            self._consume(self._position + 1)
+        self._tell("ended", tick(), Outcome.ABORTED.value, [])
 
     def _start_over(self, old: Any) -> None:
         """A new producer; when it is there, whatever the old one had begun is over."""
@@ -125,7 +146,9 @@ class Worker:
                 self._tell("commits", tick())
                 producer.commit()
                 is_over, outcome = True, Outcome.COMMITTED
-        except Failed:
+        except Failed as failure:
+            if isinstance(failure, Aborted):
+                is_over, outcome = True, Outcome.ABORTED
             # How far it came with its offsets is not known.
             position = -1
         if not is_over:
@@ -142,17 +165,23 @@ class Worker:
         """Sends a few values and perhaps offsets; returns where the group is to be after it."""
         chance = self._chance
         for _ in range(chance.randrange(1, SENDS_MAX + 1)):
-            (topic, number), value = chance.choice(self._output), next(self._values)
-            self._tell("sends", topic, number, value)
-            producer.send((topic, number), b"%d" % value)
+            self._send(chance.choice(self._output))
             if chance.random() < FLUSHES:
                 producer.flush()
         if chance.random() >= CONSUMES:
             return self._position
         end = self._position + chance.randrange(1, 10)
-        self._tell("consumes", self.group, *self.own, self._position, end)
-        producer.send_offsets(self.group, {self.own: end})
+        self._consume(end)
         return end
+
+    def _send(self, where: Partition) -> None:
+        value = next(self._values)
+        self._tell("sends", *where, value)
+        self._producer.send(where, b"%d" % value)
+
+    def _consume(self, end: int) -> None:
+        self._tell("consumes", self.group, *self.own, self._position, end)
+        self._producer.send_offsets(self.group, {self.own: end})
 
 
 class Reader(abc.ABC):
@@ -288,10 +317,33 @@ class KafkaPythonReader(Reader):
             self._consumer.close()
 
 
+class JavaReader(Reader):
+    failures = (JavaFailure,)
+
+    def open(self) -> None:
+        self._ask = JavaProducer.program().ask
+        self._ask(
+            "consume", self.name, f"bootstrap.servers={self._bootstrap}", "isolation.level=read_committed"
+        )
+        self._ask("assign", self.name, *(part for where in self._partitions for part in (*where, 0)))
+
+    def poll(self) -> dict[Partition, Records]:
+        read: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
+        for line in self._ask("poll", self.name, int(POLL_SECONDS * 1000)):
+            topic, *numbers = line.split("\t")
+            partition, offset, value = map(int, numbers)
+            read[topic, partition].append((offset, value))
+        return dict(read)
+
+    def close(self) -> None:
+        self._ask("leave", self.name)
+
+
 READERS = {
     "confluent-kafka": ConfluentReader,
     "aiokafka": AiokafkaReader,
     "kafka-python": KafkaPythonReader,
+    "java": JavaReader,
 }
 
 

@@ -20,7 +20,7 @@ class Outcome(enum.Enum):
     COMMITTED = "committed"
     """The commit was acknowledged."""
     ABORTED = "aborted"
-    """Nobody ever asked for a commit."""
+    """Nobody ever asked for a commit, or the library gave it up and its abort was acknowledged."""
     UNKNOWN = "unknown"
     """A commit was asked for, and no answer tells what became of it."""
 

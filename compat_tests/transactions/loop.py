@@ -25,7 +25,7 @@ from kafka import TopicPartition as KafkaPythonTopicPartition
 
 from compat_tests.clients.aio import LoopThread
 from compat_tests.transactions.history import Partition
-from compat_tests.transactions.producers import LIBRARIES, NO_REBOOTSTRAP
+from compat_tests.transactions.producers import LIBRARIES, NO_REBOOTSTRAP, JavaProducer
 
 PHASES = ("before-begin", "after-begin", "after-produce", "after-offsets", "after-commit")
 """Where it may die; in the commit itself it is killed from outside."""
@@ -143,10 +143,48 @@ class KafkaPythonSource(Source):
                 return None
 
 
+class JavaSource(Source):
+    NAME = "source"
+
+    def __init__(self, bootstrap: str, group: str, partitions: list[Partition]) -> None:
+        super().__init__(bootstrap, group, partitions)
+        self._ask = JavaProducer.program().ask
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+        self._ask("consume", self.NAME, *(f"{name}={value}" for name, value in settings.items()))
+        # Without an offset it begins where the group has committed.
+        where = [part for partition in partitions for part in (*partition, "-")]
+        lines = [line.split("\t") for line in self._ask("assign", self.NAME, *where)]
+        self._unread = {int(number): (int(start), int(end)) for _, number, start, end in lines}
+        self._ahead: list[tuple[int, int, str, bytes]] = []
+
+    def poll(self) -> tuple[Partition, list[bytes], int] | None:
+        # There are no markers in what it reads: the last record is where the partition ends.
+        self._unread = {number: (at, end) for number, (at, end) in self._unread.items() if at < end}
+        if not self._unread:
+            return None
+        while not self._ahead:
+            for line in self._ask("poll", self.NAME, 200):
+                topic, number, offset, value = line.split("\t")
+                self._ahead.append((int(number), int(offset), topic, value.encode()))
+            self._ahead.sort()
+        number, _, topic, _ = self._ahead[0]
+        taken = [one for one in self._ahead[:RECORDS_A_TRANSACTION] if one[0] == number]
+        del self._ahead[: len(taken)]
+        behind = taken[-1][1] + 1
+        self._unread[number] = (behind, self._unread[number][1])
+        return (topic, number), [value for *_, value in taken], behind
+
+
 SOURCES: Mapping[str, type[Source]] = {
     "confluent-kafka": ConfluentSource,
     "aiokafka": AiokafkaSource,
     "kafka-python": KafkaPythonSource,
+    "java": JavaSource,
 }
 
 

@@ -1,14 +1,17 @@
-"""Transactional producers of three libraries, said the same way; each does what the unmodified library does,
-and of kafka-python besides what a careful user of it has to.
+"""Transactional producers of four libraries, said the same way; each does what the unmodified library does,
+and of kafka-python besides what a careful user of it has to. Only Java's of 4.3 speaks version 2 of the
+protocol, where the cluster has it.
 
-What a library raises becomes `Fenced` (another producer has the transactional id; this one is done for) or
-`Failed` (this transaction is; start over with a new producer).
+What a library raises becomes `Fenced` (another producer has the transactional id; this one is done for),
+`Failed` (this transaction is; start over with a new producer) or `Aborted` (this transaction is over).
 """
 
 from __future__ import annotations
 
 import abc
 import contextlib
+import itertools
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +27,9 @@ from kafka import KafkaProducer
 from kafka import TopicPartition as KafkaPythonTopicPartition
 from kafka.structs import OffsetAndMetadata
 
+from compat_tests import reference
 from compat_tests.clients.aio import LoopThread
+from compat_tests.clients.java import SOURCE, JavaFailure, JavaProgram, compile_java
 from compat_tests.transactions.history import Partition
 
 PATIENCE_SECONDS = 40.0
@@ -44,6 +49,10 @@ class Failed(Exception):
 
 class Fenced(Failed):
     """Another producer with the transactional id has taken over."""
+
+
+class Aborted(Failed):
+    """The library has aborted the transaction, whatever was asked; the producer is as good as before."""
 
 
 class TransactionalProducer(abc.ABC):
@@ -367,6 +376,104 @@ class KafkaPythonProducer(TransactionalProducer):
             self._producer.close(1)
 
 
+class JavaProducer(TransactionalProducer):
+    """Kafka's own of 4.3, behind `Transactions.java`; one JVM for all of a process."""
+
+    library = "java"
+    SETTINGS: Mapping[str, object] = {
+        "linger.ms": 2,
+        "max.block.ms": int(PATIENCE_SECONDS * 1000),
+        "reconnect.backoff.max.ms": 300,
+    }
+    FENCED = re.compile(r"\.(ProducerFenced|InvalidProducerEpoch|FencedInstanceId)Exception\b")
+    _program: JavaProgram | None = None
+    _names = itertools.count()
+
+    @classmethod
+    def program(cls) -> JavaProgram:
+        """The JVM of this process, which ends with it."""
+        if cls._program is None:
+            source = SOURCE.with_name("Transactions.java")
+            class_path = compile_java(reference.client_class_path(), source)
+            cls._program = JavaProgram(class_path, "Transactions")
+        return cls._program
+
+    def open(self) -> None:
+        self._name = next(JavaProducer._names)
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "transactional.id": self.transactional_id,
+            "transaction.timeout.ms": self.timeout_ms,
+            **self.SETTINGS,
+        }
+        self.program().ask("open", self._name, *(f"{name}={value}" for name, value in settings.items()))
+        self._call("init")
+
+    def _call(self, name: str, *arguments: object) -> None:
+        try:
+            self._ask(name, *arguments)
+        except JavaFailure as failure:
+            self._ask("acknowledged")
+            if self.FENCED.search(str(failure)):
+                raise Fenced(str(failure)) from failure
+            raise Failed(str(failure)) from failure
+
+    def _ask(self, name: str, *arguments: object) -> None:
+        for line in self.program().ask(name, self._name, *arguments):
+            topic, number, offset, value = line.split("\t")
+            self.acknowledged[(topic, int(number)), value.encode()] = int(offset)
+
+    def _in_transaction(self, name: str, *arguments: object) -> None:
+        """What fails is aborted, as Kafka's documentation has it; or that fails, too, and nothing helps."""
+        try:
+            self._call(name, *arguments)
+        except Fenced:
+            raise
+        except Failed as failure:
+            self._call("abort")
+            raise Aborted(*failure.args) from failure
+
+    def begin(self) -> None:
+        self._call("begin")
+
+    def send(self, partition: Partition, value: bytes) -> None:
+        self._in_transaction("send", *partition, value.decode())
+
+    def flush(self) -> None:
+        self._in_transaction("flush")
+
+    def send_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        where = [part for partition, offset in offsets.items() for part in (*partition, offset)]
+        self._in_transaction("offsets", group, *where)
+
+    def commit(self) -> None:
+        self._in_transaction("commit")
+
+    def abort(self) -> None:
+        self._call("abort")
+
+    def close(self) -> None:
+        self._call("close")
+
+    def abandon(self) -> None:
+        with contextlib.suppress(Failed):
+            self._call("abandon")
+
+
+class HastyJavaProducer(JavaProducer):
+    """Gives up on requests early, and then on the transaction.
+
+    What a connection that hangs still has in it comes late to the broker, when the transaction is aborted and
+    perhaps another is open (KAFKA-17754): version 2 is there for that.
+    """
+
+    SETTINGS: Mapping[str, object] = {
+        **JavaProducer.SETTINGS,
+        "request.timeout.ms": 1000,
+        "delivery.timeout.ms": 1500,
+    }
+
+
 LIBRARIES: dict[str, type[TransactionalProducer]] = {
-    kind.library: kind for kind in (ConfluentProducer, AiokafkaProducer, KafkaPythonProducer)
+    kind.library: kind for kind in (ConfluentProducer, AiokafkaProducer, KafkaPythonProducer, JavaProducer)
 }

@@ -1,4 +1,4 @@
-"""Three client libraries: consume, transform and produce through deaths in every phase; fencing; aborts."""
+"""Four client libraries: consume, transform and produce through deaths in every phase; fencing; aborts."""
 
 from __future__ import annotations
 

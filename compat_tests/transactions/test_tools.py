@@ -16,7 +16,7 @@ from compat_tests.clients import wait_until
 from compat_tests.reference import kafka_tool
 from compat_tests.stories import topic_name
 from compat_tests.transactions import readers
-from compat_tests.transactions.brokers import TransactionBroker, starting
+from compat_tests.transactions.brokers import Start, TransactionBroker, starting
 from compat_tests.transactions.topics import create_topics
 from compat_tests.transactions.wire import WireProducer
 from odradek.wire.messages.write_txn_markers import (
@@ -310,7 +310,7 @@ def _steps(end: str, epoch: int, epoch_at_end: int) -> list[tuple[str, int]]:
     return [("Ongoing", epoch), (f"Prepare{end}", epoch_at_end), (f"Complete{end}", epoch_at_end)]
 
 
-def test_the_dump_of_a_log_shows_its_markers_aborted_transactions_and_producers(
+def test_the_dump_of_a_log_shows_its_markers_and_aborted_transactions(
     broker: TransactionBroker, version: str
 ) -> None:
     name = topic_name("marked")
@@ -333,3 +333,39 @@ def test_the_dump_of_a_log_shows_its_markers_aborted_transactions_and_producers(
     for field, value in fields.items():
         assert f"{field}: {value}" in aborted
     assert aborted.count("firstOffset") == 1
+
+
+PRODUCER = re.compile(
+    r"producerId: (?P<id>\d+) producerEpoch: (?P<epoch>\d+) coordinatorEpoch: (?P<coordinator>-?\d+) "
+    r"currentTxnFirstOffset: (?P<open>\S+) lastTimestamp: \d+ "
+    r"firstSequence: (?P<first>\d+) lastSequence: (?P<last>\d+) lastOffset: (?P<offset>\d+)"
+)
+
+
+def test_the_dump_of_a_snapshot_shows_its_producers_and_what_they_have_open(
+    start_broker: Start, version: str
+) -> None:
+    """A stop leaves the snapshot; of each producer its last batch, of an open transaction where it began."""
+    broker, name = start_broker(), topic_name("snapshot")
+    (where,) = create_topics(broker.bootstrap, {name: 1})
+    with readers.asking(broker.direct) as side:
+        ended, goes_on, fresh = (WireProducer(side, topic_name("id")) for _ in range(3))
+        for producer in (ended, goes_on, fresh):
+            producer.open()
+        for producer in (ended, goes_on):
+            producer.add(where)
+            producer.produce(where, b"one", b"two")
+            producer.end(commit=True)
+            assert readers.wait_until_stable(broker.bootstrap, [where], 20)
+        for producer in (goes_on, fresh):
+            producer.add(where)
+            producer.produce(where, b"open")
+    broker.stop()
+    (snapshot,) = (broker.data_dir / f"{name}-0").glob("*.snapshot")
+    found = PRODUCER.finditer(dump(version, [snapshot]))
+    assert {int(one["id"]): one.groups()[1:] for one in found} == {
+        ended.producer_id: ("0", "0", "OptionalLong.empty", "0", "1", "1"),
+        goes_on.producer_id: ("0", "0", "OptionalLong[6]", "2", "2", "6"),
+        # No coordinator has ended anything of it yet.
+        fresh.producer_id: ("0", "-1", "OptionalLong[7]", "0", "0", "7"),
+    }

@@ -72,16 +72,16 @@ def working(broker: TransactionBroker) -> dict[str, int]:
     if failures:
         raise failures[0]
     assert readers.wait_until_stable(broker.bootstrap, [where], 20)
-    counts: dict[str, int] = dict.fromkeys(("java", *LIBRARIES), 0)
+    counts: dict[str, int] = dict.fromkeys((PERFORMANCE, *LIBRARIES), 0)
     for value in readers.values_of(broker.bootstrap, [where])[where]:
         writer = value.split(b" ")[0].decode(errors="replace")
-        counts[writer if writer in LIBRARIES else "java"] += 1
+        counts[writer if writer in LIBRARIES else PERFORMANCE] += 1
     return counts
 
 
 @pytest.mark.timeout(200)
 def test_clients_of_both_protocols_write_to_one_partition_at_once(working: dict[str, int]) -> None:
-    assert working == {"java": 2 * RECORDS, **dict.fromkeys(LIBRARIES, RECORDS)}
+    assert working == {PERFORMANCE: 2 * RECORDS, **dict.fromkeys(LIBRARIES, RECORDS)}
 
 
 @pytest.mark.timeout(200)

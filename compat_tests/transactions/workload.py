@@ -1,4 +1,4 @@
-"""Producers and readers of three libraries that leave a `History` behind, and what is done to them meanwhile.
+"""Producers and readers of four libraries that leave a `History` behind, and what is done to them meanwhile.
 
 Workers run random transactions: a few values to random partitions, sometimes the offsets of a group, then a
 commit, an abort, or nothing at all, with a new producer under the old name. Readers poll every partition at
@@ -17,11 +17,13 @@ import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,11 +40,17 @@ from compat_tests.transactions.history import (
     Transaction,
 )
 from compat_tests.transactions.producers import LIBRARIES, PATIENCE_SECONDS, TIMEOUT_MS
+from compat_tests.transactions.proxy import Verdict
+from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from odradek.wire.messages.end_txn import EndTxnRequest
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest
+from odradek.wire.messages.produce import ProduceRequest
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from tools import environment
 
 JOIN_SECONDS = 120.0
 MAY_CRASH = {"confluent-kafka": {signal.SIGABRT, signal.SIGSEGV}}
-"""Library -> the signals by which its processes may end; the others are Python."""
+"""Library -> the signals by which its processes may end; the others are Python, or a JVM behind Python."""
 CRASHES_MAX = 5
 """Of one client: more are no accident."""
 VALUES_OF_A_PROCESS = 1_000_000
@@ -257,8 +265,10 @@ class Workload:
         *,
         libraries: Iterable[str] = tuple(LIBRARIES),
         workers_each: int = 2,
+        leaves_open: bool = False,
     ) -> None:
-        """`topics`: name -> partitions; the last is for the groups' offsets, a partition for each worker."""
+        """`topics`: name -> partitions; the last is for the groups' offsets, a partition for each worker.
+        `leaves_open`: whether workers go in the middle of a transaction at the end."""
         self.broker, self.seed = broker, seed
         *outputs, source = topics
         self.partitions = [(topic, number) for topic in outputs for number in range(topics[topic])]
@@ -276,6 +286,7 @@ class Workload:
                         output=self.partitions,
                         bootstrap=broker.bootstrap,
                         seed=str(seed),
+                        leaves_open=leaves_open,
                         first_value=number * VALUES_OF_A_PROCESS * 100 + 1,
                     )
                 )
@@ -314,15 +325,16 @@ class Workload:
             time.sleep(0.2)
             self.raise_failure()
 
-    def finish(self) -> History:
-        """Lets workers end their transactions and readers see the last record, then reads everything back."""
+    def finish(self, stable_seconds: float = TIMEOUT_MS / 1000 + 15) -> History:
+        """Lets workers end their transactions and readers see the last record, then reads everything back.
+        What was left open is aborted by its time-out; longer than `stable_seconds` that may not take.
+        """
         for worker in self.workers:
             worker.stop()
         for worker in self.workers:
             worker.join()
         bootstrap = self.broker.bootstrap
-        # What was left open is aborted by its time-out; longer than this it may not take.
-        readers.wait_until_stable(bootstrap, self.partitions, TIMEOUT_MS / 1000 + 15)
+        is_stable = readers.wait_until_stable(bootstrap, self.partitions, stable_seconds)
         ends = readers.ends(bootstrap, self.partitions)
         self._last_reader.start()
         self._last_reader.join()
@@ -334,9 +346,10 @@ class Workload:
             log=log,
             everything=self._last_reader.logs[readers.READ_UNCOMMITTED],
             ends=ends,
+            # Where a group stands is not told while a transaction has offsets for it.
             committed={
                 (worker.group, worker.own): readers.committed_offset(bootstrap, worker.group, worker.own)
-                for worker in self.workers
+                for worker in (self.workers if is_stable else ())
             },
         )
 
@@ -355,16 +368,33 @@ class Workload:
 
 
 class Nemesis:
-    """What happens to the broker and its connections, at random moments."""
+    """What happens to the broker and its connections, at random moments. Sits in the proxy for it."""
+
+    BLOWS = {"kill": 2, "cut": 2, "lose": 3, "pause": 1}
+    """And how often each comes."""
+    LOST = (
+        ProduceRequest,
+        InitProducerIdRequest,
+        AddPartitionsToTxnRequest,
+        TxnOffsetCommitRequest,
+        EndTxnRequest,
+    )
+    """Those whose answers get lost."""
 
     def __init__(self, broker: TransactionBroker, seed: int) -> None:
         self._broker, self._chance = broker, random.Random(f"{seed}/nemesis")
-        self.kills = self.cuts = self.pauses = 0
+        # Each once; then as chance will have it.
+        self._planned = self._chance.sample(list(self.BLOWS), len(self.BLOWS))
+        self.kills = self.cuts = self.losses = self.pauses = 0
+        self._unwanted: int | None = None
+        self.versions: dict[int, set[int]] = defaultdict(set)
+        """API key -> the versions of all requests that came by."""
+        broker.proxy.judge, broker.proxy.answer_lost = self._judge, self._lost
 
     def strike(self) -> None:
-        """Waits a while, then does one of three things."""
+        """Waits a while, then does one of these things."""
         time.sleep(self._chance.uniform(0.3, 2.5))
-        match self._chance.choices(("kill", "cut", "pause"), (2, 3, 1))[0]:
+        match self._planned.pop() if self._planned else self._drawn():
             case "kill":
                 self._broker.kill()
                 time.sleep(self._chance.random() * 0.5)
@@ -376,11 +406,29 @@ class Nemesis:
                 self.kills += 1
             case "cut":
                 self.cuts += self._broker.proxy.drop_connections()
+            case "lose":
+                self._unwanted = self._chance.choice(self.LOST).api_key
             case "pause":
                 self._broker.proxy.pause()
                 time.sleep(self._chance.uniform(0.1, 1.5))
                 self._broker.proxy.resume()
                 self.pauses += 1
 
+    def _drawn(self) -> str:
+        return self._chance.choices(list(self.BLOWS), list(self.BLOWS.values()))[0]
+
+    def _judge(self, api_key: int, frame: bytes) -> Verdict:
+        self.versions[api_key].add(struct.unpack_from(">h", frame, 2)[0])
+        if api_key != self._unwanted:
+            return Verdict.PASS
+        self._unwanted = None
+        return Verdict.LOSE_ANSWER
+
+    def _lost(self, api_key: int) -> None:
+        # Or the client would wait for it, some of them for half a minute.
+        self._broker.proxy.drop_connections()
+        self.losses += 1
+
     def __str__(self) -> str:
-        return f"{self.kills} kills, {self.cuts} connections cut, {self.pauses} pauses"
+        counts = (self.kills, self.cuts, self.losses, self.pauses)
+        return "{} kills, {} connections cut, {} answers lost, {} pauses".format(*counts)

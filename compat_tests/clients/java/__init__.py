@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import hashlib
 import itertools
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -13,17 +16,64 @@ from collections.abc import Iterable, Mapping, Sequence
 from compat_tests import reference
 from compat_tests.clients import FETCH_BYTES, POLL_SECONDS, Client, Headers, Member, Message, Record
 from compat_tests.clients.kafka_python import KafkaPythonClient
+from tools import environment
 
 SOURCE = pathlib.Path(__file__).with_name("Driver.java")
+CLASSES = environment.CHECKOUT / "build" / "classes"
 
 
 def compile_java(class_path: str, *sources: pathlib.Path) -> str:
-    """Compiles files against `class_path`; the class path with which to run them."""
-    target = tempfile.mkdtemp(prefix="odradek-classes-")
-    command = ["javac", "-nowarn", "-Xlint:none", "-cp", class_path, "-d", target, *map(str, sources)]
-    finished = subprocess.run(command, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
+    """Compiles files against `class_path`, once; the class path with which to run them."""
+    parts = [class_path.encode(), *(source.read_bytes() for source in sources)]
+    target = CLASSES / hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+    if not target.exists():
+        CLASSES.mkdir(parents=True, exist_ok=True)
+        made = tempfile.mkdtemp(dir=CLASSES)
+        command = ["javac", "-nowarn", "-Xlint:none", "-cp", class_path, "-d", made, *map(str, sources)]
+        finished = subprocess.run(command, capture_output=True, text=True)
+        assert finished.returncode == 0, finished.stderr
+        # Another process may have been quicker; its classes are as good.
+        with contextlib.suppress(OSError):
+            pathlib.Path(made).rename(target)
+        shutil.rmtree(made, ignore_errors=True)
     return f"{target}:{class_path}"
+
+
+class JavaFailure(RuntimeError):
+    """What a program of ours says of an exception that it has met."""
+
+
+class JavaProgram:
+    """A program that answers each line of its standard input with `ok N` and N lines, or `error TEXT`."""
+
+    def __init__(self, class_path: str, main_class: str, *arguments: str) -> None:
+        command = ["java", *reference.SMALL_JVM, "-cp", class_path, main_class, *arguments]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the JVM)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+        self._one_at_a_time = threading.Lock()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+    def ask(self, *command: object, lines: Iterable[str] = ()) -> list[str]:
+        """One command and its answer. JavaFailure: the exception's text; RuntimeError: it has ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._one_at_a_time:
+            text = "\t".join(map(str, command))
+            self._process.stdin.write("".join(f"{line}\n" for line in (text, *lines)))
+            self._process.stdin.flush()
+            status, _, rest = self._process.stdout.readline().rstrip("\n").partition(" ")
+            if status == "ok":
+                return [self._process.stdout.readline().rstrip("\n") for _ in range(int(rest))]
+            if status == "error":
+                raise JavaFailure(rest)
+            self._errors.seek(0)
+            raise RuntimeError(self._errors.read().decode(errors="replace")[-3000:])
 
 
 def _text(value: bytes | None) -> str:
@@ -50,32 +100,12 @@ class JavaClient(Client):
     def __init__(self, bootstrap: str, version: str = reference.CURRENT) -> None:
         super().__init__(bootstrap)
         class_path = compile_java(reference.class_path(version), self.source)
-        command = ["java", *reference.SMALL_JVM, "-cp", class_path, self.source.stem, bootstrap]
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the JVM)
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
-        )
-        self._one_at_a_time = threading.Lock()
+        program = JavaProgram(class_path, self.source.stem, bootstrap)
+        self._program, self.ask = program, program.ask
         self._ids = itertools.count()
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-
-    def ask(self, *command: object, lines: Iterable[str] = ()) -> list[str]:
-        """One command to the JVM and its answer; RuntimeError with the Java exception's text."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with self._one_at_a_time:
-            text = "\t".join(map(str, command))
-            self._process.stdin.write("".join(f"{line}\n" for line in (text, *lines)))
-            self._process.stdin.flush()
-            status, _, rest = self._process.stdout.readline().rstrip("\n").partition(" ")
-            if status != "ok":
-                self._errors.seek(0)
-                raise RuntimeError(rest or self._errors.read().decode()[-3000:])
-            return [self._process.stdout.readline().rstrip("\n") for _ in range(int(rest))]
+        self._program.close()
 
     def create_topic(self, topic: str, partitions: int) -> None:
         self.ask("create", topic, partitions)

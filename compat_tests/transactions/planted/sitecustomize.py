@@ -66,10 +66,43 @@ def read_what_is_open(module: ModuleType) -> None:
     module.Partition.read = changed
 
 
+def abort_nothing_that_timed_out(module: ModuleType) -> None:
+    """A transaction whose producer is gone stays open."""
+    assert hasattr(module.TransactionMachine, "_abort_timed_out"), "time-outs are looked for elsewhere now"
+    module.TransactionMachine._abort_timed_out = lambda self, now_ms, out: None
+
+
+def end_a_partition_the_other_way(module: ModuleType) -> None:
+    """Of a transaction that is committed one partition is told that it was aborted."""
+    go_on = module.TransactionMachine._go_on_ending
+
+    @functools.wraps(go_on)
+    def changed(self: Any, transactional_id: str, now_ms: int, out: list[Any]) -> None:
+        go_on(self, transactional_id, now_ms, out)
+        effect = out[-1]
+        if isinstance(effect, module.WriteMarkers) and effect.marker.commit and len(effect.partitions) > 1:
+            *others, last = effect.partitions
+            told_otherwise = effect.marker._replace(commit=False)
+            out[-1:] = [
+                module.WriteMarkers(transactional_id, effect.marker, others),
+                module.WriteMarkers(transactional_id, told_otherwise, [last]),
+            ]
+
+    module.TransactionMachine._go_on_ending = changed
+
+
 BUGS: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
     "commit-what-was-aborted": ("odradek.storage.partition", commit_what_was_aborted),
     "abort-what-was-committed": ("odradek.storage.partition", abort_what_was_committed),
     "apply-offsets-at-once": ("odradek.coordinator.group_machine", apply_offsets_at_once),
+    "abort-nothing-that-timed-out": (
+        "odradek.coordinator.transaction_machine",
+        abort_nothing_that_timed_out,
+    ),
+    "end-a-partition-the-other-way": (
+        "odradek.coordinator.transaction_machine",
+        end_a_partition_the_other_way,
+    ),
     "read-what-is-open": ("odradek.storage.partition", read_what_is_open),
 }
 """Name -> the module that has what is spoilt, and what spoils it."""

@@ -695,10 +695,16 @@ def test_offsets_of_classic_members_in_transactions_are_fenced_alike(pair: Pair)
         wait_for_state(side, group, "PreparingRebalance", 3)
     offsets_of_members(pair, group, topic, cases[:3], "while others join")
     for side in pair.sides:
-        lone[side].leave()
-        static[side].leave()
-        late[side].take_join()
-        late[side].leave()
+        members = [late[side], lone[side], static[side]]
+        for member in members[1:]:
+            member.ask_to_join()
+        for member in members:
+            member.take_join()
+        wait_for_state(side, group, "CompletingRebalance", 3)
+    offsets_of_members(pair, group, topic, of_member("lone", generation + 1), "before they have parts")
+    for side in pair.sides:
+        for member in (lone[side], static[side], late[side]):
+            member.leave()
     offsets_of_members(pair, group, topic, cases, "empty")
 
 

@@ -453,7 +453,8 @@ def test_idempotent_sequences_are_judged_alike(pair: Pair) -> None:
 
 def test_the_last_five_batches_are_known_again_alike(pair: Pair) -> None:
     """Of the sixth last nobody knows that it has been there."""
-    for version in {3, max(pair.versions(ProduceRequest), default=0)} & {*pair.versions(ProduceRequest)}:
+    served = [version for version in pair.versions(ProduceRequest) if version >= 3]
+    for version in served[:1] + served[-1:]:
         topic = new_topic(pair, "five")
         new_producer(pair)
         sequences = range(0, 18, 3)

@@ -130,9 +130,9 @@ def test_no_promise_is_broken_when_the_broker_is_killed_and_connections_are_lost
     seconds = request.config.getoption("--history-seconds", HISTORY_SECONDS)
     seed = a_seed(capsys)
     broker = start_broker(proxied=True)
-    nemesis = Nemesis(broker, seed)
     topics = new_topics(broker, WORKERS_EACH * len(LIBRARIES))
     clients = Workload(broker, seed, topics, workers_each=WORKERS_EACH, leaves_open=True)
+    nemesis = Nemesis(broker, seed, clients.workers)
     with broken_by_kafka(broker), clients as workload:
         wait_until(
             lambda: all(len(worker.transactions) >= 2 for worker in workload.workers),
@@ -148,7 +148,7 @@ def test_no_promise_is_broken_when_the_broker_is_killed_and_connections_are_lost
     if kinds and kinds <= KNOWN_OF_KAFKA and not is_odradek:
         pytest.xfail(verdict(history))
     assert not kinds, verdict(history)
-    struck = (nemesis.kills, nemesis.cuts, nemesis.losses, nemesis.pauses)
+    struck = (nemesis.kills, nemesis.cuts, nemesis.losses, nemesis.pauses, nemesis.stalls)
     assert all(struck), f"something has never happened to it: {nemesis}"
     committed = Counter(one.process for one in history.transactions if one.outcome is Outcome.COMMITTED)
     assert committed.total() >= 30

@@ -74,7 +74,7 @@ class Loop:
                 process.kill()
             if output == "finished\n":
                 return
-        pytest.fail(f"not finished in {RUNS_MAX} runs: {errors[-3000:]}")
+        raise AssertionError(f"not finished in {RUNS_MAX} runs: {errors[-3000:]}")
 
     def copied(self) -> list[list[bytes]]:
         read = readers.values_of(

@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,9 +86,25 @@ class Client:
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """SIGKILL ends it for good, another signal as if it had brought that upon itself."""
         with self._lock:
-            self._is_killed = self._is_killed or number is signal.SIGKILL
-            if self._process is not None:
-                self._process.send_signal(number)
+            if number is not signal.SIGKILL:
+                if self._process is not None:
+                    self._process.send_signal(number)
+                return
+            self._is_killed = True
+        self._signal_all(number)
+
+    def stall(self, seconds: float) -> None:
+        """Lets it do nothing for so long, it and the processes that it has. Returns at once."""
+        self._signal_all(signal.SIGSTOP)
+        going_on = threading.Timer(seconds, self._signal_all, (signal.SIGCONT,))
+        going_on.daemon = True
+        going_on.start()
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        with self._lock:
+            if self._process is not None and self._process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, number)
 
     def join(self, seconds: float = JOIN_SECONDS) -> None:
         """Raises what went wrong."""
@@ -152,6 +168,8 @@ class Client:
             stdout=subprocess.PIPE,
             stderr=errors,
             cwd=environment.CHECKOUT,
+            # Of its own, so that a JVM that it has is stalled with it.
+            process_group=0,
             # Bugs are planted in brokers only.
             env={name: value for name, value in os.environ.items() if name != "ODRADEK_PLANTED_BUG"},
         )
@@ -368,9 +386,9 @@ class Workload:
 
 
 class Nemesis:
-    """What happens to the broker and its connections, at random moments. Sits in the proxy for it."""
+    """What happens to broker, connections and workers, at random moments. Sits in the proxy for it."""
 
-    BLOWS = {"kill": 2, "cut": 2, "lose": 3, "pause": 1}
+    BLOWS = {"kill": 2, "cut": 2, "lose": 3, "pause": 1, "stall": 1}
     """And how often each comes."""
     LOST = (
         ProduceRequest,
@@ -381,11 +399,15 @@ class Nemesis:
     )
     """Those whose answers get lost."""
 
-    def __init__(self, broker: TransactionBroker, seed: int) -> None:
-        self._broker, self._chance = broker, random.Random(f"{seed}/nemesis")
+    STALL_SECONDS = TIMEOUT_MS / 1000 + 1
+    """Who goes on then finds that its transaction was aborted; meanwhile other things happen."""
+
+    def __init__(self, broker: TransactionBroker, seed: int, workers: Sequence[Worker]) -> None:
+        self._broker, self._workers = broker, workers
+        self._chance = random.Random(f"{seed}/nemesis")
         # Each once; then as chance will have it.
         self._planned = self._chance.sample(list(self.BLOWS), len(self.BLOWS))
-        self.kills = self.cuts = self.losses = self.pauses = 0
+        self.kills = self.cuts = self.losses = self.pauses = self.stalls = 0
         self._unwanted: int | None = None
         self.versions: dict[int, set[int]] = defaultdict(set)
         """API key -> the versions of all requests that came by."""
@@ -413,6 +435,9 @@ class Nemesis:
                 time.sleep(self._chance.uniform(0.1, 1.5))
                 self._broker.proxy.resume()
                 self.pauses += 1
+            case "stall":
+                self._chance.choice(self._workers).stall(self.STALL_SECONDS)
+                self.stalls += 1
 
     def _drawn(self) -> str:
         return self._chance.choices(list(self.BLOWS), list(self.BLOWS.values()))[0]
@@ -430,5 +455,5 @@ class Nemesis:
         self.losses += 1
 
     def __str__(self) -> str:
-        counts = (self.kills, self.cuts, self.losses, self.pauses)
-        return "{} kills, {} connections cut, {} answers lost, {} pauses".format(*counts)
+        counts = (self.kills, self.cuts, self.losses, self.pauses, self.stalls)
+        return "{} kills, {} connections cut, {} answers lost, {} pauses, {} stalls".format(*counts)

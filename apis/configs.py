@@ -1,14 +1,16 @@
 """DescribeConfigs (key 32, versions 0 to 4): what every setting of a topic, a group or this broker is, and
 why.
 
-A group is described whether it exists or not. Loggers and client metrics have no settings here and are
-refused with INVALID_REQUEST. Settings are changed by `apis/alter_configs.py`.
+A group is described whether it exists or not, and so is a subscription to client metrics, of which there are
+none here: it has the defaults. Loggers are Python's, their levels under Kafka's names. Settings are changed
+by `apis/alter_configs.py`.
 
 Source: ConfigHelper.scala of Kafka 4.3; the entries come from `wire.options`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -27,7 +29,9 @@ from odradek.wire.options import (
     ConfigEntry,
     describe_all_brokers,
     describe_broker,
+    describe_client_metrics,
     describe_group,
+    describe_loggers,
     describe_topic,
 )
 
@@ -109,19 +113,35 @@ class DescribeConfigs:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             own = self._settings.view.group_configs.get(name, {})
             return describe_group(own, self._settings.layers(), names)
-        if resource.resource_type != BROKER:
+        if resource.resource_type == CLIENT_METRICS:
+            if not name:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
+                )
+            return describe_client_metrics(names)
+        if resource.resource_type not in (BROKER, BROKER_LOGGER):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Type {resource.resource_type} has no settings here."
             )
         layers = self._settings.layers()
-        if name == "":
+        if name == "" and resource.resource_type == BROKER:
             return describe_all_brokers(layers, names)
         if name != str(self._settings.node_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"This is broker {self._settings.node_id}, not {name!r}; an empty name asks for all brokers.",
             )
+        if resource.resource_type == BROKER_LOGGER:
+            return describe_loggers(_levels(), names)
         return describe_broker(layers, names)
+
+
+def _levels() -> dict[str, int]:
+    """The level that counts for each logger of this process, by name."""
+    loggers = [
+        one for one in list(logging.root.manager.loggerDict.values()) if isinstance(one, logging.Logger)
+    ]
+    return {one.name: one.getEffectiveLevel() for one in [logging.root, *loggers]}
 
 
 def _config(

@@ -47,9 +47,11 @@ everywhere else. Settings of single listeners (`listener.name.*`) are not built 
 """
 
 _OTHER_DEFAULTS = """\
-## Defaults that are not Kafka's
+## Defaults of our own
 
-One node cannot replicate, and is to start without a file; its sockets are sized by the system.
+Replication factors, node id, listener and directory are those that one node on one machine can have at once.
+The backlog is longer, so that many clients may arrive in a burst, and the sizes of socket buffers are left to
+the system (-1), which fits them to each connection.
 
 | option | Kafka's default | here |
 | --- | --- | --- |

@@ -17,7 +17,9 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.option import (
     ACCEPTED,
     HONOURED,
+    INT,
     LATER,
+    LIST,
     PER_BROKER,
     READ_ONLY,
     STRING,
@@ -66,7 +68,11 @@ _BROKER_DEFAULTS = {name: option.default_value for name, option in BROKER_OPTION
 # Sources of a value, by their numbers in DescribeConfigs answers (Kafka:
 # DescribeConfigsResponse.ConfigSource).
 FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_START, FROM_DEFAULT = range(1, 6)
+FROM_LOGGER = 6
 FROM_GROUP = 8
+
+_LEVELS = ((50, "FATAL"), (40, "ERROR"), (30, "WARN"), (20, "INFO"), (10, "DEBUG"))
+"""Levels of Python's logging and what Kafka calls them."""
 
 # Broker options that say the same thing, the strongest first (Kafka:
 # DynamicBrokerConfig.brokerConfigSynonyms).
@@ -361,6 +367,32 @@ def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = Non
         synonyms = [synonym for synonym in _synonyms(name, only) if synonym.source == FROM_ALL_BROKERS]
         entries.append(_entry(option, value, synonyms, read_only=option.dynamic == READ_ONLY))
     return entries
+
+
+def describe_client_metrics(names: Iterable[str] | None = None) -> list[ConfigEntry]:
+    """What DescribeConfigs tells of a subscription that nobody has made (Kafka: ClientMetricsConfigs)."""
+    told = [
+        ("interval.ms", "300000", INT, "How often a client would send its metrics, in ms."),
+        ("match", "", LIST, "Which clients would."),
+        ("metrics", "", LIST, "What they would send."),
+    ]
+    return [
+        ConfigEntry(name, value, FROM_DEFAULT, False, False, [], kind, doc)
+        for name, value, kind, doc in told
+        if names is None or name in names
+    ]
+
+
+def describe_loggers(levels: Mapping[str, int], names: Iterable[str] | None = None) -> list[ConfigEntry]:
+    """What DescribeConfigs tells of the loggers with these levels (numbers of Python's logging)."""
+    wanted = levels if names is None else [name for name in dict.fromkeys(names) if name in levels]
+    return [
+        ConfigEntry(name, _level_name(levels[name]), FROM_LOGGER, False, False, [], 0, "") for name in wanted
+    ]
+
+
+def _level_name(level: int) -> str:
+    return next((name for least, name in _LEVELS if level >= least), "TRACE")
 
 
 def _wanted(names: Iterable[str] | None, options: Mapping[str, Option]) -> list[str]:

@@ -1,5 +1,7 @@
 """DescribeConfigs, DescribeLogDirs, InitProducerId: what the node tells of itself, and the ids it gives."""
 
+import logging
+
 import pytest
 
 from odradek.coordinator.cluster import GroupOwner
@@ -8,7 +10,7 @@ from odradek.wire.messages.describe_configs import DescribeConfigsRequest, Descr
 from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 
-TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 def describe(node, kind, name, keys=None, version=4, **options):
@@ -52,6 +54,35 @@ def test_only_what_is_asked_for_is_told_and_an_empty_list_asks_for_all(node):
     node.create("t")
     assert list(entries(describe(node, TOPIC, "t", ["retention.ms", "unheard.of"]))) == ["retention.ms"]
     assert len(describe(node, TOPIC, "t", []).configs) == len(describe(node, TOPIC, "t").configs) > 25
+
+
+def test_a_subscription_to_client_metrics_has_kafkas_defaults(node):
+    told = describe(node, CLIENT_METRICS, "any", include_synonyms=True)
+    assert [(one.name, one.value, one.config_source) for one in told.configs] == [
+        ("interval.ms", "300000", 5),
+        ("match", "", 5),
+        ("metrics", "", 5),
+    ]
+    assert list(entries(describe(node, CLIENT_METRICS, "any", ["match", "x"]))) == ["match"]
+
+
+@pytest.mark.parametrize(
+    ("level", "name"), [(5, "TRACE"), (10, "DEBUG"), (20, "INFO"), (30, "WARN"), (40, "ERROR"), (50, "FATAL")]
+)
+def test_loggers_are_told_with_the_level_that_counts_for_them(node, level, name):
+    above, below = logging.getLogger("told.above"), logging.getLogger("told.above.below")
+    above.setLevel(level)
+    told = entries(describe(node, LOGGER, "1"))
+    assert (told["told.above"].value, told["told.above"].config_source) == (name, 6)
+    assert told[below.name].value == name
+    assert "root" in told
+    assert list(entries(describe(node, LOGGER, "1", ["told.above", "none.such"]))) == ["told.above"]
+
+
+def test_an_internal_option_is_told_of_a_broker_for_which_it_was_set(make_node):
+    name = "log.initial.task.delay.ms"
+    assert name not in entries(describe(make_node(), BROKER, "1"))
+    assert entries(describe(make_node(configs={name: "7"}), BROKER, "1"))[name].value == "7"
 
 
 def test_a_brokers_settings_come_from_its_start_and_its_overrides(make_node):
@@ -103,7 +134,9 @@ def test_a_group_is_described_by_what_it_has_and_what_the_broker_has_for_it(make
         (TOPIC, "no good", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
-        (LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
         (GROUP, "", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],

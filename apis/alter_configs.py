@@ -5,9 +5,9 @@ Resources are topics, groups, this broker, and under the empty name all brokers.
 one transaction; when the answer leaves, logs, connections and groups work by it. Of a resource one bad
 setting refuses all; other resources of the request are changed all the same.
 
-A group need not exist to have settings, and keeps them when it is deleted. Loggers
-and client metrics (KIP-714), which Kafka lets be changed, are refused with INVALID_REQUEST: the logging may be
-that of a program of which the broker is a part, and no client is asked for metrics.
+A group need not exist to have settings, and keeps them when it is deleted. Loggers and client metrics
+(KIP-714), which Kafka lets be changed, are refused with INVALID_REQUEST: the logging may be that of a program
+of which the broker is a part, and no client is asked for metrics.
 
 Source: ConfigAdminManager, ControllerApis and ConfigurationControlManager of Kafka 4.3.
 """

@@ -18,11 +18,11 @@ from odradek.wire.messages.describe_configs import DescribeConfigsRequest, Descr
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.messages.produce import ProduceRequest
 from odradek.wire.option_changes import APPEND, DELETE, SET, SUBTRACT
-from odradek.wire.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from odradek.wire.options import TOPIC_OPTIONS
 from odradek.wire.records import iter_batches, iter_records, verify_crc
 
 TOPIC, BROKER = 2, 4
-OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, OF_DEFAULT = 1, 2, 3, 5
+OF_TOPIC, OF_BROKER, OF_ALL_BROKERS = 1, 2, 3
 BROKER_SETTINGS = [
     "log.retention.ms",
     "log.retention.hours",
@@ -362,34 +362,6 @@ def test_settings_that_change_in_steps_or_have_no_default_change_alike(brokers_a
             request = incremental(partly(BROKER, name, *operations))
             pair.ask(lambda _: request, 1, f"{name!r} {own}")
             compare_settings(pair, BROKER, name, own, BROKER_SETTINGS, f"{name!r} {own}")
-
-
-def test_every_setting_of_a_broker_is_described_alike(pair: Pair) -> None:
-    """Its name, type and default, whether it can be changed and whether its value is a secret."""
-    if is_older(pair):
-        pytest.skip("4.x changed many defaults")
-    request = DescribeConfigsRequest(
-        resources=[DescribeConfigsResource(resource_type=BROKER, resource_name="1")], include_synonyms=True
-    )
-
-    def told(side: Side) -> dict[str, Any]:
-        return {
-            one.name: (
-                one.config_type,
-                one.read_only,
-                one.is_sensitive,
-                [
-                    (synonym.name, synonym.value)
-                    for synonym in one.synonyms
-                    if synonym.source == OF_DEFAULT and BROKER_OPTIONS[synonym.name].here is None
-                ],
-            )
-            for one in side.ask(request, 4).results[0].configs
-        }
-
-    theirs, ours = map(told, pair.sides)
-    assert len(ours) > 300
-    assert theirs == ours
 
 
 def test_changes_of_brokers_are_refused_alike(brokers_as_before: Pair) -> None:

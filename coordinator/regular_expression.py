@@ -24,7 +24,14 @@ class RegularExpression:
 
     def __init__(self, pattern: str) -> None:
         # Few brokers are ever sent one, and it takes 6 ms.
-        import re2
+        try:
+            import re2
+        except ImportError as error:
+            # It has no wheel for musl; an install may be without it, and all but patterns works.
+            raise KafkaError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                "This broker takes no regular expressions: its install lacks google-re2.",
+            ) from error
 
         options = re2.Options()
         options.log_errors = False

@@ -1,5 +1,7 @@
 """Regular expressions of clients: RE2's syntax and results, in bounded time."""
 
+import sys
+
 import pytest
 
 from odradek.coordinator.regular_expression import RegularExpression, matches_of
@@ -52,3 +54,11 @@ def test_what_keeps_a_backtracking_matcher_busy_for_ever_is_decided_at_once():
 def test_what_is_no_expression_matches_nothing_beside_others_that_do():
     found = matches_of(["t.", "(", "T"], ["t1", "t2", "t", "at1"])
     assert found == {"t.": {"t1", "t2"}, "(": set(), "T": set()}
+
+
+def test_an_install_without_the_library_refuses_every_pattern(monkeypatch):
+    monkeypatch.setitem(sys.modules, "re2", None)
+    with pytest.raises(KafkaError) as refusal:
+        RegularExpression("a")
+    assert refusal.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert "google-re2" in refusal.value.message

@@ -4,6 +4,8 @@ rules, with both twins.
 
 import os
 import random
+import subprocess
+import sys
 import tracemalloc
 
 import pytest
@@ -25,6 +27,7 @@ from cleaning_logs import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odradek.server.child_python import let_find_package
 from odradek.storage import _cleaning_python
 from odradek.storage.cleaning_run import CleaningJob, JobSegment, cleaning_round, group_segments, slots_of
 from odradek.storage.indexes import OffsetIndex, TimeIndex
@@ -441,18 +444,26 @@ def test_a_full_map_of_the_plain_twin_stays_within_its_memory(keys):
 @pytest.mark.skipif(_cleaning is None, reason="odradek.storage._cleaning is not built here")
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system does not tell what is taken")
 def test_a_full_map_of_the_compiled_twin_stays_within_its_memory():
-    # So much is never taken from what earlier tests have freed (glibc maps what is over 32 MiB by itself).
-    memory_bytes = 48 << 20
-    before_bytes = resident_bytes()
-    held = fill(_cleaning, memory_bytes)
-    assert len(held) == 1 << 21
-    taken_bytes = resident_bytes() - before_bytes
-    assert memory_bytes * 0.8 < taken_bytes < memory_bytes * 1.05
-
-
-def resident_bytes() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    memory_bytes = 24 << 20
+    # In a process that has freed nothing yet.
+    program = (
+        "import os\n"
+        "from odradek.storage._cleaning import SLOT_BYTES, OffsetMap\n"
+        "def taken(): return int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE')\n"
+        f"slots = {memory_bytes} // SLOT_BYTES\n"
+        "before = taken()\n"
+        f"held = OffsetMap(slots, {SEED!r})\n"
+        "for number in range(slots): held.put(b'%016d' % number, 2**40 + number)\n"
+        "print(len(held), taken() - before)\n"
+    )
+    variables = {**os.environ}
+    let_find_package(variables)
+    told = subprocess.run(
+        [sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True
+    )
+    count, taken_bytes = map(int, told.stdout.split())
+    assert count == 1 << 20
+    assert memory_bytes * 0.9 < taken_bytes < memory_bytes * 1.05
 
 
 @settings(max_examples=examples(300), deadline=None)

@@ -100,11 +100,11 @@ def installed(request: pytest.FixtureRequest, environments: dict[str, Installed]
     return environments[request.param]
 
 
-@pytest.fixture(scope="session")
-def users(environments: dict[str, Installed]) -> Installed:
-    """The compiled wheel as a user of pytest and kafka-python has it.
+@pytest.fixture(scope="session", params=["compiled", "pure", "sdist"])
+def users(request: pytest.FixtureRequest, environments: dict[str, Installed]) -> Installed:
+    """Each of the three as a user of pytest and kafka-python has it.
 
     Last of all in test_installed.py: the tests before it look at an environment that holds nothing else.
     """
-    environments["compiled"].install(*USERS)
-    return environments["compiled"]
+    environments[request.param].install(*USERS)
+    return environments[request.param]

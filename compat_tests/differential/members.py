@@ -34,6 +34,11 @@ def of_member(name: str, generation: int, instance: str | None = None) -> list[N
     ]
 
 
+def of_epochs(name: str, last: int, instance: str | None = None) -> list[Named]:
+    """A live member in every epoch from 0 to `last`."""
+    return [(f"{name} of epoch {epoch}", f"<{name}>", epoch, instance) for epoch in range(last + 1)]
+
+
 def classic_situations(pair: Pair, group: str, topic: str) -> Iterator[tuple[str, list[Named]]]:
     """Brings a group of a dynamic and a static member from one state to the next: (state, what to try there).
 
@@ -120,21 +125,10 @@ def consumer_situations(pair: Pair, group: str, topic: str) -> Iterator[tuple[st
     moved = int(pair.ask(has_given_up, 1, "m1 has given it up")[0].member_epoch)
     heartbeat("m2", static, "gets its part", instance_id="i")
     assert moved > epoch
-    of_both = [("m1", "<m1>", None), ("m2", "<m2>", "i")]
-    yield (
-        "each has a part",
-        [
-            (f"{name} of epoch {number}", member, number, instance)
-            for name, member, instance in of_both
-            for number in range(moved + 2)
-        ],
-    )
+    yield "each has a part", [*of_epochs("m1", moved + 1), *of_epochs("m2", moved + 1, "i")]
     heartbeat("m2", -1, "leaves", instance_id="i")
     regained = heartbeat("m1", moved, "has both again, one since before")
     assert regained > moved
-    yield (
-        "has a part since before, and one anew",
-        [(f"of epoch {number}", "<m1>", number, None) for number in range(regained + 2)],
-    )
+    yield "has a part since before, and one anew", of_epochs("m1", regained + 1)
     heartbeat("m1", -1, "leaves")
     yield "empty", of_member("m1", epoch)

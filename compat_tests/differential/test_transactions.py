@@ -81,6 +81,11 @@ def _coordinators(pair: Pair) -> None:
     """Both have loaded their coordinators. With 3.9 only what 4.3 no longer serves is compared."""
     if not pair.versions(InitProducerIdRequest) and not pair.versions(WriteTxnMarkersRequest):
         pytest.skip("nothing of transactions is compared with this version")
+    wait_for_coordinators(pair)
+
+
+def wait_for_coordinators(pair: Pair) -> None:
+    """Of groups and of transactions: their topics are made when they are first asked for."""
     for side in pair.sides:
         for kind in (0, 1):
             _until(side, FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind), 4, _found)

@@ -376,15 +376,17 @@ def situations(pair: Pair, group: str, topic: str) -> Iterator[tuple[str, list[N
     for side in pair.sides:
         side.values.update(m="m", n="n")
     first = ask(pair, join(group, "m", plain), "the first member")
-    ask(pair, stay(group, "m", first, **has(0, 1)), "has both tasks")
-    yield "stable", of_member("m", first)
+    moving = stay(group, "m", first, rack_id="elsewhere", **has(0, 1))
+    epoch = ask(pair, moving, "has both tasks, and moves")
+    assert epoch > first
+    yield "stable", [*of_member("m", epoch), *of_epochs("m", epoch)]
     second = ask(pair, join(group, "n", plain), "the second member")
-    yield "waits for its task", [*of_member("m", first), *of_member("n", second)]
-    told, _ = pair.ask(lambda _: stay(group, "m", first, **has(0, 1)), 0, "has to give one up")
+    yield "waits for its task", [*of_member("m", epoch), *of_member("n", second)]
+    told, _ = pair.ask(lambda _: stay(group, "m", epoch, **has(0, 1)), 0, "has to give one up")
     (kept,) = told.active_tasks
-    yield "gives up a task", of_member("m", first)
-    moved = ask(pair, stay(group, "m", first, **has(*kept.partitions)), "has given it up")
-    assert moved > first
+    yield "gives up a task", [*of_member("m", epoch), *of_epochs("m", epoch)]
+    moved = ask(pair, stay(group, "m", epoch, **has(*kept.partitions)), "has given it up")
+    assert moved > epoch
     ask(pair, stay(group, "n", second, **has()), "gets its task")
     yield "each has a task", [*of_epochs("m", moved + 1), *of_epochs("n", moved + 1)]
     ask(pair, stay(group, "n", -1), "the second member leaves")

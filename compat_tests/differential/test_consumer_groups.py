@@ -100,6 +100,9 @@ def records_of(side: Side, group: str) -> list[Any]:
     data = bytes(side.ask(request, 11).responses[0].partitions[0].records or b"")
     found = []
     for start, header in iter_whole_batches(data):
+        if header.is_control:
+            # The end of a transaction with offsets, of whatever test ran before.
+            continue
         for record in iter_records(memoryview(data)[start : start + header.size_bytes]):
             key = group_records.decode_key(record.key)
             if getattr(key, "group_id", None) != group and key != GroupMetadataKey(group=group):

@@ -7,12 +7,15 @@ from __future__ import annotations
 import itertools
 import struct
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.members import Named, classic_situations, named
 from compat_tests.differential.topics import id_of, new_topic
+from compat_tests.groups.wire import commit_request
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -43,6 +46,9 @@ UNKNOWN_ID = bytes(range(16))
 SUBSCRIPTION = struct.pack(">hii", 0, 0, -1)
 """A consumer's metadata: version 0, no topics, no user data. Kafka 4.3 reads it when a round of joins ends,
 and never answers the joins of a group whose members send something else under the type `consumer`."""
+
+INSTANCES_SINCE, TOPIC_IDS_SINCE = 7, 10
+"""Versions of OffsetCommit from which on it names the member's instance, and topics by id."""
 
 _numbers = itertools.count()
 
@@ -336,6 +342,35 @@ def test_offsets_are_committed_and_fetched_alike(pair: Pair) -> None:
                 "no such group",
             )
         pair.ask(lambda _: DeleteGroupsRequest(groups_names=[group]), 1, "an empty group")
+
+
+def commits_of_members(pair: Pair, group: str, topic: str, cases: Iterable[Named], note: str) -> None:
+    """Each in every version with an offset of its own, and what is committed after that."""
+    for version in pair.versions(OffsetCommitRequest):
+        for number, (what, member, generation, instance) in enumerate(cases):
+            for partitions in ((0,), (1,), (0, 1)):
+                offsets = {(topic, partition): 10 * number + len(partitions) for partition in partitions}
+
+                def request(side: Side) -> OffsetCommitRequest:
+                    built = commit_request(
+                        group,
+                        offsets,
+                        member=named(side, member),
+                        generation=generation,
+                        instance=instance if version >= INSTANCES_SINCE else None,
+                    )
+                    if version >= TOPIC_IDS_SINCE:
+                        built.topics[0].topic_id = id_of(side, topic)
+                    return built
+
+                pair.ask(request, version, f"{note}: {what}, partitions {partitions}")
+        pair.ask(lambda _: offset_fetch(7, group, topic), 7, f"{note}, committed in v{version}")
+
+
+def test_offsets_of_members_are_fenced_alike(pair: Pair) -> None:
+    topic, group = new_topic(pair, "fenced", 2), new_group()
+    for note, cases in classic_situations(pair, group, topic):
+        commits_of_members(pair, group, topic, cases, note)
 
 
 def several(

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from compat_tests.differential.harness import Pair
+from compat_tests.differential.members import Named, of_epochs, of_member
+from compat_tests.differential.test_groups import commits_of_members
+from compat_tests.differential.test_transactions import offsets_of_members, wait_for_coordinators
 from compat_tests.differential.topics import new_topic
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
@@ -361,3 +365,44 @@ def test_offsets_go_by_member_epochs(pair: Pair) -> None:
     fetch("m", epoch + 1, "an epoch to come")
     fetch("n", epoch, "a stranger")
     fetch(None, -1, "from outside")
+
+
+def situations(pair: Pair, group: str, topic: str) -> Iterator[tuple[str, list[Named]]]:
+    """Brings a group of up to two members from one state to the next: (state, whom to name in commits there).
+
+    `topic` has two partitions.
+    """
+    plain = subtopology("0", [topic])
+    for side in pair.sides:
+        side.values.update(m="m", n="n")
+    first = ask(pair, join(group, "m", plain), "the first member")
+    moving = stay(group, "m", first, rack_id="elsewhere", **has(0, 1))
+    epoch = ask(pair, moving, "has both tasks, and moves")
+    assert epoch > first
+    yield "stable", [*of_member("m", epoch), *of_epochs("m", epoch)]
+    second = ask(pair, join(group, "n", plain), "the second member")
+    yield "waits for its task", [*of_member("m", epoch), *of_member("n", second)]
+    told, _ = pair.ask(lambda _: stay(group, "m", epoch, **has(0, 1)), 0, "has to give one up")
+    (kept,) = told.active_tasks
+    yield "gives up a task", [*of_member("m", epoch), *of_epochs("m", epoch)]
+    moved = ask(pair, stay(group, "m", epoch, **has(*kept.partitions)), "has given it up")
+    assert moved > epoch
+    ask(pair, stay(group, "n", second, **has()), "gets its task")
+    yield "each has a task", [*of_epochs("m", moved + 1), *of_epochs("n", moved + 1)]
+    ask(pair, stay(group, "n", -1), "the second member leaves")
+    regained = ask(pair, stay(group, "m", moved, **has(*kept.partitions)), "has both again, one since before")
+    assert regained > moved
+    yield "has a task since before, and one anew", of_epochs("m", regained + 1)
+    ask(pair, stay(group, "m", -1), "the first member leaves")
+    yield "empty", of_member("m", regained)
+
+
+@pytest.mark.parametrize("commit", [commits_of_members, offsets_of_members])
+def test_offsets_of_members_are_fenced_alike(
+    pair: Pair, commit: Callable[[Pair, str, str, Iterable[Named], str], None]
+) -> None:
+    """Plainly and in transactions."""
+    wait_for_coordinators(pair)
+    group, topic = new_group(pair), new_topic(pair, "streams-fenced", 2)
+    for note, cases in situations(pair, group, topic):
+        commit(pair, group, topic, cases, note)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from compat_tests.differential.harness import CLIENT_ID, CLOSED, NO_ANSWER, Pair, Side
+from compat_tests.differential.members import Named, classic_situations, consumer_situations, named
 from compat_tests.differential.topics import NOW_MS, id_of, new_topic
-from compat_tests.groups.wire import WireMember, form, subscription, wait_for_state
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import request_frame
 from odradek.wire.messages import find
@@ -81,6 +81,11 @@ def _coordinators(pair: Pair) -> None:
     """Both have loaded their coordinators. With 3.9 only what 4.3 no longer serves is compared."""
     if not pair.versions(InitProducerIdRequest) and not pair.versions(WriteTxnMarkersRequest):
         pytest.skip("nothing of transactions is compared with this version")
+    wait_for_coordinators(pair)
+
+
+def wait_for_coordinators(pair: Pair) -> None:
+    """Of groups and of transactions: their topics are made when they are first asked for."""
     for side in pair.sides:
         for kind in (0, 1):
             _until(side, FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind), 4, _found)
@@ -605,10 +610,6 @@ def test_bad_offsets_in_transactions_are_refused_alike(pair: Pair) -> None:
         pair.ask(lambda side: end(side, name, commit=False), 4, settle=ready)
 
 
-Named = tuple[str, str, int, str | None]
-"""What it is, and the member, generation or epoch and instance that are named; `<x>` as remembered as x."""
-
-
 def offsets_of_members(pair: Pair, group: str, topic: str, cases: Iterable[Named], note: str) -> None:
     """Each in a transaction of its own version, and what is committed when that is over."""
     for version in (3, 4, 5):
@@ -627,7 +628,6 @@ def offsets_of_members(pair: Pair, group: str, topic: str, cases: Iterable[Named
             for partitions in ((0,), (1,), (0, 1)):
 
                 def request(side: Side) -> TxnOffsetCommitRequest:
-                    known = side[member[1:-1]] if member.startswith("<") else member
                     return offset_commit(
                         side,
                         name,
@@ -635,7 +635,7 @@ def offsets_of_members(pair: Pair, group: str, topic: str, cases: Iterable[Named
                         topic,
                         offset=10 * number + len(partitions),
                         partitions=partitions,
-                        member=known,
+                        member=named(side, member),
                         generation=generation,
                         instance=instance,
                     )
@@ -652,98 +652,20 @@ def _committed(answer: Any) -> bool:
     return not {one.error_code for topic in answer.topics for one in topic.partitions} & NOT_YET
 
 
-def of_member(name: str, generation: int, instance: str | None = None) -> list[Named]:
-    """What a live member may send, and what is wrong about it."""
-    return [
-        ("current", f"<{name}>", generation, instance),
-        ("older", f"<{name}>", generation - 1, instance),
-        ("newer", f"<{name}>", generation + 1, instance),
-        ("of no generation", f"<{name}>", -1, instance),
-        ("of generation -2", f"<{name}>", -2, instance),
-        ("nobody of a generation", "", generation, instance),
-        ("nobody", "", -1, instance),
-        ("a stranger", "who", generation, instance),
-        ("a stranger of no generation", "who", -1, instance),
-        ("another instance", f"<{name}>", generation, "another"),
-    ]
-
-
 def test_offsets_of_classic_members_in_transactions_are_fenced_alike(pair: Pair) -> None:
     if not pair.versions(TxnOffsetCommitRequest):
         return
     topic, group = new_topic(pair, "fenced", 2), new_id("group")
-    lone, static, late = {}, {}, {}
-    for side in pair.sides:
-        metadata = subscription(topic)
-        lone[side] = WireMember(side, group, "lone", metadata)
-        static[side] = WireMember(side, group, "static", metadata, instance="i")
-        late[side] = WireMember(side, group, "late", metadata)
-        form([lone[side], static[side]], [{topic: [0]}, {topic: [1]}])
-        side.remember("lone", lone[side].member_id)
-        side.remember("static", static[side].member_id)
-    (generation,) = {member.generation for member in (*lone.values(), *static.values())}
-    cases = [
-        *of_member("lone", generation),
-        *of_member("static", generation, "i"),
-        ("the static one's id without its instance", "<static>", generation, None),
-        ("another's id for an instance", "<lone>", generation, "i"),
-    ]
-    offsets_of_members(pair, group, topic, cases, "stable")
-    for side in pair.sides:
-        late[side].get_id()
-        late[side].ask_to_join()
-        wait_for_state(side, group, "PreparingRebalance", 3)
-    offsets_of_members(pair, group, topic, cases[:3], "while others join")
-    for side in pair.sides:
-        members = [late[side], lone[side], static[side]]
-        for member in members[1:]:
-            member.ask_to_join()
-        for member in members:
-            member.take_join()
-        wait_for_state(side, group, "CompletingRebalance", 3)
-    offsets_of_members(pair, group, topic, of_member("lone", generation + 1), "before they have parts")
-    for side in pair.sides:
-        for member in (lone[side], static[side], late[side]):
-            member.leave()
-    offsets_of_members(pair, group, topic, cases, "empty")
+    for note, cases in classic_situations(pair, group, topic):
+        offsets_of_members(pair, group, topic, cases, note)
 
 
 def test_offsets_of_consumers_in_transactions_are_fenced_alike(pair: Pair) -> None:
     if not pair.versions(TxnOffsetCommitRequest) or not pair.versions(ConsumerGroupHeartbeatRequest):
         return
     topic, group = new_topic(pair, "fenced", 2), new_id("group")
-
-    def heartbeat(member: str, epoch: int, note: str, **more: Any) -> int:
-        request = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **more)
-        theirs, _ = pair.ask(lambda _: request, 1, f"{member} {note}")
-        return int(theirs.member_epoch)
-
-    def join(member: str, *topics: str, instance: str | None = None) -> int:
-        asked = {"subscribed_topic_names": [*topics], "rebalance_timeout_ms": 60_000, "topic_partitions": []}
-        return heartbeat(member, 0, "joins", instance_id=instance, **asked)
-
-    for side in pair.sides:
-        for member in ("m1", "m2"):
-            side.values[member] = member
-    first = join("m1", topic)
-    join("m2", "not-there", instance="i")
-    epoch = heartbeat("m1", first, "has both since before")
-    assert epoch > first
-    cases = [
-        *of_member("m1", epoch),
-        ("before it had any", "<m1>", first - 1, None),
-        ("when it had none", "<m1>", 0, None),
-        *of_member("m2", epoch, "i"),
-        ("the static one's id without its instance", "<m2>", epoch, None),
-    ]
-    offsets_of_members(pair, group, topic, cases, "stable")
-    static = heartbeat("m2", epoch, "wants a part", subscribed_topic_names=[topic], instance_id="i")
-    offsets_of_members(pair, group, topic, of_member("m2", static, "i"), "waits for its part")
-    heartbeat("m1", epoch, "has to give one up")
-    offsets_of_members(pair, group, topic, of_member("m1", epoch), "gives up a part")
-    heartbeat("m2", -1, "leaves", instance_id="i")
-    heartbeat("m1", -1, "leaves")
-    offsets_of_members(pair, group, topic, of_member("m1", epoch), "empty")
+    for note, cases in consumer_situations(pair, group, topic):
+        offsets_of_members(pair, group, topic, cases, note)
 
 
 # -- the end

@@ -44,6 +44,9 @@ Each rules over the one before:
 
 A name that is not known is a warning in a file or the environment, with the nearest known name, and an error
 everywhere else. Settings of single listeners (`listener.name.*`) are not built yet.
+
+When it is ready, `odradek serve` writes an address of its own into the file that the variable
+`ODRADEK_ADDRESS_FILE` names, if it is set; the image's health check asks there.
 """
 
 _OTHER_DEFAULTS = """\

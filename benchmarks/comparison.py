@@ -104,12 +104,15 @@ def floor(run: Run, cases: Sequence[Case]) -> str:
     sizes = sorted({case.batch_bytes for case in cases if isinstance(case, ProduceCase) and case.bulk})
     said = []
     for piece_bytes in sizes:
-        found = kernel_floor.measure(run.work, run.cores.server, run.cores.load, piece_bytes)
-        print(f"kernel alone, {found}", flush=True)
-        said.append(str(found))
+        for by_splice in (False, True):
+            found = kernel_floor.measure(
+                run.work, run.cores.server, run.cores.load, piece_bytes, by_splice=by_splice
+            )
+            print(f"kernel alone, {found}", flush=True)
+            said.append(str(found))
     return (
-        f"The kernel alone (wait, read from a socket, write to a file, answer; {kernel_floor.CONNECTIONS} "
-        f"connections), {'; '.join(said)}."
+        f"The kernel alone (wait, read from a socket, write to a file, answer; by splice: into a file, and "
+        f"look at it there for a checksum; {kernel_floor.CONNECTIONS} connections), {'; '.join(said)}."
     )
 
 

@@ -58,6 +58,9 @@ LOST_OWNERSHIP = {
 }
 """Why a commit may be refused to a member that has done nothing wrong: it was late."""
 
+LOADING = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+"""Apache Kafka reads its groups after it has begun to answer; librdkafka does not call that retriable."""
+
 
 def say(name: str, **facts: Any) -> None:
     print(json.dumps({"timestamp": time.time_ns() // 1_000_000, "name": name, **facts}), flush=True)
@@ -206,7 +209,7 @@ class ConfluentProgram(BlockingProgram):
             done = self._consumer.commit(offsets=wanted, asynchronous=False)
         except KafkaException as failure:
             error = failure.args[0]
-            if error.code() not in LOST_OWNERSHIP | PASSING and not error.retriable():
+            if error.code() not in LOST_OWNERSHIP | PASSING | LOADING and not error.retriable():
                 raise
             return
         self.committed({one.partition: one.offset for one in done if one.error is None})

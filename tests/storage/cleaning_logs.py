@@ -220,6 +220,9 @@ def aborted_in(segments: list[list[Batch]]) -> tuple[AbortedTransaction, ...]:
 def expected(segments: list[list[Batch]], job: CleaningJob, entries_max: int) -> tuple[int, list[Batch]]:
     """How far the log is clean after a round, and what its batches then are, by a plain reading."""
     batches = [batch for one in segments for batch in one]
+    # A gap between two segments belongs to the first, as in Kafka: the round is past it with its last batch.
+    ends = [*(one[0].base_offset for one in segments[1:]), job.end_offset]
+    last_told = {one[-1].base_offset: end - 1 for one, end in zip(segments, ends, strict=True)}
 
     def is_aborted(batch: Batch) -> bool:
         return batch.is_transactional and any(
@@ -243,7 +246,7 @@ def expected(segments: list[list[Batch]], job: CleaningJob, entries_max: int) ->
                     told = offset
         if is_full:
             break
-        told = batch.last_offset
+        told = last_told.get(batch.base_offset, batch.last_offset)
     if not is_full:
         told = job.end_offset - 1
     covered = [batch for one in segments if one[0].base_offset <= told for batch in one]

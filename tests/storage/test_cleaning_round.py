@@ -24,7 +24,7 @@ from cleaning_logs import (
     room_for,
     using,
 )
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from odradek.server.child_python import let_find_package
@@ -365,6 +365,18 @@ def check_round(segments: list[list[Batch]], job_of, entries_max: int) -> list[l
     return [one for one in cleaned if one] + untouched
 
 
+# The map is full where a segment ends, and there is a gap behind it.
+@example(
+    steps=[
+        ("data", -1, [(b"a", b"1", 0), (b"b", b"1", 0)], Compression.NONE),
+        ("roll",),
+        ("gap",),
+        ("data", -1, [(b"a", b"1", 0)], Compression.NONE),
+    ],
+    dirty_share=0.0,
+    entries_max=2,
+    producers_known=False,
+)
 @settings(max_examples=examples(200), deadline=None)
 @given(
     steps=STEPS,

@@ -5,8 +5,8 @@ again, writes it to the end of a new file and sends one byte back; the other pro
 that connection. No broker that takes bytes by read and stores them by write can be faster: it has to look at
 them besides. The other way of storing them, `splice` through a pipe of each connection, copies them once
 instead of twice, but shows them to nobody until they are in the file: their checksums have to be taken from
-a mapping of it. It is measured with that. Each process is on a core of its own, and the page cache is filled
-first, as in the bulk cases (`benchmarks.page_cache`).
+a mapping of it. It is measured with that, of which the kernel's part is the faults. Each process is on a core
+of its own, and the page cache is filled first, as in the bulk cases (`benchmarks.page_cache`).
 
 A fetch hands pages of a file to a socket, from a mapping of the file (as the broker does) or by `sendfile`
 (as Apache Kafka does). The cost of that copy changes from minute to minute on some machines: least and most
@@ -45,7 +45,7 @@ PIPE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Floor:
-    """Medians of some rounds, for pieces of one size."""
+    """Medians of some rounds, for pieces of one size and one way of storing them."""
 
     piece_bytes: int
     by_splice: bool

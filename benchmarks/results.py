@@ -18,7 +18,8 @@ LONGEST = 5.4
 """Where a bar of the plot is cut off."""
 INTRODUCTION = (
     "Made by `make bench`. Medians with the lowest and the highest figure; what is compared was measured in "
-    "turn, not one after the other. A core is that of one processor: who is said to be on it is on no other."
+    "turn, not one after the other. A core is that of one processor: who is said to be on it is on no other. "
+    "What follows is of the machine that measured last; a section that is older may be from another one."
 )
 COLOURS = ("#386", "#b33", "#36a", "#a60", "#727", "#555")
 

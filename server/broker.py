@@ -595,7 +595,7 @@ class BrokerServer:
         strays = []
         for name, index in store.names():
             has_topic = view.partition(name, index) is not None
-            if has_topic and store.was_clean and not doomed:
+            if has_topic and not doomed and store.is_unopened(name, index):
                 continue  # looked at when it is loaded
             topic_id = store.topic_id_of(name, index)
             if topic_id is not None and topic_id in doomed:

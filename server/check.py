@@ -27,9 +27,10 @@ from odradek.server.properties import parse_properties
 from odradek.storage import checkpoints
 from odradek.storage.check import DAMAGE, NOTE, Finding, PartitionCheck
 from odradek.storage.disk import Disk, Lock, OsDisk, OsFile, read_file
+from odradek.storage.ends import ENDS, End
 from odradek.storage.group_log import NAMES as GROUP_LOGS
 from odradek.storage.group_log import read_entries, replay
-from odradek.storage.heads import HEADS, read_heads
+from odradek.storage.heads import HEADS, Head
 from odradek.storage.recovery import base_offset_of, finish_interrupted
 from odradek.storage.repair import Repair, repair_caches, repair_log, sync_log
 from odradek.storage.segment import CLEANED, DELETED, LOG, SWAP
@@ -349,8 +350,11 @@ class _Check:
                     self.report.findings([finding], is_repaired=self._repair)
                 offsets = _readable_offsets(data)
             directory.offsets[name] = offsets
-        path = f"{directory.path}/{HEADS}"
-        if directory.only is None and read_heads(self._disk, path) is None:
+        if directory.only is not None:
+            return
+        for path, of_numbers in ((f"{directory.path}/{HEADS}", Head), (f"{directory.path}/{ENDS}", End)):
+            if checkpoints.read_facts(self._disk, path, of_numbers) is not None:
+                continue
             consequence = "a start after a crash reads more of the logs"
             finding = Finding(DAMAGE, path, None, _NO_CHECKPOINT, consequence)
             self.report.findings([finding], is_repaired=self._repair)
@@ -582,8 +586,9 @@ class _Check:
 
     def _write_checkpoints(self, directory: _Directory) -> None:
         if directory.unreadable:
-            # Of a partition that was repaired no head holds any more, and it is quickly made anew.
+            # Of a partition that was repaired neither holds any more, and they are quickly made anew.
             self._disk.remove(f"{directory.path}/{HEADS}")
+            self._disk.remove(f"{directory.path}/{ENDS}")
         for name in sorted(directory.unreadable):
             path = f"{directory.path}/{name}"
             checkpoints.write_offsets(self._disk, path, directory.offsets[name])

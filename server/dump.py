@@ -32,6 +32,7 @@ _CHECKPOINTS = (
     "log-start-offset-checkpoint",
     "cleaner-offset-checkpoint",
     "head-checkpoint",
+    "log-end-checkpoint",
 )
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _OFFSET_ENTRY = struct.Struct(">ii")
@@ -444,6 +445,10 @@ def _checkpoint(path: str) -> Iterator[Fact]:
         from odradek.storage.heads import Head
 
         names = ("topic", "partition", *Head._fields)
+    elif os.path.basename(path) == "log-end-checkpoint":
+        from odradek.storage.ends import End
+
+        names = ("topic", "partition", *End._fields)
     lines = _read(path).decode("utf-8", "replace").splitlines()
     if len(lines) < 2 or not lines[1].strip().isdigit():
         yield _damage(path, "a checkpoint begins with its version and its number of entries")

@@ -1,10 +1,12 @@
 """What is written down now and then, so that the next start need not find it out: the checkpoints of the data
-directories, and heads of the logs that have grown (`heads.py`).
+directories, heads of the logs that have grown (`heads.py`), ends of those that a flush has had all of
+(`ends.py`).
 
 With the checkpoints a head is drafted for every log whose active segment has grown by `head_interval_bytes`
 since its last one. A draft wants a flush (`waiting_for_flush`); when it has come, what belongs to the head is
 written and synced, and at last its line. So a start after a crash reads of each partition what came since the
-last checkpoint but one second or two, and that interval at the most.
+last checkpoint but one second or two, and that interval at the most. A clean stop makes a head of every log
+that it writes an index and a snapshot for.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +24,7 @@ from odradek.wire.work import Work
 
 NOTED_PER_STEP = 256
 HEADS_PER_ROUND = 32
-"""A tenth of a second: others wait for the worker, and a clean stop is not to take long either."""
+"""A tenth of a second: others wait for the worker."""
 
 
 class Checkpointing:
@@ -68,9 +70,25 @@ class Checkpointing:
                 if not partition.is_broken:
                     home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
                     home.offsets[HIGH_WATERMARKS][key] = partition.high_watermark
+                    _note_end(key, place)
             if number % NOTED_PER_STEP == 0:
                 yield None
         home.want()
+
+    def close_one(self, key: Key, place: Place) -> None:
+        """Close a partition; the next `noting` has what a start after a crash may go by. Raises as
+        `Partition.close`.
+        """
+        home, partition = place.home, place.partition
+        assert partition is not None
+        head = partition.close(home.heads.get(key))
+        if head is None:
+            home.heads.pop(key, None)
+        else:
+            home.heads[key] = head
+        _note_end(key, place)
+        if key in home.ends:
+            home.ends[key] = home.ends[key]._replace(was_closed=1)
 
     def saving_starts(self, partitions: Iterable[Partition]) -> Work[list[Partition]]:
         """See `LogStore.saving_starts`."""
@@ -114,21 +132,16 @@ class Checkpointing:
 
     # Heads
 
-    def wanting_heads(self, count_max: int | None = None) -> Work[list[Partition]]:
-        """Have heads made of those logs that have grown enough; these are returned, `count_max` at most."""
-        wanted: list[Partition] = []
+    def wanting_heads(self) -> Work[None]:
+        """Have heads made of those logs that have grown enough."""
         for number, (key, place) in enumerate(list(self._places.by_key.items()), 1):
             partition = place.partition
             if partition is not None and partition.is_available and place.home.failure is None:
                 head = place.home.heads.get(key)
                 if is_due(partition.log.active, head, self._head_interval_bytes):
                     self._drafts.setdefault(key, None)
-                    wanted.append(partition)
-            if len(wanted) == count_max:
-                break
             if number % NOTED_PER_STEP == 0:
                 yield None
-        return wanted
 
     def waiting_for_flush(self) -> Iterator[Partition]:
         """The partitions with a draft that a flush has to come to."""
@@ -196,6 +209,14 @@ class Checkpointing:
             return None
         is_as_it_was = partition.log is log and place.path == path and draft.segment is log.active
         return head if is_as_it_was else None
+
+
+def _note_end(key: Key, place: Place) -> None:
+    """An older one stays true of a log that has grown since."""
+    assert place.partition is not None
+    end, ends = place.partition.log.end_on_disk(), place.home.ends
+    if end is not None and (key not in ends or ends[key][:3] != end[:3]):
+        ends[key] = end
 
 
 def _note_start(key: Key, place: Place) -> None:

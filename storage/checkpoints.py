@@ -14,7 +14,9 @@ without entries has no such line, and nothing to protect.
 """
 
 import base64
+from collections.abc import Callable, Mapping
 from itertools import pairwise
+from typing import TypeVar
 
 from odradek.storage.disk import Disk, read_file, replace_file, write_all
 from odradek.wire.checksums import crc32c
@@ -28,6 +30,7 @@ PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 
+_Facts = TypeVar("_Facts")
 _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 _SET, _NOT_SET = b"\t "
 _BLANKS = b"\t "
@@ -80,6 +83,27 @@ def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int] | None:
     except FileNotFoundError:
         return {}
     except ValueError:
+        return None
+
+
+def write_facts(disk: Disk, path: str, facts: Mapping[tuple[str, int], tuple[int, ...]]) -> None:
+    """Write a checkpoint of several numbers for each (topic, partition)."""
+    lines = [" ".join(map(str, (topic, index, *numbers))) for (topic, index), numbers in facts.items()]
+    replace_file(disk, path, encode_lines(lines))
+
+
+def read_facts(
+    disk: Disk, path: str, of_numbers: Callable[..., _Facts]
+) -> dict[tuple[str, int], _Facts] | None:
+    """Read one back; empty when there is none, None when it is damaged."""
+    try:
+        entries = decode_lines(read_file(disk, path))
+        if entries is None:
+            return None
+        return {(topic, int(index)): of_numbers(*map(int, numbers)) for topic, index, *numbers in entries}
+    except FileNotFoundError:
+        return {}
+    except (TypeError, ValueError):
         return None
 
 

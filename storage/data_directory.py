@@ -1,22 +1,25 @@
 """One data directory: its checkpoint files, and whether the disk under it answers.
 
-Four checkpoint files are Kafka's: one offset for each partition that lies in the directory. A fifth is ours
-and has heads (`heads.py`). The thread that owns the store keeps what they say and tells which files it wants
-brought up to date (`want`); `write` does that in any thread, one after the other. What is on the disk is
-never older than what was wanted before the `write` that returned.
+Four checkpoint files are Kafka's: one offset for each partition that lies in the directory. Two are ours, of
+heads (`heads.py`) and of ends (`ends.py`). The thread that owns the store keeps what they say and tells which
+files it wants brought up to date (`want`); `write` does that in any thread, one after the other. What is on
+the disk is never older than what was wanted before the `write` that returned.
 
 A partition's name says nothing of the topic's id. So whoever makes a partition has to `forget` what an
 earlier one of its name left behind, on the disk too: else a start after a kill would take that for its own.
 """
 
 import errno
-from collections.abc import Container
+from collections.abc import Callable, Container
 from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from odradek.storage import checkpoints
 from odradek.storage.checkpoints import FIRST_DIRTY, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.disk import Disk, Lock, write_all
-from odradek.storage.heads import HEADS, Head, read_heads, write_heads
+from odradek.storage.ends import ENDS, End
+from odradek.storage.heads import HEADS, Head
 
 Key = tuple[str, int]
 
@@ -34,16 +37,60 @@ def is_failure(error: OSError) -> bool:
     return error.errno not in NO_FAILURE_OF_A_DISK
 
 
+_What = TypeVar("_What")
+
+
+class _Checkpoint(Generic[_What]):
+    """What one file says of each partition: as it is `now`, and as it is on the disk."""
+
+    __slots__ = ("_is_kafkas", "_read", "_wanted", "_write", "now", "written")
+
+    def __init__(
+        self,
+        read: Callable[[Disk, str], dict[Key, _What] | None],
+        write: Callable[[Disk, str, dict[Key, _What]], None],
+        *,
+        is_kafkas: bool,
+    ) -> None:
+        self._read, self._write, self._is_kafkas = read, write, is_kafkas
+        self.now: dict[Key, _What] = {}
+        self.written: dict[Key, _What] | None = None
+        """None: to be written even when there is nothing to say. Kafka has its files in every directory."""
+        self._wanted: dict[Key, _What] | None = None
+
+    def read(self, disk: Disk, path: str) -> bool:
+        """Take over what the file says; False when it is damaged, which says nothing."""
+        found = self._read(disk, path)
+        if found is None:
+            return False
+        self.now |= found
+        if found or not self._is_kafkas:
+            self.written = found
+        return True
+
+    def want(self) -> None:
+        self._wanted = dict(self.now)
+
+    def write(self, disk: Disk, path: str) -> None:
+        wanted = self._wanted
+        if wanted is not None and wanted != self.written:
+            self._write(disk, path, wanted)
+            self.written = wanted
+
+    def forget(self, key: Key) -> bool:
+        """Whether the file says something of it, or is about to."""
+        self.now.pop(key, None)
+        return key in (self._wanted or ()) or key in (self.written or ())
+
+
 class DataDirectory:
     """See the module. `failure` is why it is offline, None while it serves; `writing` lets one thread in."""
 
     __slots__ = (
-        "_wanted",
-        "_wanted_heads",
+        "_files",
         "_writing",
-        "_written",
-        "_written_heads",
         "disk",
+        "ends",
         "failure",
         "heads",
         "is_vouched",
@@ -63,13 +110,16 @@ class DataDirectory:
         self.is_vouched = True
         """Whether it is known what flushes before this start have vouched for."""
         self.partition_count = 0
-        self.offsets: dict[str, dict[Key, int]] = {name: {} for name in CHECKPOINTS}
-        self.heads: dict[Key, Head] = {}
+        read, write, read_facts = checkpoints.read_offsets, checkpoints.write_offsets, checkpoints.read_facts
+        offsets = {name: _Checkpoint(read, write, is_kafkas=True) for name in CHECKPOINTS}
+        heads = _Checkpoint(partial(read_facts, of_numbers=Head), checkpoints.write_facts, is_kafkas=False)
+        ends = _Checkpoint(partial(read_facts, of_numbers=End), checkpoints.write_facts, is_kafkas=False)
+        self.offsets: dict[str, dict[Key, int]] = {name: file.now for name, file in offsets.items()}
+        self.heads: dict[Key, Head] = heads.now
+        self.ends: dict[Key, End] = ends.now
         self._writing = writing
-        self._wanted: dict[str, dict[Key, int]] = {}
-        self._written: dict[str, dict[Key, int]] = {}
-        self._wanted_heads: dict[Key, Head] = {}
-        self._written_heads: dict[Key, Head] | None = {}
+        # In the order in which they are written: a head or an end before which nobody vouches is none.
+        self._files: dict[str, _Checkpoint[Any]] = {**offsets, HEADS: heads, ENDS: ends}
 
     def __repr__(self) -> str:
         return f"DataDirectory({self.path})"
@@ -78,22 +128,14 @@ class DataDirectory:
 
     def read_checkpoints(self) -> list[str]:
         """Take over what the files say. Those that are damaged say nothing; their names are returned."""
-        damaged = []
-        for name, offsets in self.offsets.items():
-            found = checkpoints.read_offsets(self.disk, f"{self.path}/{name}")
-            if found is None:
-                damaged.append(name)
-                self.is_vouched = self.is_vouched and name != RECOVERY_POINTS
-            elif found:
-                offsets |= found
-                self._written[name] = dict(found)
-        heads = read_heads(self.disk, f"{self.path}/{HEADS}")
-        if heads is None:
-            damaged.append(HEADS)
-            self._written_heads = None
-        else:
-            self.heads, self._wanted_heads, self._written_heads = heads, dict(heads), dict(heads)
+        damaged = [
+            name for name, file in self._files.items() if not file.read(self.disk, self._path_of(name))
+        ]
+        self.is_vouched = self.is_vouched and RECOVERY_POINTS not in damaged
         return damaged
+
+    def _path_of(self, name: str) -> str:
+        return f"{self.path}/{name}"
 
     def offset(self, name: str, key: Key) -> int:
         """What is known of a partition, 0 when nothing is."""
@@ -101,42 +143,33 @@ class DataDirectory:
 
     def written(self, name: str, key: Key) -> int:
         """The same, as it is on the disk."""
-        return self._written.get(name, {}).get(key, 0)
+        return (self._files[name].written or {}).get(key, 0)
 
     def forget(self, key: Key) -> bool:
         """Nothing is known of that partition any more; whether a file on the disk still says something."""
-        for offsets in self.offsets.values():
-            offsets.pop(key, None)
-        self.heads.pop(key, None)
-        is_said = any(key in said for said in (*self._written.values(), *self._wanted.values()))
-        return is_said or key in self._wanted_heads or key in (self._written_heads or ())
+        is_said = False
+        for file in self._files.values():
+            is_said |= file.forget(key)
+        return is_said
 
     def keep_only(self, keys: Container[Key]) -> None:
         """Forget all other partitions; the files may go on speaking of them."""
-        for key in set(self.heads).union(*self.offsets.values()):
+        for key in {key for file in self._files.values() for key in file.now}:
             if key not in keys:
                 self.forget(key)
 
     def want(self, *names: str) -> None:
-        """The next `write` shall put these on the disk (all, when none is named) as they are now, and the
-        heads.
+        """The next `write` shall put these on the disk as they are now (all, when none is named), and the
+        heads and ends.
         """
-        for name in names or CHECKPOINTS:
-            self._wanted[name] = dict(self.offsets[name])
-        self._wanted_heads = dict(self.heads)
+        for name in (*(names or CHECKPOINTS), HEADS, ENDS):
+            self._files[name].want()
 
     def write(self) -> None:
         """Return when the disk has what is wanted. Raises `OSError`. May run in any thread."""
         with self._writing:
-            for name, wanted in list(self._wanted.items()):
-                if self._written.get(name) != wanted:
-                    checkpoints.write_offsets(self.disk, f"{self.path}/{name}", wanted)
-                    self._written[name] = wanted
-            # After the recovery points: a head before which nobody vouches is none.
-            heads = self._wanted_heads
-            if self._written_heads != heads:
-                write_heads(self.disk, f"{self.path}/{HEADS}", heads)
-                self._written_heads = heads
+            for name, file in self._files.items():
+                file.write(self.disk, self._path_of(name))
 
     # The disk
 

@@ -103,6 +103,8 @@ class FailingDisks:
             )
         try:
             recovered: Recovered = yield look
+            if self._opening.settle_end(key, place.home, recovered.log):
+                yield place.home.write
         except OSError as error:
             places.has_broken = True
             self._rescan_after_ms = places.now_ms + RESCAN_PAUSE_MS

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from odradek.storage.batches import HEADER_BYTES, scan
-from odradek.storage.checkpoints import decode_lines, encode_lines
-from odradek.storage.disk import Disk, read_file, replace_file
+from odradek.storage.disk import read_file
 from odradek.storage.indexes import DamagedIndex
 from odradek.storage.producer_state import ProducerState, decode_snapshot
 from odradek.storage.segment import SNAPSHOT, TRANSACTION_INDEX, Segment, file_name
@@ -73,31 +72,14 @@ class TakenUp:
     head: Head
     producers: ProducerState
     aborted: list[AbortedTransaction]
+    had_nothing_else: bool
+    """Whether the index files were as the head says, and no longer."""
 
 
 def is_due(segment: Segment, head: Head | None, interval_bytes: int) -> bool:
     """Whether an active segment has grown enough since its last head."""
     position = head.position if head is not None and head.base_offset == segment.base_offset else 0
     return segment.size_bytes - position >= interval_bytes
-
-
-def write_heads(disk: Disk, path: str, heads: dict[tuple[str, int], Head]) -> None:
-    """Write the checkpoint: topic, partition and what a `Head` has, a line for each partition."""
-    lines = [" ".join(map(str, (topic, index, *head))) for (topic, index), head in heads.items()]
-    replace_file(disk, path, encode_lines(lines))
-
-
-def read_heads(disk: Disk, path: str) -> dict[tuple[str, int], Head] | None:
-    """Read it back; empty when there is none, None when it is damaged."""
-    try:
-        entries = decode_lines(read_file(disk, path))
-        if entries is None:
-            return None
-        return {(topic, int(index)): Head(*map(int, numbers)) for topic, index, *numbers in entries}
-    except FileNotFoundError:
-        return {}
-    except (TypeError, ValueError):
-        return None
 
 
 def take_up(segment: Segment, head: Head) -> TakenUp | None:
@@ -110,7 +92,7 @@ def take_up(segment: Segment, head: Head) -> TakenUp | None:
         return None
     disk = segment.pool.disk
     try:
-        segment.take_first_entries(head.index_count, head.time_count)
+        had_nothing_else = segment.take_first_entries(head.index_count, head.time_count)
         snapshot = read_file(disk, f"{segment.directory}/{file_name(head.offset, SNAPSHOT)}")
         aborted = TransactionIndex()
         if head.aborted_count:
@@ -123,7 +105,7 @@ def take_up(segment: Segment, head: Head) -> TakenUp | None:
         return None
     segment.max_timestamp_ms, segment.max_timestamp_offset = head.max_timestamp_ms, head.max_timestamp_offset
     segment.bytes_since_index = head.bytes_since_index
-    return TakenUp(segment, head, ProducerState(producers), list(aborted))
+    return TakenUp(segment, head, ProducerState(producers), list(aborted), had_nothing_else)
 
 
 def _leads_to(segment: Segment, head: Head) -> bool:

@@ -18,6 +18,7 @@ from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer, Disk, SyncFailed, sync_file, write_all
+from odradek.storage.ends import End
 from odradek.storage.heads import Draft, Head
 from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from odradek.storage.leader_epochs import LeaderEpochs
@@ -42,6 +43,7 @@ from odradek.storage.staging import LogStaging, StagedSegment
 from odradek.storage.transaction_index import AbortedTransaction
 from odradek.wire.checksums import crc32c
 from odradek.wire.end_marker import EndMarker
+from odradek.wire.errors import KafkaError
 from odradek.wire.work import Work
 
 JOIN_BELOW_BYTES = 262_144
@@ -98,6 +100,9 @@ class Log(LogStaging):
         self._changed = recovery_point < log_end_offset
         # Nor, after a kill, that of the directory in the one above it.
         self._directory_is_new = not self._directory_is_synced
+        # What `write_down` has left is safe; the head that it makes, if it does.
+        self._is_written_down = False
+        self._written_head: Head | None = None
         # Moved here, and no flush has made the name of the directory safe.
         self._is_unsafe_place = False
         # Where the batch with an offset begins, for those who read on where they stopped.
@@ -394,11 +399,14 @@ class Log(LogStaging):
         except OSError:
             pass
 
-    def _write_snapshot(self, offset: int, content: bytes) -> None:
-        file = self.disk.open(f"{self.directory}/{file_name(offset, SNAPSHOT)}", create=True)
+    def _write_snapshot(self, offset: int, content: bytes, *, sync: bool = False) -> None:
+        path = f"{self.directory}/{file_name(offset, SNAPSHOT)}"
+        file = self.disk.open(path, create=True)
         try:
             file.truncate(0)
             write_all(file, 0, [content], len(content))
+            if sync:
+                sync_file(file, path)
         finally:
             file.close()
 
@@ -727,26 +735,51 @@ class Log(LogStaging):
         self.rollback()
         if self._cut_wanted:
             self._cut()
+        self._written_head = None
         if not self._is_read_sooner():
             for segment in self._segments_after(self._indexes_end):
                 segment.save_indexes()
-            self.active.seal()
-            self.active.save_indexes()
-            self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
+            self._written_head = self._write_end()
         if self.leader_epochs.dirty:
             self.save_leader_epochs(sync=False)
             # Until `is_safe`: who closes without it has to write them again, and sync them.
             self.leader_epochs.dirty = True
+
+    def _write_end(self, *, sync: bool = False) -> Head | None:
+        """Write indexes and a snapshot that say all of the log; the head that they make where they are safe.
+        None where there is none: the active segment is empty, or its transaction index damaged.
+        """
+        active = self.active
+        active.seal()
+        active.save_indexes(sync=sync)
+        self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers), sync=sync)
+        if active.size_bytes == 0:
+            return None
+        try:
+            aborted_count = len(active.aborted)
+        except KafkaError:
+            return None
+        return Head(
+            active.base_offset,
+            self.log_end_offset,
+            active.size_bytes,
+            len(active.offset_index),
+            len(active.time_index),
+            aborted_count,
+            active.bytes_since_index,
+            *active.latest_timestamp(),
+        )
 
     def is_safe(self) -> None:
         """What `write_down` wrote will survive a loss of power: `close` has only the files to close."""
         self.recovery_point = self.durable_offset = self._indexes_end = self.log_end_offset
         self._directory_is_synced = True
         self._directory_is_new = self._changed = self.leader_epochs.dirty = self._is_unsafe_place = False
+        self._is_written_down = True
 
-    def close(self) -> None:
+    def close(self, head: Head | None = None) -> Head | None:
         """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the
-        producers.
+        producers. Returns the head that they make; `head`, the one that there was, where nothing has changed.
         """
         self.rollback()
         if self._cut_wanted:
@@ -754,19 +787,36 @@ class Log(LogStaging):
         self.active.give_back()
         if self._changed:
             self.flush()
-            self.active.seal()
             try:
-                self.active.save_indexes(sync=True)
+                head = self._write_end(sync=True)
             except SyncFailed:
                 note_failed_sync(self.disk, self.directory)
                 raise
-            self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers))
             # Their names, too: the recovery point is going to pass over what they index.
             self.disk.sync_directory(self.directory)
+        elif self._is_written_down:
+            head = self._written_head
         if self.leader_epochs.dirty:
             self.save_leader_epochs()
         self._indexes_end = self.log_end_offset
         self.release_files()
+        return head
+
+    def vouch_until(self, offset: int) -> None:
+        """An earlier flush is known to have come so far. (Not of the indexes that a recovery has made.)"""
+        self.recovery_point = max(self.recovery_point, offset)
+        self.durable_offset = max(self.durable_offset, offset)
+
+    def end_on_disk(self) -> End | None:
+        """How the log ends, when a flush has had all of it."""
+        if (
+            self._cut_wanted
+            or self.recovery_point < self.log_end_offset
+            or self.has_unsafe_indexes
+            or not self._directory_is_synced
+        ):
+            return None
+        return End(self.active.base_offset, self.active.size_bytes, self.log_end_offset)
 
     def _is_read_sooner(self) -> bool:
         """Whether the next start can do without indexes and a snapshot: it finds them in a few batches, and

@@ -1,8 +1,10 @@
 """Opening data directories and the partitions in them.
 
-After a clean stop a partition's files are looked at when it is first asked for; after any other, all that
-have records are recovered first. What a crash has left half done is finished: deletions go on, copies of
-moves go, what the group log has is put back, and of two directories of one partition one stays.
+After a clean stop a partition's files are looked at when it is first asked for. After any other each one's
+directory is looked at: those of which a flush had everything (`ends.py`) are recovered when they are first
+asked for, those without records need not be, all others are recovered first. What a crash has left half done
+is finished: deletions go on, copies of moves go, what the group log has is put back, and of two directories
+of one partition one stays.
 """
 
 from functools import partial
@@ -11,8 +13,10 @@ from odradek.storage import checkpoints
 from odradek.storage.checkpoints import FIRST_DIRTY, LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.config import LONG_MAX
 from odradek.storage.data_directory import DataDirectory, Key
+from odradek.storage.ends import ENDS, UNREAD_BYTES_MAX, End
 from odradek.storage.group_log import remove_files, replay
 from odradek.storage.heads import HEADS
+from odradek.storage.log import Log
 from odradek.storage.partition import ZERO_UUID, Partition
 from odradek.storage.places import (
     DELETE_SUFFIX,
@@ -24,7 +28,7 @@ from odradek.storage.places import (
     remove_with_files,
     topic_id_in,
 )
-from odradek.storage.recovery import Recovered, base_offset_of, needs_recovery, open_log
+from odradek.storage.recovery import AfterCrash, Recovered, base_offset_of, look_after_crash, open_log
 from odradek.storage.segment import LOG, FilePool
 
 
@@ -64,7 +68,7 @@ class Opening:
         clean = checkpoints.take_clean_shutdown(disk, directory)
         self.was_clean = self.was_clean and clean
         for damaged in home.read_checkpoints():
-            instead = "more is read" if damaged == HEADS else "what it said is found again"
+            instead = "more is read" if damaged in (HEADS, ENDS) else "what it said is found again"
             self._places.listener.damage(f"{directory}/{damaged} is damaged: {instead} in the logs.")
         if clean:
             # Not ours, else it were gone: another broker has had the directory since.
@@ -92,9 +96,10 @@ class Opening:
             return
         places.enter(key, place)
         if clean:
-            return
-        if places.is_known(key):
-            self._recover(key, place)
+            end = home.ends.get(key)
+            place.was_clean = end is None or bool(end.was_closed)
+        elif places.is_known(key):
+            self._look_after_crash(key, place)
         else:
             # Nobody has asked for it to be touched.
             place.was_clean = False
@@ -142,10 +147,14 @@ class Opening:
         )
         return base, disk.size(f"{place.path}/{base:020d}{LOG}") if base >= 0 else 0
 
-    def _recover(self, key: Key, place: Place) -> None:
-        places = self._places
+    def _look_after_crash(self, key: Key, place: Place) -> None:
+        places, end = self._places, self._end_to_believe(key, place.home)
         try:
-            cut = self.load(key, place, clean=False) if needs_recovery(places.disk, place.path) else 0
+            found = look_after_crash(places.disk, place.path, end)
+            if found is AfterCrash.UNKNOWN:
+                cut_bytes = self.load(key, place, clean=False)
+                if cut_bytes:
+                    self.cut_bytes[key] = cut_bytes
         except NotADirectoryError:
             # Somebody's file, with a name like that of a partition.
             places.leave(key)
@@ -157,16 +166,46 @@ class Opening:
             places.listener.offline(place.failure)
             places.suspect(place.home.path, error)
             return
-        if cut:
-            self.cut_bytes[key] = cut
+        if found is AfterCrash.AS_FLUSHED:
+            assert end is not None
+            place.was_clean = False
+            if end.was_closed:
+                # It says so, should it not have been asked for until the next clean stop.
+                place.home.ends[key] = end._replace(was_closed=0)
+
+    def _end_to_believe(self, key: Key, home: DataDirectory) -> End | None:
+        """None where there is none, the recovery point says something else, or a recovery would read much."""
+        end = home.ends.get(key)
+        if end is None or not end.is_of(home.offset(RECOVERY_POINTS, key)):
+            return None
+        head = home.heads.get(key)
+        is_of_segment = head is not None and head.base_offset == end.base_offset
+        position = head.position if head is not None and is_of_segment else 0
+        return end if end.size_bytes - position <= UNREAD_BYTES_MAX else None
 
     # One partition
 
     def load(self, key: Key, place: Place, *, clean: bool) -> int:
         """Open its log and take it in; how many bytes at its end were not sound. Raises `OSError`."""
         recovered = self.open_log(self._places.pool, key, place, clean=clean)
+        if self.settle_end(key, place.home, recovered.log):
+            place.home.write()
         self.take_in(key, place, recovered)
         return recovered.cut_bytes
+
+    def settle_end(self, key: Key, home: DataDirectory, log: Log) -> bool:
+        """Compare a log that has been opened with its end, which vouches for it. Whether the checkpoint is to
+        be written before the log, which is shorter, goes on.
+        """
+        end = home.ends.get(key)
+        if end is None or log.log_end_offset > end.offset:
+            return False
+        if log.log_end_offset == end.offset:
+            log.vouch_until(end.offset)
+            return False
+        del home.ends[key]
+        home.want()
+        return True
 
     def open_log(self, pool: FilePool, key: Key, place: Place, *, clean: bool) -> Recovered:
         """May run in a worker thread with a pool of its own. Raises `OSError`."""

@@ -36,6 +36,7 @@ from odradek.storage.batches import (
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer, SyncFailed
 from odradek.storage.group_log import identity_of
+from odradek.storage.heads import Head
 from odradek.storage.log import Log
 from odradek.storage.preparation import prepare, prepare_quickly
 from odradek.storage.producer_state import EXPIRATION_MS, EXPIRY_INTERVAL_MS
@@ -699,14 +700,15 @@ class Partition(PartitionStaging):
         next_ms = now_ms + now_ms - asked_ms
         return next_ms - log.unflushed_since_ms(asked_ms) > self.config.flush_ms
 
-    def close(self) -> None:
+    def close(self, head: Head | None = None) -> Head | None:
         """Flush and close; see `Log.close`. What is staged is forgotten. Watchers are woken."""
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         self._failure = f"{self.name} is closed."
         self._dropped_staged = self.log.has_staged
-        self.log.close()
+        head = self.log.close(head)
         self._wake()
+        return head
 
     def _check_online(self) -> None:
         if self._is_broken:

@@ -48,7 +48,9 @@ class StoreListener:
         """A data directory has failed, or (None) serves again."""
 
     def damage(self, sentence: str) -> None:
-        """A file was not as it had been written; nothing is cut for that, and the store goes on."""
+        """A file was not as it had been written, and the store goes on; that something is cut for it, which
+        is rare, the sentence says.
+        """
 
     def recovered(self, name: str, cut_bytes: int) -> None:
         """A partition is back; so many bytes at its end were lost."""

@@ -12,11 +12,13 @@ who read it, who are told (`Segment.check`), and the log goes on at the offset a
 """
 
 from dataclasses import dataclass
+from enum import Enum
 
 from odradek.storage.batches import HEADER_BYTES, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_leader_epochs
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Disk, SyncFailed, read_file, replace_file, sync_file, write_all
+from odradek.storage.ends import End
 from odradek.storage.heads import Head, TakenUp, take_up
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.log import READ_SOONER_BYTES, Log
@@ -276,14 +278,25 @@ def begin_log(pool: FilePool, directory: str, config: LogConfig, now_ms: int) ->
     return Log(pool, directory, config, [segment], 0, ProducerState(), LeaderEpochs(), recovery_point=0)
 
 
-def needs_recovery(disk: Disk, directory: str) -> bool:
-    """False when there is nothing to recover in a directory after a crash: one log file without a byte in
-    it, and none that a deletion or a compaction left. Costs one listing and one look at the file.
-    """
+class AfterCrash(Enum):
+    """What a look at a partition's directory shows."""
+
+    EMPTY = "nothing to recover"
+    """One log file without a byte in it, and nothing that a deletion or a compaction has left."""
+    AS_FLUSHED = "what a flush has had, and no more"
+    UNKNOWN = "to be recovered"
+
+
+def look_after_crash(disk: Disk, directory: str, end: End | None) -> AfterCrash:
+    """One listing and one look at a file. `end` is where the log is known to have ended. Raises `OSError`."""
     names = disk.list(directory)
+    if end is not None:
+        return AfterCrash.AS_FLUSHED if end.is_that_of(disk, directory, names) else AfterCrash.UNKNOWN
     logs = [name for name in names if base_offset_of(name, LOG) is not None]
     others = set(names).difference(logs, (PARTITION_METADATA, LEADER_EPOCHS))
-    return len(logs) != 1 or bool(others) or disk.size(f"{directory}/{logs[0]}") > 0
+    if len(logs) != 1 or others or disk.size(f"{directory}/{logs[0]}") > 0:
+        return AfterCrash.UNKNOWN
+    return AfterCrash.EMPTY
 
 
 def base_offset_of(name: str, suffix: str) -> int | None:
@@ -436,7 +449,7 @@ def _recover(
             epochs,
             recovery_point,
             gaps_until,
-            taken.head if taken is not None and place == first else None,
+            taken if place == first else None,
             takes_place=takes_place,
         )
         if valid_bytes < segment.size_bytes:
@@ -461,7 +474,7 @@ def _check_segment(
     epochs: LeaderEpochs,
     recovery_point: int,
     gaps_until: int,
-    head: Head | None,
+    taken: TakenUp | None,
     *,
     takes_place: bool,
 ) -> tuple[int, int, bool]:
@@ -471,10 +484,11 @@ def _check_segment(
     recovery point or the head, since the last batch is damaged.
     """
     size_bytes = segment.size_bytes
-    if head is None:
+    if taken is None:
         segment.reset_indexes()
         position, expected, counted, is_told = 0, segment.base_offset, -1, False
     else:
+        head = taken.head
         # With nothing behind it nobody reads the last batch here: the head has to say where the log ends.
         position, expected, counted, is_told = head.position, head.offset, -1, head.position == size_bytes
     while True:
@@ -502,19 +516,21 @@ def _check_segment(
         counted, is_told = expected, position == size_bytes
     segment.seal()
     end_offset = counted if is_told and counted >= 0 else expected
-    _replace_indexes(
-        segment, is_vouched=end_offset <= recovery_point, has_head=head is not None, takes_place=takes_place
-    )
+    _replace_indexes(segment, taken, is_vouched=end_offset <= recovery_point, takes_place=takes_place)
     return position, end_offset, is_told
 
 
-def _replace_indexes(segment: Segment, *, is_vouched: bool, has_head: bool, takes_place: bool) -> None:
+def _replace_indexes(segment: Segment, taken: TakenUp | None, *, is_vouched: bool, takes_place: bool) -> None:
     """Write those of a segment that has just been read; where the recovery point has passed it, for good."""
+    has_head = taken is not None
     disk = segment.pool.disk
     was_replaced = False
     is_short = segment.size_bytes <= READ_SOONER_BYTES and not len(segment.offset_index)
     for index, kind in ((segment.offset_index, INDEX), (segment.time_index, TIME_INDEX)):
         path = segment.path(kind)
+        if taken is not None and taken.had_nothing_else and index.saved_count == len(index):
+            # The head vouches for what is there.
+            continue
         if not has_head and not takes_place:
             if is_vouched and _says(disk, path, index.encode()):
                 index.saved_count = len(index)

@@ -382,10 +382,11 @@ class Segment(SegmentExtent):
         else:
             self._decode_indexes()
 
-    def take_first_entries(self, index_count: int, time_count: int) -> None:
-        """Have so many entries of the index files and no more; what follows them there goes. `DamagedIndex`,
-        also where they are fewer; raises `OSError`.
+    def take_first_entries(self, index_count: int, time_count: int) -> bool:
+        """Have so many entries of the index files and no more; what follows them there goes. Whether nothing
+        did. `DamagedIndex`, also where they are fewer; raises `OSError`.
         """
+        had_nothing_else = True
         sizes = (index_count * OFFSET_ENTRY_BYTES, time_count * TIME_ENTRY_BYTES)
         self._offset_index, self._time_index = self._open_indexes(*sizes)
         for kind, size_bytes in zip((INDEX, TIME_INDEX), sizes, strict=True):
@@ -393,8 +394,10 @@ class Segment(SegmentExtent):
             try:
                 if file.size() > size_bytes:
                     file.truncate(size_bytes)
+                    had_nothing_else = False
             finally:
                 file.close()
+        return had_nothing_else
 
     def entries_before(self, offset: int) -> tuple[int, int]:
         """How many entries of the two indexes are about what is before an offset that ends a batch."""

@@ -1,11 +1,10 @@
 """All partitions under the data directories: opening, creating, deleting, background work, closing.
 
 A partition's files are looked at when it is first asked for, so that a clean start takes as long with ten
-thousand partitions as with ten. After any other stop than a clean one every partition that has records is
-recovered in `open`.
-The number of open segment files is bounded.
+thousand partitions as with ten. After any other stop than a clean one those that have something that no flush
+had are recovered in `open`. The number of open segment files is bounded.
 
-Each data directory holds `.lock`, five checkpoint files and `.kafka_cleanshutdown`, all but one of the
+Each data directory holds `.lock`, six checkpoint files and `.kafka_cleanshutdown`, all but two of the
 checkpoints as Kafka's do. One that fails takes only its own partitions offline, at the start and later; they
 come back when its disk answers again (`attending`, `rescan.py`), those of a directory that could not be
 opened with the next start. One thread owns a store; only `Partition.flush` and what a `Work` hands out may
@@ -22,7 +21,7 @@ from os import urandom
 from typing import TYPE_CHECKING
 
 from odradek.storage import checkpoints
-from odradek.storage.checkpointing import HEADS_PER_ROUND, Checkpointing
+from odradek.storage.checkpointing import Checkpointing
 from odradek.storage.checkpoints import FIRST_DIRTY
 from odradek.storage.config import CLEANING_STEP_BYTES, LogConfig
 from odradek.storage.data_directory import DataDirectory, Key
@@ -178,7 +177,8 @@ class LogStore:
             raise
 
     def open(self, now_ms: int) -> dict[Key, int]:
-        """Lock the directories and find the partitions; recover them unless the last stop was clean.
+        """Lock the directories and find the partitions; after another stop than a clean one recover those
+        that no flush had all of.
 
         Returns of which partitions how many bytes at the end were not sound and have been cut. Raises
         `DirectoryInUse`, and `OSError` when no directory can be used; see `failures` for those that cannot.
@@ -211,30 +211,20 @@ class LogStore:
         self._table.now_ms = now_ms
         if self._cleaner is not None:
             self._cleaner.close()
-        self._make_last_heads()
         self._write_down()
         unclean = {home.path for home in homes if home.failure is not None or not home.was_opened}
-        for place in list(self._places.values()):
+        for key, place in list(self._places.items()):
             try:
                 if place.failure is not None:
                     unclean.add(place.home.path)
                 elif place.partition is not None and place.home.failure is None:
-                    place.partition.close()
+                    self._checkpointing.close_one(key, place)
             except (KafkaError, OSError):
                 unclean.add(place.home.path)
         finish(self._upkeep.removing_segments(None))
         for home in homes:
             self._close_directory(home, is_clean=home.path not in unclean)
         self._unlock()
-
-    def _make_last_heads(self) -> None:
-        """So that after a crash the next run need not read what this one has flushed."""
-        for partition in finish(self._checkpointing.wanting_heads(HEADS_PER_ROUND)):
-            try:
-                partition.flush()
-            except KafkaError:
-                continue  # its close will say so
-        finish(self._checkpointing.making_heads())
 
     def _close_directory(self, home: DataDirectory, *, is_clean: bool) -> None:
         """Where the disk does not play along the mark is left out."""
@@ -430,7 +420,11 @@ class LogStore:
                 if topic_id is not None and self.topic_id_of(topic, index) not in (None, topic_id):
                     self.listener.stray(topic, index, self.set_aside(topic, index))
                     return self._make(topic, index, topic_id, self._table.config_for(topic))
-                self._opening.load(key, place, clean=place.was_clean)
+                cut_bytes = self._opening.load(key, place, clean=place.was_clean)
+                if cut_bytes:
+                    self.listener.damage(
+                        f"{place.path}: the last {cut_bytes} bytes were not sound any more and are cut."
+                    )
             except OSError as error:
                 sentence = f"Opening {place.path} failed: {error}"
                 self._table.failed(place.home.path, error, sentence)

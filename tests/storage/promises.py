@@ -91,6 +91,15 @@ class World:
         self.start()
 
     def start(self) -> None:
+        self._open()
+        for book in list(self.books.values()):
+            if book.is_being_deleted:
+                self.store.delete(book.topic, 0)
+                del self.books[book.topic]
+            elif book.is_made:
+                self._partition(book)
+
+    def _open(self) -> None:
         self.disk.held.clear()
         self.store = LogStore(
             self.disk,
@@ -101,12 +110,6 @@ class World:
         )
         self.store.group_logs = [GroupLog(self.disk, "data", file_bytes=GROUP_LOG_BYTES)]
         self.store.open(self.now_ms)
-        for book in list(self.books.values()):
-            if book.is_being_deleted:
-                self.store.delete(book.topic, 0)
-                del self.books[book.topic]
-            elif book.is_made:
-                self._partition(book)
 
     def _partition(self, book: Book) -> Partition:
         partition = self.store.get(book.topic, 0)
@@ -132,7 +135,7 @@ class World:
             return
         except (KafkaError, OSError) as error:
             failure = error
-        is_start = operation in ("restart", "kill", "tear")
+        is_start = operation in ("restart", "kill", "tear", "pass_by")
         # A start says so in a sentence and ends; somebody starts it again.
         assert is_start or isinstance(failure, KafkaError), f"{operation} failed with no code of Kafka"
         assert isinstance(failure, OSError) or failure.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -386,14 +389,36 @@ class World:
                 break
 
     def restart(self, chance: random.Random) -> None:
-        partitions = {book.topic: self._partition(book) for book in self._live_books()}
-        self.store.close(self.now_ms)
-        if self.disk.exists("data/.kafka_cleanshutdown"):
-            for topic, partition in partitions.items():
-                book = self.books[topic]
-                book.flushed_end, book.safe_start = partition.log_end_offset, partition.log_start_offset
+        starts = {book.topic: self._partition(book).log_start_offset for book in self._live_books()}
+        if self._stop():
+            for topic, start in starts.items():
+                self.books[topic].safe_start = start
         self.start()
         self.check(is_kill=True)
+
+    def _stop(self) -> bool:
+        """Whether it was a clean stop, which vouches for everything."""
+        self.store.close(self.now_ms)
+        if not self.disk.exists("data/.kafka_cleanshutdown"):
+            return False
+        for book in self._live_books():
+            book.flushed_end = _end_of(book)
+        return True
+
+    def pass_by(self, chance: random.Random) -> None:
+        """Starts during which nobody asks for a partition, and that end with a kill or a clean stop."""
+        for book in self._live_books():
+            if chance.random() < 0.5:
+                self._flush(book)
+        if chance.random() < 0.7:
+            self.checkpoint(chance)
+        for _ in range(chance.randrange(1, 4)):
+            self._open()
+            if chance.random() < 0.5:
+                self._stop()
+        self.start()
+        self.check(is_kill=True)
+        self._resume()
 
     # Crashes
 
@@ -602,14 +627,30 @@ WEIGHTS = {
     "create": 2,
     "delete": 1,
     "restart": 1,
+    "pass_by": 2,
     "kill": 1,
 }
 
 
-def history(seed: int, steps: int) -> list[tuple[str, int]]:
+PASSED_BY = {
+    "append": 6,
+    "transact": 2,
+    "end_transaction": 2,
+    "flush": 2,
+    "roll": 2,
+    "checkpoint": 2,
+    "delete_records": 1,
+    "create": 1,
+    "restart": 1,
+    "pass_by": 6,
+}
+"""Weights of operations before and after starts at which nobody asks for anything."""
+
+
+def history(seed: int, steps: int, weights: dict[str, int] = WEIGHTS) -> list[tuple[str, int]]:
     """Operations and the seeds of their chances."""
     chance = random.Random(seed)
-    names = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=steps)
+    names = chance.choices(list(weights), list(weights.values()), k=steps)
     return [(name, chance.randrange(1 << 16)) for name in names]
 
 
@@ -640,6 +681,8 @@ EVERY_OPERATION = [
     ("make_heads", 0),
     ("append", 17),
     ("kill", 0),
+    ("pass_by", 1),
+    ("pass_by", 4),
     *(("append", number) for number in (3, 14, 51, 85, 102, 162, 275, 332)),  # more than is retained
     ("maintain", 0),
     ("delete", 1),

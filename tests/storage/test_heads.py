@@ -14,8 +14,9 @@ from stores import NOW_MS
 from transacting import Producer, check_transactions
 
 from odradek.storage.checkpointing import HEADS_PER_ROUND
+from odradek.storage.checkpoints import read_facts
 from odradek.storage.config import LogConfig
-from odradek.storage.heads import HEADS, read_heads
+from odradek.storage.heads import HEADS, Head
 from odradek.storage.partition import Partition
 from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import KafkaError
@@ -106,7 +107,7 @@ def with_head(count: int = 300, behind: int = 3) -> MemoryDisk:
 
 
 def head_of(disk: MemoryDisk):
-    heads = read_heads(disk, f"data/{HEADS}")
+    heads = read_facts(disk, f"data/{HEADS}", Head)
     return None if heads is None else heads.get(("t", 0))
 
 
@@ -275,9 +276,9 @@ def test_a_round_makes_some_heads_and_leaves_the_others_to_the_next():
         append(partition, 1)
         partition.flush()
     store.maintain(LATER_MS)
-    assert len(read_heads(disk, f"data/{HEADS}")) == HEADS_PER_ROUND
+    assert len(read_facts(disk, f"data/{HEADS}", Head)) == HEADS_PER_ROUND
     store.maintain(LATER_MS + 1000)
-    assert len(read_heads(disk, f"data/{HEADS}")) == len(partitions)
+    assert len(read_facts(disk, f"data/{HEADS}", Head)) == len(partitions)
 
 
 def test_the_snapshot_of_a_head_goes_when_another_one_has_followed():

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from memory_disk import MemoryDisk, PowerLost
-from promises import EVERY_OPERATION, WEIGHTS, World, history
+from promises import EVERY_OPERATION, PASSED_BY, WEIGHTS, World, history
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
@@ -44,6 +44,14 @@ def crash_at_each_operation(steps: list[tuple[str, int]], seed: int) -> int:
 @pytest.mark.parametrize("seed", range(100 if NIGHTLY else 2))
 def test_a_power_loss_at_every_operation_of_a_history_breaks_no_promise(seed):
     steps = history(seed, 40 if NIGHTLY else 16)
+    assert crash_at_each_operation(steps, seed) > len(steps)
+
+
+# These two find it when a start takes any size for the one that was noted, or what nobody asked for until a
+# clean stop for something that was closed.
+@pytest.mark.parametrize("seed", range(100) if NIGHTLY else (20, 56))
+def test_a_power_loss_between_starts_at_which_nobody_asks_for_anything_breaks_no_promise(seed):
+    steps = [("create", 5), *history(seed, 20, PASSED_BY)]
     assert crash_at_each_operation(steps, seed) > len(steps)
 
 
@@ -131,7 +139,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def change(self, operation, number):
         self.run_one(operation, number)
 
-    @rule(operation=st.sampled_from(("restart", "kill", "tear")), number=NUMBERS)
+    @rule(operation=st.sampled_from(("restart", "kill", "tear", "pass_by")), number=NUMBERS)
     def start_again(self, operation, number):
         self.run_one(operation, number)
 

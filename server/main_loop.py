@@ -75,6 +75,8 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[BrokerServer], None] 
             on_ready(server)
         await stopping.wait()
     finally:
+        # The process ends: whatever there is by now, it is not looked through once more.
+        gc.disable()
         await server.stop()
         if lifeline is not None:
             loop.remove_reader(lifeline)

@@ -192,7 +192,8 @@ def replace_file(disk: Disk, path: str, content: bytes, *, sync: bool = True) ->
     temporary = path + ".tmp"
     file = disk.open(temporary, create=True)
     try:
-        file.truncate(0)
+        if file.size():
+            file.truncate(0)
         write_all(file, 0, [content], len(content))
         if sync:
             file.sync()

@@ -403,8 +403,10 @@ class Log(LogStaging):
         path = f"{self.directory}/{file_name(offset, SNAPSHOT)}"
         file = self.disk.open(path, create=True)
         try:
-            file.truncate(0)
             write_all(file, 0, [content], len(content))
+            # Not to nothing before: ext4 then waits for the device when the file is closed.
+            if file.size() > len(content):
+                file.truncate(len(content))
             if sync:
                 sync_file(file, path)
         finally:

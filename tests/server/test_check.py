@@ -200,11 +200,12 @@ def test_a_checkpoint_that_is_damaged_or_says_too_much_is_found_and_written_anew
     assert told(data) == []
 
 
-def test_a_damaged_checkpoint_of_heads_is_found_and_removed(data):
-    path = data / "head-checkpoint"
+@pytest.mark.parametrize("name", ["head-checkpoint", "log-end-checkpoint"])
+def test_a_damaged_checkpoint_of_heads_or_ends_is_found_and_removed(data, name):
+    path = data / name
     path.write_text("0\n1\norders 0 0 9\n")
     assert told(data, status=1) == [
-        "damage head-checkpoint: it is not a checkpoint of version 0 with as many lines as it announces. "
+        f"damage {name}: it is not a checkpoint of version 0 with as many lines as it announces. "
         "A start after a crash reads more of the logs."
     ]
     told(data, repair=True)

@@ -212,6 +212,13 @@ def test_checkpoints_are_shown_up_to_the_damage(tmp_path):
         "25",
         "900",
     )
+    (end,) = shown(write(tmp_path / "log-end-checkpoint", b"0\n1\norders 0 10 900 25 1\n"))
+    assert (end["base_offset"], end["size_bytes"], end["offset"], end["was_closed"]) == (
+        "10",
+        "900",
+        "25",
+        "1",
+    )
 
 
 def test_a_partition_directory_is_shown_whole(segment):

@@ -183,9 +183,9 @@ def section(
         "is first asked for, so memory is told at the start and when every partition was asked for its end. "
         "Beside a log of up to 4 KB a stop makes no indexes and no snapshot; where all grow above that at "
         "once it makes three files for each.",
-        "After a kill each partition with records is opened, and its last segment read from the recovery "
-        "point or the head before it, whether anything is behind that or not: what a flush has vouched for "
-        "costs little, but each partition costs something.",
+        "After a kill each partition's directory is listed and its last segment's size asked for. Where they "
+        "are as a flush had them, nothing is opened before somebody asks for the partition; where they are "
+        "not, what no flush has vouched for is read.",
     ]
     growth = Growth("partitions", "Cost by the number of partitions", "partitions")
     for count, one in costs.items():

@@ -223,6 +223,7 @@ class BrokerServer:
             config.data_directories,
             config_for=self._config_of_topic,
             topic_id_for=self._id_of_topic,
+            leader_epoch_for=self._leader_epoch_of,
             listener=self._disks,
             checkpoint_interval_ms=_checkpoint_interval_ms(config),
             producer_expiration_ms=config.producer_id_expiration_ms,
@@ -633,6 +634,11 @@ class BrokerServer:
         assert self._machine is not None
         topic = self._machine.view.topics.get(name)
         return None if topic is None or index >= len(topic.partitions) else topic.topic_id
+
+    def _leader_epoch_of(self, name: str, index: int) -> int:
+        assert self._machine is not None
+        partition = self._machine.view.partition(name, index)
+        return 0 if partition is None else partition.leader_epoch
 
     # Disks that fail
 

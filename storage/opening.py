@@ -247,7 +247,7 @@ class Opening:
             recovered.log.config,
             recovered.log,
             log_start_offset=recovered.log_start_offset,
-            leader_epoch=max(recovered.log.leader_epochs.latest, 0),
+            leader_epoch=max(recovered.log.leader_epochs.latest, self._places.leader_epoch_for(*key)),
             on_trouble=self._places.told_of_trouble,
         )
 

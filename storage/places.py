@@ -94,8 +94,12 @@ def unknown_topic_id(topic: str, index: int) -> bytes | None:
     return None
 
 
+def first_leader_epoch(topic: str, index: int) -> int:
+    return 0
+
+
 class Places:
-    """See the module. `config_for` and `topic_id_for` are those of `LogStore`."""
+    """See the module. `config_for`, `topic_id_for` and `leader_epoch_for` are those of `LogStore`."""
 
     def __init__(
         self,
@@ -105,6 +109,7 @@ class Places:
         *,
         config_for: Callable[[str], LogConfig],
         topic_id_for: Callable[[str, int], bytes | None],
+        leader_epoch_for: Callable[[str, int], int],
         listener: StoreListener,
         new_id: Callable[[], str],
         gate: AbstractContextManager,
@@ -116,6 +121,7 @@ class Places:
         self.by_key: dict[Key, Place] = {}
         self.config_for = config_for
         self.topic_id_for = topic_id_for
+        self.leader_epoch_for = leader_epoch_for
         self.listener = listener
         self.new_id = new_id
         self.gate = gate

@@ -39,6 +39,7 @@ from odradek.storage.places import (
     Places,
     StoreListener,
     default_config,
+    first_leader_epoch,
     key_of,
     topic_id_in,
     unknown_topic_id,
@@ -86,7 +87,8 @@ def _inconsistent(name: str) -> KafkaError:
 
 class LogStore:
     """See the module. `config_for` gives the settings of a topic that is found on the disk, `topic_id_for`
-    the id of the topic that a partition belongs to, None when there is none.
+    the id of the topic that a partition belongs to, None when there is none, `leader_epoch_for` the least
+    epoch in which a partition may go on: its log, all of which may be deleted, need not know.
 
     A directory that says another id when it is loaded is set aside, as by Kafka's LogManager, an empty
     partition takes its place, and `listener.stray` is told. The calls of `maintaining` in
@@ -100,6 +102,7 @@ class LogStore:
         *,
         config_for: Callable[[str], LogConfig] = default_config,
         topic_id_for: Callable[[str, int], bytes | None] = unknown_topic_id,
+        leader_epoch_for: Callable[[str, int], int] = first_leader_epoch,
         listener: StoreListener | None = None,
         open_files_max: int = 1024,
         new_id: Callable[[], str] = _new_id,
@@ -122,6 +125,7 @@ class LogStore:
             self._homes,
             config_for=config_for,
             topic_id_for=topic_id_for,
+            leader_epoch_for=leader_epoch_for,
             listener=self.listener,
             new_id=new_id,
             gate=new_lock(),
@@ -372,7 +376,15 @@ class LogStore:
                 log_start_offset=0,
                 now_ms=self._table.now_ms,
             ).log
-        partition = Partition(topic, index, topic_id, config, log, on_trouble=self._table.told_of_trouble)
+        partition = Partition(
+            topic,
+            index,
+            topic_id,
+            config,
+            log,
+            leader_epoch=self._table.leader_epoch_for(topic, index),
+            on_trouble=self._table.told_of_trouble,
+        )
         place.partition = partition
         self._table.enter(key, place)
         return partition

@@ -5,6 +5,7 @@ import json
 import shutil
 
 import pytest
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from odradek.coordinator.cluster import ClusterMachine
 from odradek.server import cli
@@ -230,6 +231,23 @@ def test_deleted_records_stay_deleted(kafka, tmp_path):
     data = tmp_path / "data"
     take_in(kafka, data=data)
     assert served(data, index=1) == (expected(1)[5:], 5)
+
+
+def test_a_log_of_which_all_is_deleted_goes_on_in_its_leader_epoch(kafka, tmp_path):
+    """Nothing in it says the epoch any more: the topic's metadata do."""
+    data = tmp_path / "data"
+    take_in(kafka, data=data, configs={"retention.ms": "-1"})
+    with Embedded(data_dir=data) as broker:
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+        admin.delete_records({TopicPartition("orders", 0): COUNT})
+        admin.close()
+        broker.restart()
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+        producer.send("orders", b"new", partition=0).get()
+        producer.close()
+    log = max((data / "orders-0").glob("*.log"))
+    batches = [(header.base_offset, header.leader_epoch) for _, header in iter_batches(log.read_bytes())]
+    assert batches[-1] == (COUNT, 4)
 
 
 def test_a_second_topic_joins_the_first(kafka, tmp_path):

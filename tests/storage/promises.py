@@ -75,6 +75,8 @@ class Book:
         """The producer of each record of a transaction."""
         self.may_be_cleaned: set[int] = set()
         """Offsets of markers, and of records that were aborted: compaction takes them."""
+        self.leader_epoch = 0
+        """The cluster's metadata say it, whatever is left of the log."""
         self.is_made = False
         self.is_being_deleted = False
 
@@ -105,6 +107,7 @@ class World:
             self.disk,
             ["data"],
             config_for=CONFIGS.__getitem__,
+            leader_epoch_for=lambda topic, _: self.books[topic].leader_epoch if topic in self.books else 0,
             new_id=lambda: f"{next(self._ids):032x}",
             head_interval_bytes=300,
         )
@@ -351,7 +354,8 @@ class World:
     def raise_epoch(self, chance: random.Random) -> None:
         book = self._some_book(chance)
         if book is not None:
-            self._partition(book).leader_epoch += 1
+            book.leader_epoch += 1
+            self._partition(book).leader_epoch = book.leader_epoch
 
     def maintain(self, chance: random.Random) -> None:
         """Retention, and removing the files of what was deleted."""

@@ -265,6 +265,8 @@ def test_an_error_at_any_operation_of_the_history_that_has_them_all_loses_nothin
         (51, errno.EIO, 406),
         # That of a flush; its partition is offline when a checkpoint is written.
         (59, errno.EIO, 24),
+        # A log of which all is deleted knows its leader epoch from nobody but the cluster.
+        (42, errno.EIO, 7),
     ],
 )
 def test_what_nights_have_found_stays_mended(seed, code, number):

@@ -17,7 +17,7 @@ Kafka passes the file over.
 from typing import NamedTuple
 
 from odradek.storage.disk import Disk
-from odradek.storage.segment import LOG, SWAP, SYNC_FAILED, file_name
+from odradek.storage.segment import LOG, SWAP, SYNC_FAILED, Segment, file_name
 
 ENDS = "log-end-checkpoint"
 UNREAD_BYTES_MAX = 16 * 1024 * 1024
@@ -37,6 +37,10 @@ class End(NamedTuple):
         """Whether the recovery point of the checkpoint is this end, or one before it in the same segment
         (`Log.recovery_checkpoint`)."""
         return max(self.base_offset, self.offset - 1) <= recovery_point <= self.offset
+
+    def is_that_of_segment(self, last: Segment) -> bool:
+        """Whether the log ends there whose last segment it is."""
+        return (last.base_offset, last.size_bytes) == self[:2]
 
     def is_that_of(self, disk: Disk, directory: str, names: list[str]) -> bool:
         """Whether the log in a directory with these files ends there. Raises `OSError`."""

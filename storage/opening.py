@@ -210,6 +210,7 @@ class Opening:
     def open_log(self, pool: FilePool, key: Key, place: Place, *, clean: bool) -> Recovered:
         """May run in a worker thread with a pool of its own. Raises `OSError`."""
         home, config = place.home, self._places.config_for(key[0])
+        recovery_point, end = home.offset(RECOVERY_POINTS, key), home.ends.get(key)
         # Up to where compaction may have made gaps, as far as that is known when the recovery point is lost.
         gaps_until = 0
         if not home.is_vouched:
@@ -219,12 +220,13 @@ class Opening:
             place.path,
             config,
             clean=clean,
-            recovery_point=home.offset(RECOVERY_POINTS, key),
+            recovery_point=recovery_point,
             log_start_offset=home.offset(LOG_STARTS, key),
             now_ms=self._places.now_ms,
             gaps_until=gaps_until,
             producer_expiration_ms=self._places.producer_expiration_ms,
             head=home.heads.get(key),
+            end=end if end is not None and end.is_of(recovery_point) else None,
         )
 
     def take_in(self, key: Key, place: Place, recovered: Recovered) -> None:

@@ -75,14 +75,17 @@ def open_log(
     producer_expiration_ms: int = EXPIRATION_MS,
     is_rescan: bool = False,
     head: Head | None = None,
+    end: End | None = None,
 ) -> Recovered:
-    """Open (or begin) the log in `directory`. `recovery_point`, `log_start_offset` and `head` are the
+    """Open (or begin) the log in `directory`. `recovery_point`, `log_start_offset`, `head` and `end` are the
     checkpoints', or 0 and None. Where it is not known any more what a flush has vouched for, `gaps_until`
     says up to where offsets may be missing because of compaction. `is_rescan`: what can be read of files may
     not be on the disk, and the log files have been written again.
     """
     names = finish_interrupted(pool.disk, directory, pool.disk.list(directory))
-    opening = _Opening(pool, directory, config, clean, recovery_point, log_start_offset, gaps_until, head)
+    opening = _Opening(
+        pool, directory, config, clean, recovery_point, log_start_offset, gaps_until, head, end
+    )
     opening.find_segments(names, now_ms)
     sync_has_failed = SYNC_FAILED in names
     try:
@@ -115,11 +118,13 @@ class _Opening:
         log_start_offset: int,
         gaps_until: int,
         head: Head | None,
+        end: End | None,
     ) -> None:
         self.pool, self.directory, self.config = pool, directory, config
         self.clean = clean
         """Whether the stop was, and what it left is as it said."""
         self.recovery_point, self.gaps_until, self.head = recovery_point, gaps_until, head
+        self.end = end
         self.log_start_offset = log_start_offset
         self.segments: list[Segment] = []
         self.end_offset = 0
@@ -170,7 +175,10 @@ class _Opening:
     def find_end(self, now_ms: int) -> None:
         last = self.segments[-1]
         end_offset = _read_end(last)
-        if self.told_end is not None and _is_end_damaged(last, end_offset, self.told_end, clean=self.clean):
+        is_certain = not self.clean
+        if self.clean and self.end is not None and self.end.is_that_of_segment(last):
+            self.told_end, is_certain = self.end.offset, True
+        if self.told_end is not None and _is_end_damaged(last, end_offset, self.told_end, certain=is_certain):
             # Whoever reads the last batches is told. What is appended from now on is out of their reach.
             end_offset = self.told_end
             path = last.path(LOG)
@@ -378,14 +386,15 @@ def _end_of_stop(names: list[str], recovery_point: int) -> int:
     )
 
 
-def _is_end_damaged(segment: Segment, end_offset: int | None, told_end: int, *, clean: bool) -> bool:
+def _is_end_damaged(segment: Segment, end_offset: int | None, told_end: int, *, certain: bool) -> bool:
     """Whether the last batches say something else than those who should know.
 
-    That is the look that has just been taken, or after a clean stop `_end_of_stop`, which may be out of date.
+    That is the look that has just been taken, or after a clean stop the log's end, if there is one of a file
+    of this size, or else `_end_of_stop`, which may be out of date.
     """
     if end_offset == told_end or told_end <= segment.base_offset:
         return False
-    return not clean or end_offset is None or _counted_end(segment) == told_end
+    return certain or end_offset is None or _counted_end(segment) == told_end
 
 
 def _counted_end(segment: Segment) -> int:

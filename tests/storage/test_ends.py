@@ -4,6 +4,7 @@ That nothing is lost by that, however often nobody asks, is what `test_histories
 """
 
 import errno
+from dataclasses import replace
 
 import pytest
 from memory_disk import MemoryDisk
@@ -228,6 +229,31 @@ def test_a_log_that_has_become_shorter_than_its_end_gives_that_up_before_it_goes
     assert any("bytes were not sound any more and are cut" in sentence for sentence in told.sentences)
     assert end_of(disk) is None
     assert not started(disk, config).is_unopened("t", 0)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("place", "bit"), [(3, 4), (23, 4), (23, 7), (26, 0)])
+def test_a_log_goes_on_where_a_clean_stop_says_it_ended_whatever_its_last_batch_says(
+    kind, policy, place, bit
+):
+    """Its base offset or its last offset's delta has changed, which sent the log's end anywhere."""
+    disk, store, config = filled(kind)
+    config = replace(config, cleanup_policy=frozenset({policy}))
+    log = partition_of(store).log
+    offset, position = log.log_end_offset, log.locate(log.log_end_offset - 1)[1]
+    store.close(NOW_MS)
+    disk.files[f"{SEGMENT}.log"].data[position + place] ^= 1 << bit
+    told = Told()
+    store = started(disk, config, listener=told)
+    partition = partition_of(store)
+    assert partition.log_end_offset == offset
+    assert told.sentences == [f"The last batches of {SEGMENT}.log are damaged; the log goes on at {offset}."]
+    append(partition, 1)
+    store.close(NOW_MS)
+    partition = partition_of(started(disk, config))
+    assert partition.log_end_offset == offset + 1
+    assert len(partition.read(offset, max_bytes=1000).records) > 0
 
 
 def test_a_damaged_checkpoint_of_ends_is_told_and_costs_a_recovery():

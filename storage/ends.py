@@ -11,6 +11,8 @@ An end is given up, on the disk too, before a log goes on that is shorter than i
 have to be cut. `was_closed` is for a later clean start: a partition that nobody asked for between a crash and
 a clean stop has not been recovered.
 
+After a clean stop it says, too, where the log goes on, should its last batch say something else.
+
 Kafka passes the file over.
 """
 

@@ -239,8 +239,8 @@ def sets_of(magic: int) -> dict[str, bytes]:
         "size of a gigabyte": spoilt(one, 8, struct.pack(">i", 1 << 30)),
         "second with a size below zero": one + spoilt(two, 8, struct.pack(">i", -5)),
         "second with a size too large": one + spoilt(two, 8, struct.pack(">i", 1000)),
-        # Kafka takes the byte at 22, in which a timestamp has a bit that turns every three days, for attributes:
-        # with that bit the set is one of a transaction, which it refuses by another name.
+        # Kafka takes the byte at 22 for attributes. In a timestamp it has a bit that turns every three days:
+        # with it the set is one of a transaction, which is refused by another name.
         "magic 2": resealed(spoilt(spoilt(one, 16, b"\x02"), 22, b"\0")),
         "magic 3": resealed(spoilt(one, 16, b"\x03")),
         "magic below zero": resealed(spoilt(one, 16, b"\xff")),

@@ -17,6 +17,7 @@ _turn_logger = logging.getLogger("odradek.turn")
 cdef class GatheredTurn:
     """See `_hot_path_python.GatheredTurn`."""
 
+    cdef list _followers
     cdef object _loop
     cdef object _newest
     cdef list _touched
@@ -26,6 +27,7 @@ cdef class GatheredTurn:
     cdef public dict staged
 
     def __init__(self, loop, flushes):
+        self._followers = []
         self._loop = loop
         self._newest = None
         self._touched = []
@@ -40,7 +42,7 @@ cdef class GatheredTurn:
             self.staged[partition] = [(done, must_flush)]
             if not self.is_scheduled:
                 self.is_scheduled = True
-                self._loop.call_soon(self.end)
+                self._loop.call_soon(self._end_in_time)
         else:
             (<list> waiting).append((done, must_flush))
 
@@ -64,10 +66,28 @@ cdef class GatheredTurn:
         self._touched.append(sender)
         if not self.is_scheduled:
             self.is_scheduled = True
-            self._loop.call_soon(self.end)
+            self._loop.call_soon(self._end_in_time)
 
     def follow(self, callback):
-        self._loop.call_soon(callback)
+        self._followers.append(callback)
+        if len(self._followers) == 1:
+            self._loop.call_soon(self._call_followers)
+
+    def _call_followers(self):
+        cdef list followers
+        if self.is_scheduled:
+            self._end()
+        followers = self._followers
+        self._followers = []
+        for callback in followers:
+            try:
+                callback()
+            except Exception:
+                _turn_logger.exception("what follows a turn failed")
+
+    def _end_in_time(self):
+        if self.is_scheduled:
+            self._end()
 
     def end(self):
         self._end()

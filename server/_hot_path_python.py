@@ -38,10 +38,20 @@ class Sender(Protocol):
 class GatheredTurn:
     """What is staged in one turn of the event loop, and who sends at its end; see `server.turn.LoopTurn`."""
 
-    __slots__ = ("_loop", "_newest", "_touched", "flushes", "is_scheduled", "number", "staged")
+    __slots__ = (
+        "_followers",
+        "_loop",
+        "_newest",
+        "_touched",
+        "flushes",
+        "is_scheduled",
+        "number",
+        "staged",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, flushes: Flushes) -> None:
         self._loop = loop
+        self._followers: list[Callable[[], object]] = []
         self._newest: Sender | None = None
         self._touched: list[Sender] = []
         self.flushes = flushes
@@ -57,7 +67,7 @@ class GatheredTurn:
             self.staged[partition] = [(done, must_flush)]
             if not self.is_scheduled:
                 self.is_scheduled = True
-                self._loop.call_soon(self.end)
+                self._loop.call_soon(self._end_in_time)
         else:
             waiting.append((done, must_flush))
 
@@ -85,11 +95,27 @@ class GatheredTurn:
         self._touched.append(sender)
         if not self.is_scheduled:
             self.is_scheduled = True
-            self._loop.call_soon(self.end)
+            self._loop.call_soon(self._end_in_time)
 
     def follow(self, callback: Callable[[], object]) -> None:
-        """It is called in the next turn: whoever else has something to do comes in between."""
-        self._loop.call_soon(callback)
+        """It is called when the loop has come round, behind the end of the turn that is then gathered:
+        whoever else has something to do comes before it, and has its answer."""
+        self._followers.append(callback)
+        if len(self._followers) == 1:
+            self._loop.call_soon(self._call_followers)
+
+    def _call_followers(self) -> None:
+        self._end_in_time()
+        followers, self._followers = self._followers, []
+        for callback in followers:
+            try:
+                callback()
+            except Exception:
+                turn_logger.exception("what follows a turn failed")
+
+    def _end_in_time(self) -> None:
+        if self.is_scheduled:
+            self.end()
 
     def end(self) -> None:
         """Ends the turn now: the event loop does it, and the server's stop."""

@@ -41,16 +41,19 @@ WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
 PIECE_BYTES_MAX = 1024 * 1024
 """Of a longer answer so much is written in a turn of the event loop: a client that reads as fast as we write
 would have one call of the system copy all of its 50 MB, for 10 ms in which nobody else is served."""
-PIECE_BYTES_MIN = 128 * 1024
-"""So much where others are being served. Each of them waits for a piece, and the copy of a megabyte took 0.2
-to 0.5 ms (`benchmarks.kernel_floor`); to nobody but its reader is a small piece more than one more call."""
-PIECE_BYTES_PER_S = 500_000_000
-"""More than the least where the others' requests take long, so that they do not stop the reader: a piece is
-copied in a tenth to a quarter of the time that they took."""
+PIECE_BYTES_MIN = 16 * 1024
+PIECE_S = 0.00003
+"""So long a piece may take to be copied where others are being served: each of them waits for one, and to
+nobody but its reader is a small piece more than one more call. Most are copied at two to four bytes a
+nanosecond (`benchmarks.kernel_floor`), those of pages that the host has taken from its machine at half a
+byte."""
+PIECE_SHARE = 0.2
+"""Longer, this part of the time that the others' requests take, so that they do not stop the reader."""
+PIECE_BYTES_PER_S = 2_000_000_000
+"""At no more than this speed: what a socket has no room for only seems to be copied fast."""
 OTHERS_ARE_GONE_S = 0.002
-"""So long after the last of them was served. The least piece is copied in 0.02 to 0.06 ms
-(`benchmarks.kernel_floor`): that nobody came meanwhile says nothing, even of thousands of requests a
-second."""
+"""So long after the last of them was served. That nobody came while one piece was copied says nothing, even
+of thousands of requests a second."""
 
 API_VERSIONS_KEY = 18
 
@@ -192,6 +195,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         "_is_full",
         "_others_seen_s",
         "_piece_bytes",
+        "_piece_bytes_per_s",
         "_piece_turn",
         "_piece_written_s",
         "_spare",
@@ -219,6 +223,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         self._is_full = False  # the transport has as much as it wants
         self._is_following = False  # the next turn writes a piece
         self._piece_bytes = PIECE_BYTES_MIN
+        self._piece_bytes_per_s = float(PIECE_BYTES_PER_S)  # at which the last pieces were copied
         self._piece_turn = -1  # the turn's number when the last piece was measured
         self._others_seen_s = 0.0
         self._piece_written_s = 0.0
@@ -500,7 +505,8 @@ class Connection(Receiver, asyncio.BufferedProtocol):
             else:
                 self._unsent = deque(buffers)
                 self._write_paused = True
-                self._write_piece()
+                self._is_following = True
+                self._turn.follow(self._begin_to_write)
         except Exception as error:
             # Half an answer must never be followed by another one, and none must not be passed over.
             self.abort(f"cannot read the log: {error}")
@@ -520,7 +526,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         none: consumers that catch up beside each other do not count."""
         number, now_s = self._turn.number, perf_counter()
         if number != self._piece_turn:
-            fair_bytes = int(others_took_s * PIECE_BYTES_PER_S)
+            fair_bytes = round(max(PIECE_S, PIECE_SHARE * others_took_s) * self._piece_bytes_per_s)
             self._piece_turn = number
             self._others_seen_s = now_s
             self._piece_bytes = min(max(fair_bytes, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
@@ -554,7 +560,9 @@ class Connection(Receiver, asyncio.BufferedProtocol):
             piece.append(buffer)
             room_bytes -= len(buffer)
         if piece:
+            began_s = perf_counter()
             self._write_lines(piece)
+            self._note_speed(self._piece_bytes - room_bytes, perf_counter() - began_s)
         if late is not None:
             # One piece of it is made ahead of the client.
             late.ask(self._take_piece, self._fail_to_make_piece)
@@ -568,6 +576,12 @@ class Connection(Receiver, asyncio.BufferedProtocol):
             self._close_when_answered()
         elif self._held:
             self._resume_if_possible()
+
+    def _note_speed(self, size_bytes: int, took_s: float) -> None:
+        if size_bytes < PIECE_BYTES_MIN:
+            return  # the call took longer than the copying
+        bytes_per_s = size_bytes / max(took_s, 1e-9)
+        self._piece_bytes_per_s = min((self._piece_bytes_per_s + bytes_per_s) / 2, PIECE_BYTES_PER_S)
 
     def _take_piece(self, piece: Any) -> None:
         unsent = self._unsent
@@ -587,6 +601,11 @@ class Connection(Receiver, asyncio.BufferedProtocol):
             self._is_following = True
             self._piece_written_s = perf_counter()
             self._turn.follow(self._write_next_piece)
+
+    def _begin_to_write(self) -> None:
+        """Not where the request was served: the others would wait for both."""
+        self._is_following = False
+        self._go_on_next_turn()
 
     def _write_next_piece(self) -> None:
         self._is_following = False

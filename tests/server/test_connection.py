@@ -682,36 +682,54 @@ class Recording:
     def writelines(self, buffers):
         self.sizes.append(sum(map(len, buffers)))
         self._transport.writelines(buffers)
-        self._after_write()
+        self._after_write(self.sizes[-1])
 
     def __getattr__(self, name):
         return getattr(self._transport, name)
 
 
+class Times:
+    """A clock that stands still but for what a turn takes and what copying takes."""
+
+    def __init__(self):
+        self.now_s = 0.0
+        self.turn_s = 0.0
+        self.copied_bytes_per_s = 1_000_000_000
+
+    def pass_after(self, size_bytes):
+        self.now_s += size_bytes / self.copied_bytes_per_s
+        asyncio.get_running_loop().call_soon(self._pass_turn)
+
+    def _pass_turn(self):
+        self.now_s += self.turn_s
+
+
 @pytest.fixture
-def growing_pieces(monkeypatch):
-    """And the seconds that pass between two pieces."""
-    took_s, now_s = [0.0], [0.0]
-
-    def clock():
-        now_s[0] += took_s[0]
-        return now_s[0]
-
+def times(monkeypatch):
+    """10,000 bytes are copied in the time that a piece may take."""
+    times = Times()
     monkeypatch.setattr(connection_module, "PIECE_BYTES_MAX", 80_000)
-    monkeypatch.setattr(connection_module, "PIECE_BYTES_MIN", 10_000)
-    monkeypatch.setattr(connection_module, "PIECE_BYTES_PER_S", 1_000_000)
-    monkeypatch.setattr(connection_module, "perf_counter", clock)
-    return took_s
+    monkeypatch.setattr(connection_module, "PIECE_BYTES_MIN", 3_000)
+    monkeypatch.setattr(connection_module, "PIECE_BYTES_PER_S", 1_000_000_000)
+    monkeypatch.setattr(connection_module, "PIECE_S", 0.00001)
+    monkeypatch.setattr(connection_module, "PIECE_SHARE", 0.02)
+    monkeypatch.setattr(connection_module, "perf_counter", lambda: times.now_s)
+    return times
 
 
-async def pieces_of_answers(stage_, correlation_ids, after_write=lambda: None):
+async def pieces_of_answers(stage_, times, correlation_ids, after_write=lambda: None):
     """The sizes in which long answers left, an answer at a time: 300,000 bytes and 17 before them."""
+
+    def pass_and_do(size_bytes):
+        times.pass_after(size_bytes)
+        after_write()
+
     client = await stage_.client()
     expected = big_answer(stage_)
     client.send(echo(0, "small"))
     await client.answer()
     (connection,) = stage_.broker.connections._open
-    recording = connection._transport = Recording(connection._transport, after_write)
+    recording = connection._transport = Recording(connection._transport, pass_and_do)
     sizes = []
     for correlation_id in correlation_ids:
         client.send(echo(correlation_id, "big"))
@@ -721,11 +739,11 @@ async def pieces_of_answers(stage_, correlation_ids, after_write=lambda: None):
     return sizes
 
 
-def test_pieces_of_a_long_answer_grow_while_nobody_else_is_served(play, growing_pieces):
-    growing_pieces[0] = 0.002
+def test_pieces_of_a_long_answer_grow_while_nobody_else_is_served(play, times):
+    times.turn_s = 0.002
 
     async def story(stage_):
-        first, second = await pieces_of_answers(stage_, [1, 2])
+        first, second = await pieces_of_answers(stage_, times, [1, 2])
         assert first == [10_000, 20_000, 40_000, 80_000, 80_000, 70_017]
         assert second == [80_000, 80_000, 80_000, 60_017]
 
@@ -733,18 +751,17 @@ def test_pieces_of_a_long_answer_grow_while_nobody_else_is_served(play, growing_
 
 
 @pytest.mark.parametrize(
-    ("took_s", "expected"),
+    ("turn_s", "expected"),
     [
-        (0.0, [10_000] * 29),
-        (0.0005, [10_000, 10_000, 10_000, 10_000, 20_000, 40_000]),
-        (0.002, [10_000, 10_000, 10_000, 20_000, 40_000]),
-        (0.03, [10_000, 30_000, 30_000, 60_000, 80_000]),
-        (5.0, [10_000, 80_000, 80_000, 80_000]),
+        (0.0, [10_000] * 30),
+        (0.0005, [10_000] * 6 + [20_000, 40_000]),
+        (0.002, [10_000, 40_000, 40_000, 80_000]),
+        (5.0, [10_000, 80_000, 80_000]),
     ],
 )
-def test_pieces_of_a_long_answer_are_small_while_others_are_served(play, growing_pieces, took_s, expected):
+def test_pieces_of_a_long_answer_are_small_while_others_are_served(play, times, turn_s, expected):
     """By how long the others take, from the second piece on, and how long ago the last of them was there."""
-    growing_pieces[0] = took_s
+    times.turn_s = turn_s
 
     async def story(stage_):
         left = [2]
@@ -754,8 +771,31 @@ def test_pieces_of_a_long_answer_are_small_while_others_are_served(play, growing
                 left[0] -= 1
                 stage_.turn.add(FakePartition(), lambda error: None, False)
 
-        (sizes,) = await pieces_of_answers(stage_, [1], stage_something)
+        (sizes,) = await pieces_of_answers(stage_, times, [1], stage_something)
         assert sizes[: len(expected)] == expected
+        assert sum(sizes) == 300_017
+
+    play(story)
+
+
+def test_pieces_of_a_long_answer_are_smaller_where_copying_is_slow(play, times):
+    """So that each takes as long, down to a limit; and they are as large as before when it is fast again."""
+
+    async def story(stage_):
+        copied = []
+
+        def stage_something():
+            copied.append(1)
+            times.copied_bytes_per_s = {1: 500_000_000, 12: 100_000_000, 24: 9_000_000_000}.get(
+                len(copied), times.copied_bytes_per_s
+            )
+            stage_.turn.add(FakePartition(), lambda error: None, False)
+
+        (sizes,) = await pieces_of_answers(stage_, times, [1], stage_something)
+        assert sizes[:4] == [10_000, 10_000, 7_500, 6_250]
+        assert 5_000 <= sizes[11] < 5_010
+        assert sizes[20:24] == [3_000] * 4
+        assert sizes[26:30] == [10_000] * 4
         assert sum(sizes) == 300_017
 
     play(story)

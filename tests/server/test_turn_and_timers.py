@@ -113,6 +113,47 @@ def test_a_callback_with_a_bug_does_not_keep_the_others_from_being_told():
     play(story)
 
 
+def test_what_follows_comes_behind_the_turn_that_is_gathered_by_then():
+    """Though it was asked for first; and the turn has one end."""
+
+    async def story(turn, events):
+        partition = Partition(events)
+        for name in ("x", "y"):
+            turn.follow(lambda name=name: events.append(f"follow {name} in {turn.number}"))
+        turn.add(partition, told(events, "a"), False)
+        await asyncio.sleep(0)
+        assert events == ["commit p", "a ok", "follow x in 1", "follow y in 1"]
+        await asyncio.sleep(0)
+        assert (turn.number, turn.is_scheduled) == (1, False)
+
+    play(story)
+
+
+def test_what_follows_from_what_follows_leaves_a_turn_to_others(caplog):
+    async def story(turn, events):
+        partition = Partition(events)
+
+        def follow(number):
+            events.append(f"follow {number}")
+            if number < 3:
+                turn.follow(lambda: follow(number + 1))
+            if number == 2:
+                raise ZeroDivisionError
+
+        turn.follow(lambda: follow(1))
+        for name in ("a", "b", "c"):
+            asyncio.get_running_loop().call_soon(turn.add, partition, told(events, name), False)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        ends = ["commit p", "a ok", "commit p", "b ok", "commit p", "c ok"]
+        assert [event for event in events if "follow" not in event] == ends
+        assert [event for event in events if "follow" in event] == ["follow 1", "follow 2", "follow 3"]
+        assert events.index("follow 2") < events.index("b ok") < events.index("follow 3")
+
+    play(story)
+    assert "what follows a turn failed" in caplog.text
+
+
 def test_one_flush_serves_all_that_gathered_while_another_ran():
     async def story(turn, events):
         partition, other = Partition(events), Partition(events, "other")

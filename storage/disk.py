@@ -28,6 +28,11 @@ SAMPLE_EVERY_BYTES = 65_536
 LOAD_BYTES = 1_048_576
 FIRST_LINUX_WITH_ERRORS_OF_SYNCFS = (5, 8)
 
+CAN_FORGET = hasattr(os, "posix_fadvise") and hasattr(os, "sched_yield")
+FORGOTTEN_BYTES = 256 * 1024
+"""Of a file that is forgotten so much leaves memory at once. The pages of 64 MB take a core for 4 ms, and who
+shares it, as the event loop may, gets it back when Linux's slice of 3 ms is over."""
+
 BUFFERS_PER_WRITE_MAX = 1024
 """IOV_MAX of Linux and the BSDs: `pwritev` refuses more."""
 FALLOC_FL_KEEP_SIZE = 1
@@ -108,6 +113,13 @@ class Disk(Protocol):
 
     def make_directory(self, path: str) -> bool:
         """Make it and its parents; no error when it is there. Whether it was not."""
+        ...
+
+    def forget(self, path: str) -> None:
+        """Free the memory that has a file's content, before it is removed; no error when that cannot be.
+
+        Who still reads it finds it on the disk. What the disk does not have is written first.
+        """
         ...
 
     def remove(self, path: str) -> None:
@@ -428,6 +440,22 @@ class OsDisk:
         except FileNotFoundError:
             os.makedirs(path, exist_ok=True)
         return True
+
+    def forget(self, path: str) -> None:
+        if not CAN_FORGET:
+            return
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            for position in range(0, os.fstat(descriptor).st_size, FORGOTTEN_BYTES):
+                os.posix_fadvise(descriptor, position, FORGOTTEN_BYTES, os.POSIX_FADV_DONTNEED)
+                os.sched_yield()
+        except OSError:
+            pass
+        finally:
+            os.close(descriptor)
 
     def remove(self, path: str) -> None:
         try:

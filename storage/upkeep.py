@@ -12,13 +12,15 @@ from odradek.storage.data_directory import Key
 from odradek.storage.disk import Disk
 from odradek.storage.partition import Partition
 from odradek.storage.places import Places, remove_with_files
-from odradek.storage.segment import Segment
+from odradek.storage.segment import DELETED, LOG, Segment
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import Work
 
 EFFORT_PER_MAINTENANCE = 256
 EFFORT_OF_LOADING = 8
 REMOVED_PER_STEP = 16
+WRITTEN_MS = 5000
+"""Most of what has not changed for so long is on the disk: segments are flushed when the next one begins."""
 
 
 class Upkeep:
@@ -124,7 +126,7 @@ class Upkeep:
             if partition is not None:
                 # An open file keeps its room on the disk.
                 partition.log.release_files()
-            yield partial(_remove_if_possible, self._places.disk, path)
+            yield partial(_remove_if_possible, self._places.disk, path, now_ms)
 
     def removing_segments(self, now_ms: int | None) -> Work[None]:
         """The same of segments alone; all of them when `now_ms` is None. The stop leaves no segment, whose
@@ -142,22 +144,39 @@ class Upkeep:
             some = due[start : start + REMOVED_PER_STEP]
             for segment in some:
                 segment.close()
-            yield partial(_remove_segments, some)
+            yield partial(_remove_segments, some, now_ms)
             for segment in some:
                 # Whoever was late in reading has opened it again.
                 segment.close()
 
 
-def _remove_segments(segments: list[Segment]) -> None:
+def _remove_segments(segments: list[Segment], now_ms: int | None) -> None:
     for segment in segments:
         try:
+            if now_ms is not None:
+                _forget_if_written(segment.pool.disk, segment.path(LOG), now_ms)
             segment.remove()
         except OSError:
             pass
 
 
-def _remove_if_possible(disk: Disk, path: str) -> None:
+def _remove_if_possible(disk: Disk, path: str, now_ms: int) -> None:
     try:
+        for name in disk.list(path):
+            if name.endswith((LOG, LOG + DELETED)):
+                _forget_if_written(disk, f"{path}/{name}", now_ms)
         remove_with_files(disk, path)
     except OSError:
         pass
+
+
+def _forget_if_written(disk: Disk, path: str, now_ms: int) -> None:
+    """Those who share a core with this thread would wait while a whole file's pages are freed; see
+    `OsDisk.forget`.
+    """
+    try:
+        is_written = now_ms - disk.modified_ms(path) > WRITTEN_MS
+    except OSError:
+        return
+    if is_written:
+        disk.forget(path)

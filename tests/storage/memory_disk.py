@@ -241,6 +241,7 @@ class MemoryDisk:
     def __init__(self) -> None:
         self.root = Names()
         self.held: set[str] = set()
+        self.forgotten: list[str] = []
         self.operations = 0
         self.failures = 0
         self.lose_power_at: int | None = None
@@ -357,6 +358,10 @@ class MemoryDisk:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             at = node
         return is_new
+
+    def forget(self, path: str) -> None:
+        assert self._node(path) is not None, path
+        self.forgotten.append(path)
 
     def remove(self, path: str) -> None:
         if self._node(path) is None:

@@ -10,7 +10,9 @@ from stores import NOW_MS, offsets_of, open_store, value_at
 
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
+from odradek.storage.segment import DELETED, LOG
 from odradek.storage.store import LogStore
+from odradek.storage.upkeep import WRITTEN_MS
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records
 from odradek.wire.work import finish
@@ -154,6 +156,32 @@ def test_a_read_in_flight_ends_on_the_data_that_it_began_with(tmp_path, what, si
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
         assert (partition.log_start_offset, partition.log_end_offset) == (end, end)
     store.close(NOW_MS)
+
+
+@pytest.mark.parametrize("what", ["DeleteRecords", "deletion of the topic"])
+def test_what_is_removed_is_forgotten_first_but_not_what_was_just_written(what):
+    """To free the pages of a file keeps those who share the core waiting, to write it first the disk."""
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, SMALL)
+    append(partition, 20)
+    segments = partition.log.segments
+    removed_ms = NOW_MS + SMALL.file_delete_delay_ms
+    for segment in segments[:3]:
+        disk.set_modified_ms(segment.path(LOG), removed_ms - WRITTEN_MS - 1)
+    for segment in segments[3:]:
+        disk.set_modified_ms(segment.path(LOG), removed_ms - WRITTEN_MS)
+    old = [segment.path(LOG).rpartition("/")[2] for segment in segments[:3]]
+    if what == "DeleteRecords":
+        old = [name + DELETED for name in old]
+        partition.delete_records(segments[-1].base_offset)
+    else:
+        store.delete("t", 0)
+    store.maintain(NOW_MS)
+    assert not disk.forgotten
+    store.maintain(removed_ms)
+    assert sorted(path.rpartition("/")[2] for path in disk.forgotten) == old
+    assert not any(map(disk.exists, disk.forgotten))
 
 
 @pytest.mark.parametrize("delay_ms", [0, 1000])

@@ -143,6 +143,40 @@ def test_a_page_that_is_missing_between_others_is_told_of_what_is_mapped_and_nob
     assert file.is_resident(100, len(CONTENT) - 101)
 
 
+def test_a_file_is_forgotten_piece_by_piece_and_others_come_in_between(file, tmp_path, monkeypatch):
+    steps = []
+
+    def forget(descriptor, position, size_bytes, advice):
+        assert os.path.samestat(os.fstat(descriptor), os.stat(tmp_path / "file"))
+        assert advice == os.POSIX_FADV_DONTNEED
+        steps.append((position, size_bytes))
+
+    monkeypatch.setattr(os, "posix_fadvise", forget)
+    monkeypatch.setattr(os, "sched_yield", lambda: steps.append("yield"))
+    OsDisk().forget(str(tmp_path / "file"))
+    pieces = [(start, disk.FORGOTTEN_BYTES) for start in range(0, len(CONTENT), disk.FORGOTTEN_BYTES)]
+    assert len(pieces) > 10
+    assert steps == [step for piece in pieces for step in (piece, "yield")]
+
+
+def test_who_reads_a_file_that_is_forgotten_and_removed_reads_on(file, tmp_path):
+    mapped = file.map(len(CONTENT))
+    OsDisk().forget(str(tmp_path / "file"))
+    OsDisk().remove(str(tmp_path / "file"))
+    assert file.read(0, len(CONTENT)) == CONTENT
+    assert mapped == CONTENT
+
+
+def test_that_a_file_cannot_be_forgotten_is_no_error(file, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    OsDisk().forget(str(tmp_path / "nothing"))
+    monkeypatch.setattr(os, "posix_fadvise", refuse)
+    OsDisk().forget(str(tmp_path / "file"))
+    assert file.read(0, len(CONTENT)) == CONTENT
+
+
 def test_without_mincore_samples_tell(file, monkeypatch):
     file.map(len(CONTENT))
     monkeypatch.setattr(disk, "is_in_memory", lambda *_: None)

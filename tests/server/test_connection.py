@@ -739,6 +739,27 @@ async def pieces_of_answers(stage_, times, correlation_ids, after_write=lambda: 
     return sizes
 
 
+def test_nothing_of_a_long_answer_is_written_where_it_was_asked_for(play, times):
+    """Whoever waits for that turn's end would wait for both."""
+
+    async def story(stage_):
+        client = await stage_.client()
+        expected = big_answer(stage_)
+        client.send(echo(0, "small"))
+        await client.answer()
+        (connection,) = stage_.broker.connections._open
+        recording = connection._transport = Recording(connection._transport, times.pass_after)
+        served = len(stage_.broker.contexts)
+        client.send(echo(1, "big"))
+        while len(stage_.broker.contexts) == served:
+            await asyncio.sleep(0)
+        assert recording.sizes == []
+        assert await client.answer() == (1, expected)
+        assert recording.sizes
+
+    play(story)
+
+
 def test_pieces_of_a_long_answer_grow_while_nobody_else_is_served(play, times):
     times.turn_s = 0.002
 

@@ -75,8 +75,7 @@ cdef class GatheredTurn:
 
     def _call_followers(self):
         cdef list followers
-        if self.is_scheduled:
-            self._end()
+        self._end_in_time()
         followers = self._followers
         self._followers = []
         for callback in followers:

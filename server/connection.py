@@ -42,6 +42,7 @@ PIECE_BYTES_MAX = 1024 * 1024
 """Of a longer answer so much is written in a turn of the event loop: a client that reads as fast as we write
 would have one call of the system copy all of its 50 MB, for 10 ms in which nobody else is served."""
 PIECE_BYTES_MIN = 16 * 1024
+"""Below this the call takes longer than the copying."""
 PIECE_S = 0.00003
 """So long a piece may take to be copied where others are being served: each of them waits for one, and to
 nobody but its reader is a small piece more than one more call. Most are copied at two to four bytes a
@@ -579,7 +580,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
 
     def _note_speed(self, size_bytes: int, took_s: float) -> None:
         if size_bytes < PIECE_BYTES_MIN:
-            return  # the call took longer than the copying
+            return  # that is the speed of the call
         bytes_per_s = size_bytes / max(took_s, 1e-9)
         self._piece_bytes_per_s = min((self._piece_bytes_per_s + bytes_per_s) / 2, PIECE_BYTES_PER_S)
 

@@ -16,14 +16,24 @@ import re
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from benchmarks import brokers
 from benchmarks.brokers import Running
 from benchmarks.figures import Figure, Outcome, Section
 from benchmarks.frames import batch_of, produce_frame, write_frames
-from benchmarks.load import RATE, STEADY, STEADY_SAYS, Watch, finish_load, run_load, start_load
-from benchmarks.run import Run
+from benchmarks.load import (
+    RATE,
+    STEADY,
+    STEADY_SAYS,
+    CorePinning,
+    Pinning,
+    Watch,
+    finish_load,
+    run_load,
+    start_load,
+)
+from benchmarks.run import Cores, Run
 from benchmarks.wire_client import Pipeline, WireClient
 from odradek.wire.records import Record, build_batch
 
@@ -219,22 +229,47 @@ def cpu_seconds(broker: Running) -> float:
 # What producers feel
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Which core the process that compacts is on, and which one the producers' load."""
+
+    says: str
+    cleaner: int
+    load: int
+    limit: float | None = None
+    """How many times idle a produce's p99 may be."""
+
+
+def layouts(cores: Cores) -> list[Layout]:
+    """Where there is no third core, the cleaner has one of its own when the load is on the broker's. The
+    load's is shared with it then, too: what comes of that is told, and allowed anything."""
+    of_the_broker = Layout("of the broker", cores.server, cores.load)
+    if cores.third != cores.load:
+        return [Layout("of its own", cores.third, cores.load, TIMES_IDLE_MAX), of_the_broker]
+    if cores.load == cores.server:
+        return [of_the_broker]
+    return [
+        Layout("of its own", cores.load, cores.server, TIMES_IDLE_MAX),
+        Layout("of the load", cores.load, cores.load),
+        of_the_broker,
+    ]
+
+
 @dataclass
 class Felt:
     """p99 of a produce in ms and the seconds of the round, one of each a round."""
 
-    idle: list[float]
-    compacting: list[float]
-    compacting_p50: list[float]
-    seconds: list[float]
+    idle: list[float] = field(default_factory=list)
+    compacting: list[float] = field(default_factory=list)
+    compacting_p50: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
 
 
 def latency(run: Run) -> Section:
-    """Takes about a minute a round."""
+    """Takes about a minute and a half a round."""
     shape = run.choose(FULL, SMALL)
     run.need_room(shape.input_bytes * 3, "Producing beside compaction")
-    places = {"of its own": run.cores.third, "of the broker": run.cores.server}
-    felt = {place: Felt([], [], [], []) for place in places}
+    felt = {layout: Felt() for layout in layouts(run.cores)}
     watch = Watch()
     with run.folder("compaction") as folder:
         path, small_path, frames = folder / "batches", folder / "small", folder / "produce.frames"
@@ -246,11 +281,12 @@ def latency(run: Run) -> Section:
                 ids = client.create_topics(["probe"], 1)
             write_frames(frames, [produce_frame("probe", ids["probe"], 0, batch_of(1, 100))])
             for number in range(run.rounds):
-                for place, core in places.items():
-                    topic = f"round-{number}-{core}"
+                for place, layout in enumerate(felt):
+                    topic = f"round-{number}-{place}"
                     fill(broker, topic, shape, path)
-                    start_cleaner(broker, f"before-{topic}", small_path, core)
-                    feel(run, broker, topic, shape, frames, felt[place], watch)
+                    start_cleaner(broker, f"before-{topic}", small_path, layout.cleaner)
+                    pinning = CorePinning(layout.load)
+                    feel(run.seconds, broker, pinning, topic, shape, frames, felt[layout], watch)
     return latency_section(run, shape, felt, watch)
 
 
@@ -267,13 +303,20 @@ def start_cleaner(broker: Running, topic: str, path: pathlib.Path, core: int) ->
 
 
 def feel(
-    run: Run, broker: Running, topic: str, shape: Shape, frames: pathlib.Path, felt: Felt, watch: Watch
+    seconds_idle: float,
+    broker: Running,
+    pinning: Pinning,
+    topic: str,
+    shape: Shape,
+    frames: pathlib.Path,
+    felt: Felt,
+    watch: Watch,
 ) -> None:
     """One round: a steady load on an idle broker, then the same while a topic is compacted."""
     warm_up = ["-w", str(WARM_UP_S)]
-    idle = run_load(broker, run.load_pinning, frames, *STEADY, *warm_up, "-s", str(run.seconds))
+    idle = run_load(broker, pinning, frames, *STEADY, *warm_up, "-s", str(seconds_idle))
     felt.idle.append(watch.add(idle, RATE)["p99_us"] / 1000)
-    load = start_load(broker, run.load_pinning, frames, *STEADY, *warm_up, "-s", str(2 * ROUND_PATIENCE_S))
+    load = start_load(broker, pinning, frames, *STEADY, *warm_up, "-s", str(2 * ROUND_PATIENCE_S))
     try:
         time.sleep(WARM_UP_S + 0.1)
         seconds = compact(broker, topic, shape)
@@ -285,28 +328,30 @@ def feel(
     drop(broker, topic)
 
 
-def latency_section(run: Run, shape: Shape, felt: dict[str, Felt], watch: Watch) -> Section:
-    cores = run.cores
+def latency_section(run: Run, shape: Shape, felt: dict[Layout, Felt], watch: Watch) -> Section:
     found = Section("Produces while a log is being compacted")
+    where = "; ".join(
+        f"'{layout.says}': cleaner on core {layout.cleaner}, load on core {layout.load}" for layout in felt
+    )
     found.notes = [
-        f"{shape}. The broker is on core {cores.server}, the load on core {cores.load}; the process that "
-        f"compacts, at nice 19, is on core {cores.third} for 'of its own' and on core {cores.server} for 'of "
-        f"the broker'. {STEADY_SAYS} Idle is measured before each round, when all is on the disk."
+        f"{shape}. The broker is on core {run.cores.server}; what compacts, at nice 19, is on one core or "
+        f"another ({where}). {STEADY_SAYS} Idle is measured before each round, with the load where it is in "
+        "the round, when all is on the disk."
     ]
-    if cores.third == cores.load:
+    if any(layout.cleaner == layout.load for layout in felt):
         found.notes.append(
-            "This machine has no third core: what compacts 'on a core of its own' shares that of the load, "
-            "which goes first, but has to get it back each time. How long that takes is told below."
+            "This machine has no third core. With the load beside the broker nothing shares the cleaner's "
+            "core, but the two wait for each other, so that idle is another one. On the load's core the load "
+            "goes first, but has to get it back each time."
         )
-    for place, one in felt.items():
-        where = f"cleaner on a core {place}"
-        limit = TIMES_IDLE_MAX if place == "of its own" and cores.third != cores.server else None
+    for layout, one in felt.items():
+        where = f"cleaner on a core {layout.says}"
         idle = Figure.median(f"p99 of a produce, idle ({where})", one.idle, "ms")
         ratios = [compacting / idle.value for compacting in one.compacting]
         found.figures += [
             idle,
             Figure.median(f"p99 of a produce, compacting ({where})", one.compacting, "ms"),
-            Figure.median(f"p99 compacting in times of idle ({where})", ratios, "x", limit),
+            Figure.median(f"p99 compacting in times of idle ({where})", ratios, "x", layout.limit),
             Figure.median(f"p50 of a produce, compacting ({where})", one.compacting_p50, "ms"),
             Figure.median(f"the round took ({where})", one.seconds, "s"),
         ]

@@ -36,7 +36,7 @@ from odradek.storage.check import PartitionCheck
 from odradek.storage.disk import Lock, OsDisk, read_file, replace_file, write_all
 from odradek.storage.legacy_segments import convert_segment
 from odradek.storage.recovery import base_offset_of, finish_interrupted
-from odradek.storage.repair import repair_caches
+from odradek.storage.repair import repair_caches, sync_log
 from odradek.storage.segment import (
     CLEANED,
     INDEX,
@@ -453,6 +453,8 @@ class _Import:
             replace_file(disk, path, checked.snapshot_at_end)
         path = f"{source.staged}/{checkpoints.PARTITION_METADATA}"
         checkpoints.write_partition_metadata(disk, path, topic.topic_id)
+        # What was not copied may be in the memory of whoever wrote it and died.
+        sync_log(disk, checked)
         disk.sync_directory(source.staged)
         source.checked = checked
 

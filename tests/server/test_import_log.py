@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 
 import pytest
@@ -276,6 +277,28 @@ def test_a_directory_that_lies_in_its_place_is_taken_in_where_it_is(kafka, tmp_p
     shutil.copytree(kafka / "users-0", data / "users-0")
     take_in(data / "users-0", data=data, topic="users")
     assert served(data, "users") == (expected(), 0)
+
+
+@pytest.mark.parametrize("how", ["copied", "linked", "in place"])
+def test_the_disk_has_every_log_before_the_checkpoint_vouches_for_it(kafka, tmp_path, monkeypatch, how):
+    data = tmp_path / "data"
+    synced = set()
+
+    def note(descriptor, sync=os.fdatasync):
+        synced.add(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", note)
+    if how == "in place":
+        take_in(kafka, data=data, topic="users")
+        for index in range(3):
+            (kafka / f"orders-{index}").rename(data / f"orders-{index}")
+        take_in(*sorted(data.glob("orders-*")), data=data)
+    else:
+        take_in(kafka, data=data, move=how == "linked")
+    logs = list(data.glob("orders-*/*.log"))
+    assert len(logs) > 3
+    assert {path.stat().st_ino for path in logs} <= synced
 
 
 @pytest.mark.parametrize("where", ["log", "snapshot"])

@@ -651,10 +651,10 @@ class Partition(PartitionStaging):
 
         Whole segments before it go with the next retention. The disk does not know of it yet:
         `LogStore.saving_starts`. Refuses with OFFSET_OUT_OF_RANGE what is after the high watermark, with
-        POLICY_VIOLATION in topics whose records are not deleted.
+        POLICY_VIOLATION in topics that are compacted and no more.
         """
         self._check_online()
-        if not self.config.is_deleted:
+        if self.config.is_compacted and not self.config.is_deleted:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
                 f"The cleanup.policy of {self.name} has no delete.",

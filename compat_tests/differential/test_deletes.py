@@ -76,7 +76,8 @@ def test_delete_records_answers_alike(pair: Pair) -> None:
         topic = new_topic(pair, "deletes", 2)
         compacted = new_topic(pair, "deletes", cleanup_policy="compact")
         both = new_topic(pair, "deletes", cleanup_policy="compact,delete")
-        for name in (topic, both):
+        neither = new_topic(pair, "deletes", cleanup_policy="")
+        for name in (topic, both, neither):
             fill(pair, name, [batch(NOW_MS + n) for n in range(10)])
         for wanted in (
             [(topic, 0, 3)],
@@ -94,6 +95,7 @@ def test_delete_records_answers_alike(pair: Pair) -> None:
             [(compacted, 0, 0)],
             [(compacted, 0, -1)],
             [(both, 0, 4)],
+            [(neither, 0, 4)],
             [(OFFSETS_TOPIC, 0, 0)],
             [(OFFSETS_TOPIC, 77, 0)],
             [(both, 0, 5), (both, 0, 6), (topic, 0, 1), (compacted, 0, 0), ("not-there", 1, 1)],

@@ -106,11 +106,11 @@ def test_internal_topics_keep_their_records(node):
     ("policy", "code"),
     [
         ("compact", ErrorCode.POLICY_VIOLATION),
-        ("", ErrorCode.POLICY_VIOLATION),
+        ("", ErrorCode.NONE),
         ("compact,delete", ErrorCode.NONE),
     ],
 )
-def test_only_where_the_policy_deletes_are_records_deleted(node, policy, code):
+def test_of_topics_that_are_only_compacted_no_records_are_deleted(node, policy, code):
     node.create("t", cleanup_policy=policy)
     assert result(node, "t", 0)[0] is code
 

@@ -440,7 +440,8 @@ class _Lane:
             self.close()
 
     def close(self) -> None:
-        self.is_closed = True
+        # What it has told may wait in the queue of chores, where it comes to nothing now: its files go.
+        self.is_closed = self._is_given_up = True
         self.worker.close()
         if self._round is not None:
             finish(self._owner.cleaner.abandon(self._round))
@@ -462,6 +463,9 @@ class _Lane:
         """Begin the next round, if there is one to begin."""
         owner = self._owner
         found = yield from owner.cleaner.next_round(owner.now_ms(), owner.options.of_one)
+        if found is not None and self.is_closed:
+            yield from owner.cleaner.abandon(found)
+            found = None
         if found is None:
             return False
         self._round, self._is_given_up = found, False
@@ -471,6 +475,8 @@ class _Lane:
             yield from self.worker.beginning(found.job, rate)
         except OSError as error:
             owner.give_up_processes(error)
+            if self.is_closed:
+                return True
             self.worker = owner.new_worker(self._hear)
             yield from self.worker.beginning(found.job, rate)
         # What was set meanwhile may have come before the job, which says what it was.

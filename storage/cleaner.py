@@ -20,7 +20,7 @@ from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.data_directory import NO_ROOM
 from odradek.storage.disk import read_file
 from odradek.storage.log import Log, first_timestamp
-from odradek.storage.segment import TRANSACTION_INDEX, Segment
+from odradek.storage.segment import LOG, TRANSACTION_INDEX, Segment
 from odradek.storage.transaction_index import AbortedTransaction, decode_aborted
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import Work, finish
@@ -177,8 +177,10 @@ class Cleaning:
         return self.is_current([base for base in self._segments if base not in self._swapped])
 
     def is_current(self, old_bases: Sequence[int]) -> bool:
-        """Whether the log still has the segments that these were."""
-        if self._log.directory != self._directory:
+        """Whether the log still has the segments that these were. One that was read anew has others, and has
+        taken what was being cleaned for the rest of a crash.
+        """
+        if self.partition.log is not self._log or self._log.directory != self._directory:
             return False
         present = {segment.base_offset: segment for segment in self._log.segments}
         return all(present.get(base) is self._segments[base] for base in old_bases)
@@ -198,10 +200,17 @@ class Cleaning:
         if not self.is_current(group.old_bases):
             cleaned.remove()
             return []
+        if not self._is_whole(cleaned):
+            # Somebody has removed it, and it must not take the place of what is there.
+            return []
         old = [self._segments[base] for base in group.old_bases]
         replaced = yield from log.replacing_segments(old, cleaned, lambda: self.is_current(group.old_bases))
         self._swapped |= {segment.base_offset for segment in replaced}
         return replaced
+
+    def _is_whole(self, cleaned: Segment) -> bool:
+        path = cleaned.path(LOG)
+        return self._log.disk.exists(path) and self._log.disk.size(path) == cleaned.size_bytes
 
     def remove_files(self) -> None:
         """Remove what a round that came to nothing has left behind. May run in a worker thread. Raises
@@ -348,14 +357,15 @@ class Cleaner:
 
     def judge(self, cleaning: "Cleaning", reason: str, error_number: int | None = None) -> bool:
         """A round has failed for `reason`, `error_number` if that was an OSError: whether its partition is
-        left alone from now on, until the next start. Not when the disk was full or the log has changed since
-        the round was planned: the next round may do better.
+        left alone from now on, until the next start. Not when the disk was full, the partition is offline or
+        the log has changed since the round was planned: the next round may do better.
         """
-        if error_number in NO_ROOM or not self._store.is_held(cleaning.partition):
+        partition = cleaning.partition
+        if error_number in NO_ROOM or not self._store.is_held(partition) or not partition.is_available:
             return False
         if not cleaning.is_intact:
             return False
-        self._leave_alone(cleaning.partition, reason)
+        self._leave_alone(partition, reason)
         return True
 
     def _leave_alone(self, partition: "Partition", reason: str) -> None:

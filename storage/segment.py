@@ -258,12 +258,15 @@ class Segment(SegmentExtent):
         self.release()
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename the files, the log last: it is what a restart goes by. Synced they are by the caller."""
+        """Rename the files, the log last: it is what a restart goes by. Synced they are by the caller.
+
+        `FileNotFoundError` where there is no log: only the other files may be missing.
+        """
         disk = self.pool.disk
         self.close()
         for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG):
             source = self.path(kind)
-            if disk.exists(source):
+            if kind == LOG or disk.exists(source):
                 disk.rename(source, f"{self.directory}/{self.base_offset:020d}{kind}{suffix}")
         self.suffix = suffix
 
@@ -275,19 +278,24 @@ class Segment(SegmentExtent):
         """
         disk = self.pool.disk
         paths = [self.path(kind) for kind in _ALL_KINDS]
+        suffix, number = DELETED, 0
+        # What was at this offset before and was compacted may wait for its removal, and have readers.
+        while disk.exists(paths[0] + suffix):
+            number += 1
+            suffix = f".{number}{DELETED}"
         # First: a flush in its thread that does not find the file any more has to know why.
         self.deleted = True
         try:
-            disk.rename(paths[0], paths[0] + DELETED)
+            disk.rename(paths[0], paths[0] + suffix)
         except FileNotFoundError:
             pass
         except OSError:
             self.deleted = False
             raise
-        self.suffix += DELETED
+        self.suffix += suffix
         for path in paths[1:]:
             try:
-                disk.rename(path, path + DELETED)
+                disk.rename(path, path + suffix)
             except OSError:
                 # Most have no transaction index, so that it would be one more question to ask first.
                 pass

@@ -163,7 +163,7 @@ def _remove_segments(segments: list[Segment], now_ms: int | None) -> None:
 def _remove_if_possible(disk: Disk, path: str, now_ms: int) -> None:
     try:
         for name in disk.list(path):
-            if name.endswith((LOG, LOG + DELETED)):
+            if name.endswith((LOG, DELETED)) and LOG in name:
                 _forget_if_written(disk, f"{path}/{name}", now_ms)
         remove_with_files(disk, path)
     except OSError:

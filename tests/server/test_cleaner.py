@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ from odradek.storage.disk import OsDisk
 from odradek.storage.partition import Partition
 from odradek.storage.store import LogStore
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
+from odradek.wire.work import Work
 
 COMPACTED = LogConfig(
     cleanup_policy=frozenset({"compact"}), segment_bytes=50_000, min_cleanable_dirty_ratio=0.01
@@ -258,6 +260,61 @@ def test_a_round_is_given_up_when_its_topic_is_deleted(tmp_path):
             one.driver.configure(CleanerOptions(backoff_ms=20))
             await one.until(lambda: one.store.first_dirty_of(again) == RECORDS)
             one.partition = again
+            one.check()
+
+    asyncio.run(story())
+
+
+def waiting_for(release: threading.Event) -> Work[None]:
+    """A chore that is at the disk."""
+    yield release.wait
+
+
+def sizes(directory: Path) -> dict[str, int]:
+    """Of the logs that count, in bytes."""
+    return {path.name: path.stat().st_size for path in directory.glob("t-0/*.log")}
+
+
+def test_a_group_that_waits_when_the_broker_stops_replaces_nothing(tmp_path):
+    async def story() -> None:
+        release = threading.Event()
+        async with running(tmp_path) as one:
+            before = sizes(tmp_path)
+            await one.until(lambda: one.driver.pids)
+            one.chores.run(waiting_for(release), lambda _: None, pytest.fail)
+            # The chore, and a group behind it.
+            await one.until(lambda: len(one.chores) > 1)
+            one.driver.close()
+            release.set()
+            await one.until(lambda: not len(one.chores))
+            assert one.store.first_dirty_of(one.partition) == 0
+            assert sizes(tmp_path) == before
+        assert sizes(tmp_path) == before
+
+    asyncio.run(story())
+
+
+def test_a_round_that_begins_when_the_broker_stops_leaves_no_process(tmp_path):
+    async def story() -> None:
+        async with running(tmp_path) as one:
+            await one.until(lambda: len(one.chores))
+            one.driver.close()
+            await one.until(lambda: not len(one.chores))
+            assert children_of(os.getpid()) == []
+
+    asyncio.run(story())
+
+
+def test_a_round_that_a_worker_too_many_begins_is_left_to_the_others(tmp_path):
+    async def story() -> None:
+        async with running(tmp_path, threads=0) as one:
+            one.driver.configure(CleanerOptions(backoff_ms=20, threads=1))
+            await one.until(lambda: len(one.chores))
+            one.driver.configure(CleanerOptions(backoff_ms=20, threads=0))
+            await one.until(lambda: not len(one.chores))
+            assert one.driver.pids == []
+            one.driver.configure(CleanerOptions(backoff_ms=20, threads=1))
+            await one.until(one.is_clean)
             one.check()
 
     asyncio.run(story())

@@ -354,6 +354,86 @@ def test_a_round_of_a_deleted_topic_touches_nothing_of_a_new_one_of_its_name(sto
     assert records_of(again) == [(0, b"new", b"1")]
 
 
+def a_group_that_waits(store: LogStore, partition: Partition) -> tuple[Cleaning, CleanedGroup]:
+    """Of a round over a log that has a record that was not flushed."""
+    for number in range(30):
+        append(partition, (b"key", b"%d" % number))
+    seal(partition)
+    begun = next_round(store)
+    assert begun is not None
+    work = cleaning_round(store.disk, begun.job, bytes(16))
+    while not isinstance(event := next(work), CleanedGroup):
+        pass
+    append(partition, (b"key", b"30"))
+    return begun, event
+
+
+def read_anew_after_a_failed_flush(store: LogStore, partition: Partition) -> None:
+    failing = iter([errno.EIO])
+    store.disk.fail = lambda operation, path: next(failing, None) if operation == "sync" else None
+    with pytest.raises(KafkaError):
+        partition.flush()
+    finish(store.attending(NOW_MS))
+    assert partition.is_available
+
+
+def test_what_was_cleaned_of_a_log_that_is_read_anew_replaces_nothing(store, partition):
+    begun, group = a_group_that_waits(store, partition)
+    read_anew_after_a_failed_flush(store, partition)
+    assert finish(store.cleaner.swap(begun, group, NOW_MS)) is False
+    finish(store.cleaner.abandon(begun))
+    assert records_of(partition) == [(number, b"key", b"%d" % number) for number in range(31)]
+    store.close(NOW_MS)
+    again = open_store(store.disk)
+    assert records_of(again.get("t", 0)) == [(number, b"key", b"%d" % number) for number in range(31)]
+    clean(again)
+    assert records_of(again.get("t", 0)) == [(29, b"key", b"29"), (30, b"key", b"30")]
+
+
+def test_a_round_whose_files_went_when_the_log_was_read_anew_is_put_off(store, partition):
+    begun, _ = a_group_that_waits(store, partition)
+    read_anew_after_a_failed_flush(store, partition)
+    finish(store.cleaner.abandon(begun))
+    assert not store.cleaner.judge(begun, "a file is gone", errno.ENOENT)
+    assert store.cleaner.uncleanable() == {}
+    clean(store)
+    assert records_of(partition)[0] == (29, b"key", b"29")
+
+
+def test_a_round_over_a_partition_that_is_offline_is_put_off(store, partition):
+    begun, _ = a_group_that_waits(store, partition)
+    partition.take_offline("its disk fails")
+    finish(store.cleaner.abandon(begun))
+    assert not store.cleaner.judge(begun, "a file is gone", errno.ENOENT)
+    assert store.cleaner.uncleanable() == {}
+
+
+def test_cleaned_files_that_somebody_has_removed_replace_nothing(store, partition):
+    begun, group = a_group_that_waits(store, partition)
+    begun.remove_files()
+    assert finish(store.cleaner.swap(begun, group, NOW_MS)) is False
+    assert partition.is_available
+    assert records_of(partition) == [(number, b"key", b"%d" % number) for number in range(31)]
+
+
+def test_two_compactions_in_a_row_keep_what_readers_of_each_have(store, partition):
+    readers = []
+    for number in range(2):
+        for place in range(20):
+            append(partition, (b"key%d" % place, b"%d" % number))
+        seal(partition)
+        readers.append(partition.read(0, max_bytes=200).records)
+        # An answer under way of which nothing has been read; the pool has given the file up.
+        partition.log.segments[0].close()
+        clean(store, NOW_MS + number * 20_000)
+        store.maintain(NOW_MS + number * 20_000)
+    store.maintain(NOW_MS + 60_001)
+    assert f"data/t-0/{0:020d}.log.deleted" not in store.disk.files
+    assert len(readers[1].tobytes()) == 200
+    store.maintain(NOW_MS + 80_001)
+    assert not [name for name in store.disk.files if name.endswith(".deleted")]
+
+
 def test_a_damaged_log_is_left_alone_and_named_and_the_others_go_on(store, partition):
     other = store.create("u", 0, bytes(16), COMPACTED)
     for one in (partition, other):

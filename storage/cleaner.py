@@ -12,9 +12,11 @@ Rules as in `LogCleanerManager.java` and `LogCleaner.java`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os import urandom
 from typing import TYPE_CHECKING, NamedTuple
 
+from odradek.storage.batches import HEADER_BYTES
 from odradek.storage.cleaning_run import CleanedGroup, CleaningJob, JobSegment, Round, cleaning_round
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.data_directory import NO_ROOM
@@ -136,6 +138,33 @@ def plan_log(
         latest_timestamp_of=latest_timestamp_of,
         first_timestamp_of=first_timestamp_of,
     )
+
+
+def unread_of_plan(log: Log, first_dirty: int) -> list[Segment]:
+    """The segments of which `plan_log` may have to ask the disk when they were written."""
+    config = log.config
+    wants_latest, wants_first = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < LONG_MAX
+    if not config.is_compacted or not (wants_latest or wants_first):
+        return []
+    return [
+        segment
+        for segment, end_offset in zip(log.segments, log.bases[1:], strict=False)
+        if (
+            (end_offset > first_dirty and (wants_latest and not segment.knows_latest_timestamp))
+            or (wants_first and segment.first_timestamp_ms is None)
+        )
+    ]
+
+
+def _look_ahead(segments: list[Segment]) -> None:
+    """In a worker thread: what `plan_log` asks for is in memory then."""
+    for segment in segments:
+        segment.look_ahead()
+        try:
+            segment.load(0, HEADER_BYTES)
+        except OSError:
+            # Whoever needs it will know.
+            pass
 
 
 class Cleaning:
@@ -294,6 +323,11 @@ class Cleaner:
         for partition in store.loaded():
             if partition in self._under_way or partition in self._uncleanable:
                 continue
+            unread = unread_of_plan(partition.log, store.first_dirty_of(partition))
+            if unread:
+                yield partial(_look_ahead, unread)
+                if not partition.is_available or not store.is_held(partition):
+                    continue
             try:
                 plan = partition.plan_cleaning(now_ms, store.first_dirty_of(partition))
             except OSError:

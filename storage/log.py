@@ -934,11 +934,16 @@ class Log(LogStaging):
         """
         # A copy: between the steps segments may come and go; those that went can be read for a while.
         for segment in list(self.segments):
-            yield None
+            yield None if segment.knows_latest_timestamp else segment.look_ahead
             if segment.latest_timestamp()[0] < timestamp_ms:
                 continue
+            if not segment.has_indexes:
+                yield segment.look_at_indexes
             position = segment.lookup(max(segment.lookup_time(timestamp_ms), start_offset))
-            for batch in segment.batches(position):
+            for batch in segment.stepping(position):
+                if not isinstance(batch, StoredBatch):
+                    yield batch
+                    continue
                 if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start_offset:
                     return segment, batch
                 yield None

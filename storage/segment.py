@@ -11,7 +11,7 @@ moment while a commit is under way.
 
 import errno
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -47,6 +47,8 @@ _SEEK_WINDOW_BYTES = 8192
 """Twice the default index.interval.bytes: one read finds most batches."""
 MAP_INDEXES_FROM_BYTES = 4096
 """Below this reading an index costs less than mapping it, and it takes little memory."""
+_LOOKS_MAX = 4
+_LOADED_AHEAD_BYTES = 1_048_576
 _STRETCHES_MAX = 16
 """As many readers of one segment do not forget what another has looked at."""
 
@@ -80,7 +82,8 @@ class FilePool:
     def _evict(self, newcomer: "Segment") -> None:
         for _ in range(2 * len(self._open)):
             oldest = next(iter(self._open))
-            del self._open[oldest]
+            # A worker that removes files may have been faster.
+            self._open.pop(oldest, None)
             if oldest.used or oldest is newcomer:
                 oldest.used = False
                 self._open[oldest] = None
@@ -96,8 +99,10 @@ class Segment(SegmentExtent):
     __slots__ = (
         "_aborted",
         "_file",
+        "_has_looked_at_indexes",
         "_limit_offset",
         "_mapped",
+        "_next_path",
         "_offset_index",
         "_stretches",
         "_time_index",
@@ -142,6 +147,9 @@ class Segment(SegmentExtent):
         self.is_reserved = False
         self.pins: list[None] = []
         self._file: File | None = None
+        self._next_path = ""
+        """Of the log file, while it is renamed."""
+        self._has_looked_at_indexes = False
         self._mapped = memoryview(b"")
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
@@ -204,7 +212,10 @@ class Segment(SegmentExtent):
         self.is_reserved = False
 
     def path(self, kind: str) -> str:
-        return f"{self.directory}/{self.base_offset:020d}{kind}{self.suffix}"
+        return self._path_with(kind, self.suffix)
+
+    def _path_with(self, kind: str, suffix: str) -> str:
+        return f"{self.directory}/{self.base_offset:020d}{kind}{suffix}"
 
     # Files
 
@@ -225,12 +236,20 @@ class Segment(SegmentExtent):
         try:
             file = self._file
             if file is None:
-                file = own = self.pool.disk.open(self.path(LOG))
+                file = own = self._open_beside_renaming()
             yield file
         finally:
             if own is not None:
                 own.close()
             self.pins.pop()
+
+    def _open_beside_renaming(self) -> File:
+        """In another thread the file may get its next name between our look at the name and the opening."""
+        open_file = self.pool.disk.open
+        try:
+            return open_file(self.path(LOG))
+        except FileNotFoundError:
+            return open_file(self._next_path or self.path(LOG))
 
     def release(self) -> bool:
         """Close the file and drop the mapping and saved indexes; False while another thread uses the file."""
@@ -264,11 +283,21 @@ class Segment(SegmentExtent):
         """
         disk = self.pool.disk
         self.close()
-        for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG):
-            source = self.path(kind)
-            if kind == LOG or disk.exists(source):
-                disk.rename(source, f"{self.directory}/{self.base_offset:020d}{kind}{suffix}")
-        self.suffix = suffix
+        with self._renamed(suffix):
+            for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG):
+                source = self.path(kind)
+                if kind == LOG or disk.exists(source):
+                    disk.rename(source, self._path_with(kind, suffix))
+
+    @contextmanager
+    def _renamed(self, suffix: str) -> Iterator[None]:
+        """The suffix is another one when the log file has been renamed within."""
+        self._next_path = self._path_with(LOG, suffix)
+        try:
+            yield
+            self.suffix = suffix
+        finally:
+            self._next_path = ""
 
     def doom(self) -> None:
         """Rename the files out of the log's sight. They can still be read until `remove`.
@@ -285,14 +314,14 @@ class Segment(SegmentExtent):
             suffix = f".{number}{DELETED}"
         # First: a flush in its thread that does not find the file any more has to know why.
         self.deleted = True
-        try:
-            disk.rename(paths[0], paths[0] + suffix)
-        except FileNotFoundError:
-            pass
-        except OSError:
-            self.deleted = False
-            raise
-        self.suffix += suffix
+        with self._renamed(self.suffix + suffix):
+            try:
+                disk.rename(paths[0], paths[0] + suffix)
+            except FileNotFoundError:
+                pass
+            except OSError:
+                self.deleted = False
+                raise
         for path in paths[1:]:
             try:
                 disk.rename(path, path + suffix)
@@ -353,8 +382,37 @@ class Segment(SegmentExtent):
         assert self._time_index is not None
         return self._time_index
 
+    @property
+    def has_indexes(self) -> bool:
+        """Whether nothing has to be read to look into them."""
+        return self._offset_index is not None and self._time_index is not None
+
+    def look_at_indexes(self) -> None:
+        """Have the system take into its memory what loading the indexes asks of the disk. For a worker
+        thread.
+        """
+        disk = self.pool.disk
+        try:
+            read_file(disk, self.path(TIME_INDEX))
+            last_entry = read_file(disk, self.path(INDEX))[-OFFSET_ENTRY_BYTES:]
+            # Its batch tells whether the index is that of this log.
+            position = int.from_bytes(last_entry[4:])
+            with self.pinned() as file:
+                file.read(position, EXTENT.size)
+        except OSError:
+            # Whoever needs it will know.
+            pass
+        self._has_looked_at_indexes = True
+
+    def _want_indexes(self) -> None:
+        """`WouldWait` until somebody has looked at them, since they are about to be loaded."""
+        if not self.has_indexes and not self._has_looked_at_indexes:
+            raise WouldWait(_IndexFiles(self), 0, 0)
+
     def lookup(self, offset: int, prompt: bool = False) -> int:
         """Where to begin to look for `offset`: the position of a batch that ends at it or before."""
+        if prompt:
+            self._want_indexes()
         if self.inherited_bytes:
             return self._agreed_position(offset, prompt)
         try:
@@ -380,6 +438,7 @@ class Segment(SegmentExtent):
             return self.offset_index.offset_before(position)
 
     def _load_indexes(self) -> None:
+        self._has_looked_at_indexes = False
         try:
             offsets, times = self._open_indexes()
             is_sound = self._fits(offsets)
@@ -618,6 +677,8 @@ class Segment(SegmentExtent):
         """An offset that no batch before `position` has, by the next entry of the offset index; None without
         one. As `LogSegment.fetchUpperBoundOffset`.
         """
+        if prompt:
+            self._want_indexes()
         try:
             return self._offset_bound(position, prompt)
         except DamagedIndex:
@@ -699,6 +760,23 @@ class Segment(SegmentExtent):
         """The committed batches from a batch's position on."""
         return scan(self.read, position, self.size_bytes if end is None else end, window_bytes=window_bytes)
 
+    def stepping(self, position: int) -> Iterator[StoredBatch | Callable[[], None]]:
+        """The committed batches from a batch's position on; in between what a worker thread is to call before
+        the next one can be had without waiting for the disk.
+        """
+        looks = 0
+        while True:
+            try:
+                # What is lost again as soon as it is loaded is waited for.
+                read = self.read_promptly if looks < _LOOKS_MAX else self.read
+                for batch in scan(read, position, self.size_bytes):
+                    yield batch
+                    looks, position = 0, batch.end_position
+                return
+            except WouldWait as miss:
+                looks += 1
+                yield partial(miss.load, _LOADED_AHEAD_BYTES)
+
     def find(self, offset: int, prompt: bool = False) -> tuple[int, int] | None:
         """Position and size of the first batch whose last offset is not before `offset`; None when the
         segment ends before.
@@ -745,6 +823,8 @@ class Segment(SegmentExtent):
         """
         stretch = next((one for one in self._stretches if one.start <= position <= one.end), None)
         if stretch is None:
+            if prompt:
+                self._want_indexes()
             stretch = Stretch(position, position, self.offset_before(position) + 1)
             self._stretches = [*self._stretches[1 - _STRETCHES_MAX :], stretch]
         inherited_bytes = self.inherited_bytes
@@ -811,6 +891,18 @@ class Segment(SegmentExtent):
 
     def _damaged(self, position: int) -> KafkaError:
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)} is damaged at position {position}.")
+
+
+class _IndexFiles:
+    """Of a segment, to be looked at before they are loaded."""
+
+    __slots__ = ("_segment",)
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+
+    def load(self, position: int, size_bytes: int) -> None:
+        self._segment.look_at_indexes()
 
 
 def note_failed_sync(disk: Disk, directory: str) -> None:

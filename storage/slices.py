@@ -28,12 +28,18 @@ class Source(Protocol):
     def load(self, position: int, size_bytes: int) -> None: ...
 
 
+class Loadable(Protocol):
+    """What a worker thread can have the system take into its memory."""
+
+    def load(self, position: int, size_bytes: int) -> None: ...
+
+
 class WouldWait(Exception):
     """To find records takes bytes that are not in the system's memory. After `load`, which is for a worker
     thread, one may look again.
     """
 
-    def __init__(self, source: Source, position: int, size_bytes: int) -> None:
+    def __init__(self, source: Loadable, position: int, size_bytes: int) -> None:
         super().__init__(f"{size_bytes} bytes at {position} are not in memory")
         self._source = source
         self._position = position

@@ -42,8 +42,8 @@ def finding_latest(log: Log, start_offset: int) -> Work[Found | None]:
     """The first record with the latest timestamp of all that are not before `start_offset`."""
     bounds = []
     for segment in list(log.segments):
+        yield None if segment.knows_latest_timestamp else segment.look_ahead
         bounds.append((-segment.latest_timestamp()[0], segment.base_offset, segment))
-        yield None
     latest: Found | None = None
     # In the order of what the segments say of themselves, which is too much where the latest records
     # stand before the start, or have been compacted away.
@@ -59,8 +59,12 @@ def finding_latest(log: Log, start_offset: int) -> Work[Found | None]:
 def _finding_latest_in(segment: Segment, start_offset: int) -> Work[Found | None]:
     """The same of one segment."""
     timestamp_ms, last_offset = segment.latest_timestamp()
-    position = segment.lookup(last_offset)
-    for batch in segment.batches(position):
+    if not segment.has_indexes:
+        yield segment.look_at_indexes
+    for batch in segment.stepping(segment.lookup(last_offset)):
+        if not isinstance(batch, StoredBatch):
+            yield batch
+            continue
         if batch.max_timestamp == timestamp_ms and batch.last_offset >= start_offset:
             found = yield from _looking_into(segment, batch, timestamp_ms, start_offset)
             if found is not None:
@@ -71,7 +75,10 @@ def _finding_latest_in(segment: Segment, start_offset: int) -> Work[Found | None
         yield None
     # The record that the segment thinks of is gone: look at them all.
     latest: Found | None = None
-    for batch in segment.batches(segment.lookup(start_offset)):
+    for batch in segment.stepping(segment.lookup(start_offset)):
+        if not isinstance(batch, StoredBatch):
+            yield batch
+            continue
         yield None
         if batch.last_offset < start_offset or (latest and batch.max_timestamp <= latest[0]):
             continue

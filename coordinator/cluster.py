@@ -286,6 +286,7 @@ class ClusterMachine:
         self.deletions: dict[bytes, str] = {}
         """Name by id of topics that are deleted, but whose directories may still be there."""
         self._finished_deletions: list[bytes] = []
+        self._log_directories: dict[int, dict[str, str]] = {}
         self._collision_keys: dict[str, set[str]] = {}
         self._subscribers: list[Subscriber] = []
         # Topics that may have a replica offline.
@@ -305,6 +306,7 @@ class ClusterMachine:
             self._collision_keys.setdefault(collision_key(name), set()).add(name)
         self._next_producer_id = loaded.next_producer_id
         self.deletions = loaded.deletions
+        self._log_directories = loaded.log_directories
         self.view = replace(
             self.view,
             version=self.view.version + 1,
@@ -321,6 +323,20 @@ class ClusterMachine:
         brokers = {**self.view.brokers, broker.node_id: broker}
         controller_id = broker.node_id if is_controller else self.view.controller_id
         self._publish(replace(self.view, brokers=brokers, controller_id=controller_id), ClusterChange())
+
+    def log_directories(self, node_id: int) -> Mapping[str, str]:
+        """Paths by id of the directories that a broker has noted."""
+        return self._log_directories.get(node_id, {})
+
+    def note_log_directories(self, node_id: int, paths: Mapping[str, str]) -> None:
+        """Have these be a broker's directories, paths by id. Raises KafkaError when the store does not
+        answer: nothing is noted then.
+        """
+        before = self.log_directories(node_id)
+        rows = [Row(LOG_DIRECTORY, f"{node_id}/{key}", value) for key, value in _differences(before, paths)]
+        if rows:
+            self._store.write(rows)
+            self._log_directories[node_id] = dict(paths)
 
     def set_offline(self, node_id: int, partitions: Iterable[tuple[str, int]]) -> None:
         """Of which partitions a broker's replicas are offline now, since their disk has failed. Not stored:
@@ -642,10 +658,11 @@ class ClusterMachine:
 # topic: name -> id as hex. partition: name/index -> "leader leader_epoch replicas isr".
 # topic_config: name/key -> value. broker_config: node/key -> value, the node empty for all brokers.
 # group_config: key/group -> value. No part before a "/" can hold one; a group's id can.
+# log_directory: node/directory id -> path.
 
 TOPIC, PARTITION, TOPIC_CONFIG = "topic", "partition", "topic_config"
 BROKER_CONFIG, GROUP_CONFIG, FEATURE, CLUSTER = "broker_config", "group_config", "feature", "cluster"
-DELETION = "deletion"
+DELETION, LOG_DIRECTORY = "deletion", "log_directory"
 
 
 @dataclass(slots=True)
@@ -729,6 +746,7 @@ class _Loaded:
     features_epoch: int = 0
     next_producer_id: int = 0
     deletions: dict[bytes, str] = field(default_factory=dict)
+    log_directories: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         table, key, value = row
@@ -748,6 +766,8 @@ class _Loaded:
             self.features[key] = int(value)
         elif table == DELETION:
             self.deletions[bytes.fromhex(key)] = value
+        elif table == LOG_DIRECTORY:
+            self.log_directories.setdefault(int(owner), {})[rest] = value
         elif (table, key) == (CLUSTER, "features_epoch"):
             self.features_epoch = int(value)
         elif (table, key) == (CLUSTER, "next_producer_id"):

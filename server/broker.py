@@ -15,7 +15,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -115,6 +115,8 @@ class BrokerServer:
         self._machine: ClusterMachine | None = None
         self._store: LogStore | None = None
         self._disks: Disks | None = None
+        # Paths by id of log directories that there were, and that may have partitions that are missed.
+        self._absent_directories: dict[str, str] = {}
         self._coordinators: Coordinators | None = None
         self._connections: Connections | None = None
         self._turn: LoopTurn | None = None
@@ -192,12 +194,14 @@ class BrokerServer:
     def _open_data(self) -> None:
         from odradek.server.config import ConfigError
         from odradek.server.disks import Disks
+        from odradek.server.log_directories import absent_directories, refuse_misplaced
         from odradek.server.meta_properties import claim_directories
         from odradek.server.metadata_store import FILE_NAME
         from odradek.storage.disk import OsDisk
         from odradek.storage.store import DirectoryInUse, LogStore
 
         config = self.config
+        refuse_misplaced(config.data_directories)
         identity = claim_directories(
             config.data_directories, node_id=self.node_id, cluster_id=config.cluster_id
         )
@@ -241,6 +245,8 @@ class BrokerServer:
         except DirectoryInUse as error:
             raise ConfigError(f"log.dirs: {error} Stop it, or name another directory.") from error
         machine = self._machine = self._load_metadata(os.path.join(config.data_directories[0], FILE_NAME))
+        noted = machine.log_directories(self.node_id)
+        self._absent_directories = absent_directories(noted, identity.directory_ids, identity.failures)
         self._follow_settings(machine.view)
         self._register()
         try:
@@ -259,6 +265,7 @@ class BrokerServer:
         self._finalize_features(machine)
         self._finish_deletions(machine.view)
         self._make_missing(machine.view)
+        self._note_directories(machine, identity.directory_ids, identity.failures)
         self._tell_offline()
         machine.subscribe(self._apply)
 
@@ -479,7 +486,8 @@ class BrokerServer:
             self._follow_settings(view)
         if self._coordinators is not None:
             self._coordinators.follow(view, change)
-        if (store.failures or store.needs_attention) and (change.created or change.deleted):
+        is_some_offline = store.failures or store.needs_attention or self._absent_directories
+        if is_some_offline and (change.created or change.deleted):
             # Whoever made the new view did not know what is offline by now.
             asyncio.get_running_loop().call_soon(self._tell_offline)
 
@@ -615,15 +623,44 @@ class BrokerServer:
 
     def _make_missing(self, view: ClusterView) -> None:
         """After a kill between the decision to create a topic and its directories: makes them now. Not while
-        a data directory is offline, which may have them."""
+        a data directory is offline or not named, which may have them."""
         store = self._store
         assert store is not None
         if store.failures:
             return
+        missing = list(self._missing(view))
+        if missing and self._absent_directories:
+            logger.error(
+                "%d partitions are in none of log.dirs, and are offline until what this broker had is named "
+                "there again or their topics are deleted: %s",
+                len(missing),
+                ", ".join(sorted(self._absent_directories.values())),
+            )
+            return
+        self._absent_directories = {}
+        for topic, partition in missing:
+            self._create_partition(topic, partition.index, partition.leader_epoch)
+
+    def _missing(self, view: ClusterView) -> Iterator[tuple[TopicView, PartitionView]]:
+        """The partitions of this node of which the store knows nothing."""
+        store = self._store
+        assert store is not None
         for topic in view.topics.values():
             for partition in topic.partitions:
                 if self.node_id in partition.replicas and (topic.name, partition.index) not in store:
-                    self._create_partition(topic, partition.index, partition.leader_epoch)
+                    yield topic, partition
+
+    def _note_directories(
+        self, machine: ClusterMachine, directory_ids: Mapping[str, str], failures: Mapping[str, str]
+    ) -> None:
+        """For the next start. One that is not named any more is forgotten when nothing of it is missed."""
+        noted = machine.log_directories(self.node_id)
+        paths = {id_: path for id_, path in noted.items() if path in failures} | self._absent_directories
+        paths |= {id_: path for path, id_ in directory_ids.items()}
+        try:
+            machine.note_log_directories(self.node_id, paths)
+        except KafkaError as error:
+            logger.error("the next start will not know which log directories there were: %s", error)
 
     def _config_of_topic(self, name: str) -> LogConfig:
         assert self._machine is not None
@@ -648,14 +685,9 @@ class BrokerServer:
         if store is None or machine is None:
             return
         offline = store.offline()
-        if store.has_unopened:
+        if store.has_unopened or self._absent_directories:
             # Nobody knows what a directory held that could not be opened: it is what no other one has.
-            offline |= {
-                (topic.name, one.index)
-                for topic in machine.view.topics.values()
-                for one in topic.partitions
-                if self.node_id in one.replicas and (topic.name, one.index) not in store
-            }
+            offline |= {(topic.name, one.index) for topic, one in self._missing(machine.view)}
         machine.set_offline(self.node_id, offline)
 
     def _end_without_disks(self, reasons: str) -> None:

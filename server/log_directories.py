@@ -1,0 +1,65 @@
+"""Which log directories a broker has had.
+
+A start in which one of them is missing, or in which the order is another one, would begin partitions anew at
+offset 0 while their records lie elsewhere, or know of no topics at all. Kafka does not start then. So the
+metadata of the cluster note the ids of the directories (`meta.properties`) and where they were: what is
+plainly a mistake is refused before anything is written, and partitions of a directory that is not named any
+more are offline (KAFKA_STORAGE_ERROR), as those of a disk that has failed, until it is back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from odradek.server import meta_properties, metadata_store
+from odradek.server.config import ConfigError
+
+__all__ = ["absent_directories", "refuse_misplaced"]
+
+
+def refuse_misplaced(directories: Sequence[str]) -> None:
+    """ConfigError where the first directory is not the one that has the metadata of the cluster."""
+    first, *others = directories
+    for other in others:
+        if _has(other, metadata_store.FILE_NAME):
+            if _has(first, metadata_store.FILE_NAME):
+                raise ConfigError(
+                    f"Directories {first} and {other} of log.dirs hold the metadata of a cluster each "
+                    f"({metadata_store.FILE_NAME}): name one of them, and take topics of the other over "
+                    f"with odradek import-log."
+                )
+            raise ConfigError(
+                f"Directory {other} of log.dirs holds the metadata of the cluster "
+                f"({metadata_store.FILE_NAME}), which belong in the first one: name it first."
+            )
+    used = [other for other in others if _has(other, meta_properties.FILE_NAME)]
+    if used and not _has(first, meta_properties.FILE_NAME):
+        raise ConfigError(
+            f"Directory {first} is the first of log.dirs and has no {meta_properties.FILE_NAME}, while "
+            f"{used[0]} has been used: is its disk mounted? The metadata of the cluster are in the first one."
+        )
+
+
+def _has(directory: str, name: str) -> bool:
+    return os.path.exists(os.path.join(directory, name))
+
+
+def absent_directories(
+    noted: Mapping[str, str], directory_ids: Mapping[str, str], failures: Mapping[str, str]
+) -> dict[str, str]:
+    """Paths by id of the noted directories that are neither there nor known to have failed.
+
+    `directory_ids` are the ids by path of those that are there, `failures` are by path. ConfigError where
+    the path of one has become another directory: what it held would be missed by nobody.
+    """
+    there = set(directory_ids.values())
+    absent = {id_: path for id_, path in noted.items() if id_ not in there and path not in failures}
+    for path in absent.values():
+        if path in directory_ids:
+            raise ConfigError(
+                f"Directory {path} of log.dirs is not the one that this broker had there: is its disk "
+                "mounted? To go on without it leave it out of log.dirs, and give a new one another name; "
+                "partitions that it had are offline then."
+            )
+    return absent

@@ -436,3 +436,49 @@ def test_what_a_failed_commit_wrote_does_not_come_back_in_the_place_of_what_was_
     for seed in range(60):
         again = open_store(disk.lose_power(seed)).get("a", 0)
         assert values_of(again) == {0: b"acknowledged"}
+
+
+def during_its_flush(disk, partition, meanwhile):
+    """`meanwhile()` happens when the flush has seen the segments, and goes on with what is beside them."""
+    happened = []
+
+    def step(operation, path):
+        if (operation, path) == ("sync", f"{partition.directory}/partition.metadata") and not happened:
+            happened.append(operation)
+            meanwhile()
+
+    disk.fail = step
+    partition.flush()
+    disk.fail = lambda operation, path: None
+    assert happened
+
+
+def test_a_flush_under_way_does_not_vouch_for_what_a_failed_commit_has_changed_meanwhile(disk, store, log):
+    """Else the next record is only in the group log, and after a loss of power the refused one before it."""
+    partition = store.create("orders", 0, TOPIC_ID, LogConfig())
+    append(partition, b"first")
+    path = partition.log.active.path(".log")
+
+    def refused():
+        disk.fail = lambda operation, at: errno.ENOSPC if (operation, at) == ("write", path) else None
+        with pytest.raises(KafkaError):
+            append(partition, b"refused")
+        disk.fail = lambda operation, at: None
+
+    during_its_flush(disk, partition, refused)
+    append(partition, b"acknowledged")
+    if partition not in write_together(log, [partition]):
+        partition.flush()
+    for seed in range(60):
+        again = open_store(disk.lose_power(seed)).get("orders", 0)
+        assert values_of(again) == {0: b"first", 1: b"acknowledged"}
+
+
+def test_a_flush_under_way_does_not_vouch_for_the_topic_that_a_partition_is_given_meanwhile(disk, store):
+    partition = store.create("orders", 0, TOPIC_ID, LogConfig())
+    append(partition, b"first")
+    during_its_flush(disk, partition, lambda: partition.adopt(bytes(reversed(TOPIC_ID))))
+    append(partition, b"second")
+    assert partition.tail(10_000) is None
+    partition.flush()
+    assert partition.tail(10_000).content == b""

@@ -445,8 +445,6 @@ class Log(LogStaging):
 
     def _discard(self, segment: Segment) -> None:
         """Take back a segment that a failed commit has made."""
-        # Its name may be on the disk, and would hide what is appended instead: the next flush sees to that.
-        self._directory_is_synced = False
         segment.close()
         for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
             try:
@@ -454,6 +452,9 @@ class Log(LogStaging):
             except OSError:
                 # Left behind it is only an empty or torn segment after the end, which recovery removes.
                 pass
+        # Its name may be on the disk, and would hide what is appended instead: the next flush sees to that.
+        # Said last: one that is under way may have synced the directory before.
+        self._directory_is_synced = False
 
     # Flushing and rolling
 

@@ -34,6 +34,9 @@ logger = logging.getLogger("odradek.flush")
 FLUSH_THREADS_MAX = 8
 RETIRING_AT_ONCE = 8
 """Partitions flushed one after the other before those who wait for them by name get a chance."""
+RETIRE_AGAIN_S = 1.0
+"""After a flush that failed, of a partition whose records are in a file that is to be used again. Meanwhile
+the disk may have room again, or a rescan may have brought the partition back."""
 WRITER_WAIT_S = 1.0
 GATHER_S_MAX = 0.001
 """For so long at most a flush waits for those that keep coming."""
@@ -289,8 +292,22 @@ class Flushes:
         still = set(self._retiring.values())
         for log in logs:
             if log not in still:
-                log.retired_is_flushed(self._unretired.pop(log, []))
+                self._retired_all(log)
         self.start()
+
+    def _retired_all(self, log: GroupLog) -> None:
+        """A flush of each of those has been tried whose records are in a file that is to be used again."""
+        failed = [partition for partition in self._unretired.pop(log, []) if not partition.is_deleted]
+        if not failed:
+            log.retired_is_flushed([])
+            return
+        logger.warning(
+            "flushing file by file once the group log of %s is full: %s could not be flushed, trying again",
+            log.directory,
+            failed,
+        )
+        # Not told before: with the next block that is wanted the log names them again.
+        self._loop.call_later(RETIRE_AGAIN_S, log.retired_is_flushed, failed)
 
     # By themselves
 

@@ -213,17 +213,21 @@ class GroupLog:
             partition.take_logged(tail)
 
     def take_retired(self) -> list[Loggable]:
-        """The partitions to flush before the other file can be used again; told once."""
+        """The partitions to flush before the other file can be used again; told once, until
+        `retired_is_flushed` says how it went.
+        """
         if self._retired is None or self._is_retired_taken:
             return []
         self._is_retired_taken = True
         return list(self._retired)
 
     def retired_is_flushed(self, failed: Sequence[Loggable]) -> None:
-        """They are flushed, save for `failed`. Their records may be nowhere but here: the file is kept."""
+        """They are flushed, save for `failed`. Their records may be nowhere but here: the file is kept, and
+        `take_retired` tells those again that have not been deleted.
+        """
         assert self._retired is not None
-        if all(partition.is_deleted for partition in failed):
-            self._retired = None
+        self._retired = dict.fromkeys(one for one in failed if not one.is_deleted) or None
+        self._is_retired_taken = False
 
     def discard(self) -> None:
         """Close and remove the files: every partition is flushed. Raises `OSError`."""

@@ -266,6 +266,54 @@ def test_a_full_file_is_used_again_after_its_partitions_were_flushed_while_other
     assert all(partition.log.recovery_point > 1 for partition in bench.partitions)
 
 
+def run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, failures):
+    """Rounds that fill the group log's files several times over; how often the flush of one was tried."""
+    bad = bench.partitions[0]
+    flush, tried = bad.log.flush, []
+
+    def full_at_first():
+        tried.append(bench.log._generation)
+        if len(tried) <= failures:
+            raise OSError(errno.ENOSPC, "full")
+        return flush()
+
+    monkeypatch.setattr(bad.log, "flush", full_at_first)
+
+    async def story(turn):
+        bench.produce(turn, bad, "bad")
+        await quiet(turn)
+        for number in range(40):
+            for partition in bench.partitions[1:]:
+                bench.produce(turn, partition, number)
+            await asyncio.sleep(0)
+            await quiet(turn)
+            async with asyncio.timeout(10):
+                while turn.flushes._retiring:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0)  # for a timer that is due
+
+    bench.run(story)
+    assert len(bench.told) == 201
+    assert all(error is None for _, _, error in bench.told)
+    return tried
+
+
+def test_a_flush_that_fails_once_does_not_end_the_use_of_the_group_log(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(group_flush, "RETIRE_AGAIN_S", 0)
+    bench = Bench(tmp_path)
+    assert len(run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, failures=1)) == 2
+    assert bench.log._generation >= 8
+    ((said, *_),) = [record.args for record in caplog.records if record.name == "odradek.flush"]
+    assert said == bench.log.directory
+
+
+def test_a_flush_that_keeps_failing_is_tried_again_only_after_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(group_flush, "RETIRE_AGAIN_S", 3600)
+    bench = Bench(tmp_path)
+    assert len(run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, failures=100)) == 1
+    assert bench.log._generation == 2
+
+
 def test_two_data_directories_have_a_group_log_each(tmp_path):
     bench = Bench(tmp_path)
     other = LogStore(bench.disk, [str(tmp_path / "other")])

@@ -14,6 +14,7 @@ from odradek.storage.group_log import PAGE_BYTES, GroupLog
 from odradek.storage.store import LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
+from odradek.wire.work import finish
 
 NOW_MS = 1_700_000_000_000
 
@@ -23,6 +24,7 @@ class Partition:
 
     def __init__(self, name):
         self.directory = name
+        self.log = self
         self.flushes = 0
         self.flush_error = None
 
@@ -227,6 +229,68 @@ def test_a_partition_that_cannot_be_flushed_either_tells_its_own_and_takes_no_mo
     assert (errors[0], errors[2]) == (None, None)
     assert errors[1].code == ErrorCode.KAFKA_STORAGE_ERROR
     assert bad.log.durable_offset == 1
+
+
+def rescanned(bench, partition, *, without):
+    """The disk fails, has not even what could be read, and a rescan brings back the rest."""
+    partition.take_offline("its disk has failed")
+    segment = partition.log.active
+    segment.file().truncate(segment.size_bytes - without)
+    finish(bench.store.attending(NOW_MS))
+    assert partition.is_available
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_who_waits_for_records_that_a_rescan_has_cut_off_meanwhile_is_told_an_error(tmp_path, prepared):
+    bench = Bench(tmp_path, prepared=prepared)
+    partition, beside = bench.partitions[:2]
+
+    async def story(turn):
+        for one in (partition, beside):
+            bench.produce(turn, one, "before")
+        await asyncio.sleep(0)
+        assert partition.log_end_offset == 2
+        assert bench.told == [], "they wait for a flush to come"
+        rescanned(bench, partition, without=1)
+        assert partition.log_end_offset == 1
+        bench.produce(turn, partition, "in its place")
+
+    bench.run(story)
+    codes = {(label, index): error and error.code for label, index, error in bench.told}
+    assert codes == {
+        ("before", 0): ErrorCode.KAFKA_STORAGE_ERROR,
+        ("before", 1): None,
+        ("in its place", 0): None,
+    }
+
+
+def test_who_waits_for_the_log_before_a_rescan_is_told_an_error_though_a_block_has_the_one_after(tmp_path):
+    bench = Bench(tmp_path)
+    partition, beside = bench.partitions[:2]
+
+    async def story(turn):
+        bench.disk.gate.clear()
+        bench.produce(turn, beside, "holds up the writer")
+        async with asyncio.timeout(10):
+            while bench.disk.syncs == 0:
+                await asyncio.sleep(0.001)
+        bench.produce(turn, partition, "before")
+        await asyncio.sleep(0)
+        rescanned(bench, partition, without=1)
+        bench.stage(partition)
+        partition.commit()
+        partition.flush()
+        bench.produce(turn, partition, "after")
+        bench.disk.gate.set()
+
+    bench.run(story)
+    assert bench.disk.syncs == 2
+    codes = {label: error and error.code for label, _, error in bench.told}
+    assert codes == {
+        "holds up the writer": None,
+        "before": ErrorCode.KAFKA_STORAGE_ERROR,
+        "after": None,
+    }
 
 
 def test_the_group_log_is_made_when_somebody_waits_for_the_disk_and_not_before(tmp_path):

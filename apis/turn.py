@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 class Committable(Protocol):
     """The part of a storage partition that a turn uses."""
 
+    @property
+    def log(self) -> object:
+        """What is committed to. Another one from when the disk has let it down and a rescan has cut off what
+        never came there: what was committed before may be gone."""
+
     def commit(self) -> None: ...
 
     def flush(self) -> None: ...
@@ -50,6 +55,7 @@ class Turn(Protocol):
     ) -> None:
         """Calls `done` after the commit of this turn; with `must_flush` after the disk has it, too.
 
-        `done(None)` when it went well, `done(error)` when nothing of it was stored. Never called from
-        within `add`; called in the order in which it was added per partition.
+        `done(None)` when it went well, `done(error)` when nothing of it was stored, or when nobody knows
+        whether the disk has it. Never called from within `add`; called in the order in which it was added
+        per partition.
         """

@@ -34,6 +34,9 @@ logger = logging.getLogger("odradek.flush")
 FLUSH_THREADS_MAX = 8
 RETIRING_AT_ONCE = 8
 """Partitions flushed one after the other before those who wait for them by name get a chance."""
+RETIRE_AGAIN_S = 1.0
+"""After a flush that failed, of a partition whose records are in a file that is to be used again. Meanwhile
+the disk may have room again, or a rescan may have brought the partition back."""
 WRITER_WAIT_S = 1.0
 GATHER_S_MAX = 0.001
 """For so long at most a flush waits for those that keep coming."""
@@ -41,6 +44,8 @@ QUIET_LOOKS = 2
 """Turns of the loop without any: what one turn reads is committed at the end of the next, at the latest."""
 
 Done = Callable[[KafkaError | None], None]
+Waiting = list[tuple[object, Done]]
+"""Who waits for one partition, each with the log that was committed to."""
 
 
 class Flushes:
@@ -70,10 +75,10 @@ class Flushes:
         self._loop = loop
         self._executor: ThreadPoolExecutor | None = None
         self._logs: dict[str, GroupLog] = {}
-        self._gathering: dict[Any, list[Done]] = {}
-        self._flushing: dict[Any, list[Done]] = {}
+        self._gathering: dict[Any, Waiting] = {}
+        self._flushing: dict[Any, Waiting] = {}
         # Of the blocks that are being written; None while none is.
-        self._written: dict[Any, list[Done]] | None = None
+        self._written: dict[Any, Waiting] | None = None
         self._writer: SimpleQueue[list[tuple[GroupLog, Block]] | None] | None = None
         self._preparing: Future[None] | None = None
         self._thread: threading.Thread | None = None
@@ -91,13 +96,14 @@ class Flushes:
         self._logs = {log.directory: log for log in logs}
 
     def add(self, partition: Committable, done: Done) -> None:
-        """`done` is called after the next flush that begins."""
+        """`done` is called after the next flush that begins: with an error when that fails, or when it is of
+        another log than the one that has just been committed to."""
         self._added += 1
         waiting = self._gathering.get(partition)
         if waiting is None:
-            self._gathering[partition] = [done]
+            self._gathering[partition] = [(partition.log, done)]
         else:
-            waiting.append(done)
+            waiting.append((partition.log, done))
 
     def add_background(self, partition: Committable) -> None:
         """Flushes with nobody waiting for it; joins a flush that is to come anyway."""
@@ -240,8 +246,8 @@ class Flushes:
                 for partition, _ in block.tails:
                     # Its own file may have it yet, or say that it has not.
                     self._gathering[partition] = waiting.pop(partition) + self._gathering.get(partition, [])
-        for callbacks in waiting.values():
-            _tell(callbacks, None)
+        for partition, those in waiting.items():
+            _tell(partition, those, None)
         self.start()
 
     def _prepare(self, log: GroupLog) -> None:
@@ -289,8 +295,22 @@ class Flushes:
         still = set(self._retiring.values())
         for log in logs:
             if log not in still:
-                log.retired_is_flushed(self._unretired.pop(log, []))
+                self._retired_all(log)
         self.start()
+
+    def _retired_all(self, log: GroupLog) -> None:
+        """A flush of each of those has been tried whose records are in a file that is to be used again."""
+        failed = [partition for partition in self._unretired.pop(log, []) if not partition.is_deleted]
+        if not failed:
+            log.retired_is_flushed([])
+            return
+        logger.warning(
+            "flushing file by file once the group log of %s is full: %s could not be flushed, trying again",
+            log.directory,
+            failed,
+        )
+        # Not told before: with the next block that is wanted the log names them again.
+        self._loop.call_later(RETIRE_AGAIN_S, log.retired_is_flushed, failed)
 
     # By themselves
 
@@ -308,8 +328,8 @@ class Flushes:
 
     def _flushed(self, partitions: list[Committable], errors: list[KafkaError | None]) -> None:
         waiting = [self._flushing.pop(partition) for partition in partitions]
-        for callbacks, error in zip(waiting, errors, strict=True):
-            _tell(callbacks, error)
+        for partition, those, error in zip(partitions, waiting, errors, strict=True):
+            _tell(partition, those, error)
         self.start()
 
     def _workers(self) -> ThreadPoolExecutor:
@@ -332,9 +352,14 @@ def flush_one(partition: Committable) -> KafkaError | None:
     return None
 
 
-def _tell(callbacks: list[Done], error: KafkaError | None) -> None:
-    for done in callbacks:
+def _tell(partition: Committable, waiting: Waiting, error: KafkaError | None) -> None:
+    log = partition.log
+    for committed_to, done in waiting:
+        told = error
+        if told is None and committed_to is not log:
+            # Of the other one a rescan may have cut it off, and somebody else's records may have its offsets.
+            told = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk failed before it had these records.")
         try:
-            done(error)
+            done(told)
         except Exception:
             logger.exception("a callback after a flush failed")

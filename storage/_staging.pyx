@@ -267,6 +267,7 @@ cdef class LogStaging:
     cdef public int64_t _segment_bytes
     cdef public StagedSegment _stage
     cdef public tuple _vouched
+    cdef public int64_t _doubts
     cdef public int64_t next_offset
     cdef public ProducerTable producers
 
@@ -363,6 +364,8 @@ cdef class PartitionStaging:
         cdef Tail tail
         if vouched is None or vouched[0] is not segment or self._failure is not None:
             return None
+        if <int64_t> vouched[2] != log._doubts:
+            return None
         tail = Tail.__new__(Tail)
         tail.base_offset = segment.base_offset
         tail.position = vouched[1]
@@ -387,7 +390,7 @@ cdef class PartitionStaging:
         if vouched is not None:
             segment = vouched[0]
             if segment.base_offset == tail.base_offset and vouched[1] < tail.end_position:
-                log._vouched = (segment, tail.end_position)
+                log._vouched = (segment, tail.end_position, vouched[2])
 
     def append_ordinary(
         self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms, object verified=None

@@ -218,8 +218,12 @@ class LogStaging:
     _latest_staged_epoch: int
     _segment_bytes: int
     _stage: StagedSegment
-    # The active segment and how much of it is on the disk, here or in the group log; None before a flush.
-    _vouched: tuple[Any, int] | None
+    # The active segment, how much of it is on the disk, here or in the group log, and how many doubts there
+    # were when the flush that found it so began; None before a flush. That one runs in a thread of its own:
+    # were it to compare and then to write, a doubt could come in between, so whoever reads compares.
+    _vouched: tuple[Any, int, int] | None
+    # How often something has been taken back, or named anew, that a flush may have seen before.
+    _doubts: int
     next_offset: int
     producers: Any
 
@@ -276,7 +280,12 @@ class PartitionStaging:
         log = self.log
         vouched = log._vouched
         segment = log._stage.segment
-        if vouched is None or vouched[0] is not segment or self._failure is not None:
+        if (
+            vouched is None
+            or vouched[0] is not segment
+            or vouched[2] != log._doubts
+            or self._failure is not None
+        ):
             return None
         position = vouched[1]
         end_position = segment.size_bytes
@@ -298,9 +307,9 @@ class PartitionStaging:
             log.durable_offset = tail.end_offset
         vouched = log._vouched
         if vouched is not None:
-            segment, position = vouched
+            segment, position, doubts = vouched
             if segment.base_offset == tail.base_offset and position < tail.end_position:
-                log._vouched = (segment, tail.end_position)
+                log._vouched = (segment, tail.end_position, doubts)
 
     def append_own(self, buffer: Any, now_ms: int) -> Appended | None:
         """`append_ordinary` of what a coordinator has made, whose records nobody has to look at. The compiled

@@ -56,7 +56,11 @@ _ENTRY = Struct(">qqqI")
 
 
 class Loggable(Protocol):
-    """The part of a partition that the group log uses."""
+    """The part of a partition that the group log uses. It is `is_being_logged` while a block with its tail is
+    on its way.
+    """
+
+    is_being_logged: bool
 
     @property
     def identity(self) -> bytes: ...
@@ -190,7 +194,9 @@ class GroupLog:
         block = Block(self._files[self._generation % 2], self._position, content, tails)
         self._number += 1
         self._position += len(content)
-        self._holds.update(dict.fromkeys(partition for partition, _ in tails))
+        for partition, _ in tails:
+            self._holds[partition] = None
+            partition.is_being_logged = True
         return block
 
     def _switch(self) -> bool:
@@ -206,24 +212,28 @@ class GroupLog:
 
     def finish(self, block: Block, error: OSError | None) -> None:
         """Say how `block.write` went; the partitions then know up to where the disk has them."""
-        if error is not None:
-            self.has_failed = True
-            return
+        self.has_failed = self.has_failed or error is not None
         for partition, tail in block.tails:
-            partition.take_logged(tail)
+            partition.is_being_logged = False
+            if error is None:
+                partition.take_logged(tail)
 
     def take_retired(self) -> list[Loggable]:
-        """The partitions to flush before the other file can be used again; told once."""
+        """The partitions to flush before the other file can be used again; told once, until
+        `retired_is_flushed` says how it went.
+        """
         if self._retired is None or self._is_retired_taken:
             return []
         self._is_retired_taken = True
         return list(self._retired)
 
     def retired_is_flushed(self, failed: Sequence[Loggable]) -> None:
-        """They are flushed, save for `failed`. Their records may be nowhere but here: the file is kept."""
+        """They are flushed, save for `failed`. Their records may be nowhere but here: the file is kept, and
+        `take_retired` tells those again that have not been deleted.
+        """
         assert self._retired is not None
-        if all(partition.is_deleted for partition in failed):
-            self._retired = None
+        self._retired = dict.fromkeys(one for one in failed if not one.is_deleted) or None
+        self._is_retired_taken = False
 
     def discard(self) -> None:
         """Close and remove the files: every partition is flushed. Raises `OSError`."""

@@ -92,6 +92,7 @@ class Log(LogStaging):
         self._indexes_end = min(recovery_point, segments[-1].base_offset)
         self.durable_offset = recovery_point
         self._vouched = None
+        self._doubts = 0
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
         # The name of an empty file may not have reached the disk: nothing that was flushed vouches for it.
@@ -438,14 +439,12 @@ class Log(LogStaging):
             file.truncate(self.active.size_bytes)
             # A loss of power may undo that, and whole batches of the failed commit would pass for somebody
             # else's when the group log puts back what came in their place: the files have to be flushed.
-            self._vouched = None
+            self.forget_vouched()
         self.active.cut_aborted()
         self._cut_wanted = False
 
     def _discard(self, segment: Segment) -> None:
         """Take back a segment that a failed commit has made."""
-        # Its name may be on the disk, and would hide what is appended instead: the next flush sees to that.
-        self._directory_is_synced = False
         segment.close()
         for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
             try:
@@ -453,6 +452,9 @@ class Log(LogStaging):
             except OSError:
                 # Left behind it is only an empty or torn segment after the end, which recovery removes.
                 pass
+        # Its name may be on the disk, and would hide what is appended instead: the next flush sees to that.
+        # Said last: one that is under way may have synced the directory before.
+        self._directory_is_synced = False
 
     # Flushing and rolling
 
@@ -480,7 +482,7 @@ class Log(LogStaging):
             and not self.has_unsafe_indexes
         ):
             return recovery_point
-        vouched = (active, active.size_bytes)
+        vouched = (active, active.size_bytes, self._doubts)
         indexes_end = self._indexes_end
         for segment in self._segments_after(min(recovery_point, indexes_end)):
             try:
@@ -510,7 +512,7 @@ class Log(LogStaging):
             except OSError:
                 self._directory_is_synced = False
                 raise
-        if self._vouched is None:
+        if self._vouched is None or self._vouched[2] != vouched[2]:
             self._sync_identity()
         self._vouched = vouched
         self.recovery_point = max(self.recovery_point, end_offset)
@@ -592,8 +594,10 @@ class Log(LogStaging):
             self.disk.remove(f"{self.directory}/{file_name(head.offset, SNAPSHOT)}")
 
     def forget_vouched(self) -> None:
-        """The next flush has to be of the files, and of the directory's identity too."""
-        self._vouched = None
+        """The next flush has to be of the files, and of the directory's identity too; one that is under way
+        does not count, since what it has seen is not what there is now.
+        """
+        self._doubts += 1
 
     @property
     def has_unsafe_indexes(self) -> bool:
@@ -861,7 +865,7 @@ class Log(LogStaging):
         self.directory = directory
         self.recovery_point = self.durable_offset = synced_offset
         self._indexes_end = active.base_offset
-        self._vouched = None
+        self.forget_vouched()
         self._directory_is_synced = False
         self._directory_is_new = True
         self._is_unsafe_place = True

@@ -116,6 +116,7 @@ class Partition(PartitionStaging):
         "config",
         "gate",
         "index",
+        "is_being_logged",
         "is_flushing",
         "on_trouble",
         "topic",
@@ -149,6 +150,7 @@ class Partition(PartitionStaging):
         # Offline since the disk has failed, and not since it was deleted or closed.
         self._is_broken = False
         self.is_flushing = False
+        self.is_being_logged = False
         self.gate: AbstractContextManager | None = None
         self.on_trouble = on_trouble
         # Deleted or closed with something staged: its commit has to fail.
@@ -729,7 +731,9 @@ class Partition(PartitionStaging):
             self._wake()
 
     def reopen(self, log: Log, log_start_offset: int) -> None:
-        """Go on with the log that a rescan has found; records at its end may be gone."""
+        """Go on with the log that a rescan has found; records at its end may be gone, so no flush of it is an
+        answer to whoever has committed to the one before.
+        """
         assert self._is_broken
         self.log.release_files()
         self.log = log

@@ -50,8 +50,9 @@ def rescan(
     """The log anew, from files that the disk has for sure. `OSError`: it has not, and nothing is lost by
     trying again. `head` is the one of the checkpoint, which does not hold any more then.
 
-    Nobody else may write to the partition meanwhile; runs in any thread, and for seconds where segments are
-    large. The new log has a file pool of its own: see `take_over`.
+    Nobody else may write to the partition meanwhile, nor may a block with something of it be on its way to
+    the group log; runs in any thread, and for seconds where segments are large. The new log has a file pool
+    of its own: see `take_over`.
     """
     disk, directory = log.disk, log.directory
     recovery_point = log.recovery_checkpoint

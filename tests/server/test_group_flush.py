@@ -14,6 +14,7 @@ from odradek.storage.group_log import PAGE_BYTES, GroupLog
 from odradek.storage.store import LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
+from odradek.wire.work import finish
 
 NOW_MS = 1_700_000_000_000
 
@@ -23,6 +24,7 @@ class Partition:
 
     def __init__(self, name):
         self.directory = name
+        self.log = self
         self.flushes = 0
         self.flush_error = None
 
@@ -229,6 +231,68 @@ def test_a_partition_that_cannot_be_flushed_either_tells_its_own_and_takes_no_mo
     assert bad.log.durable_offset == 1
 
 
+def rescanned(bench, partition, *, without):
+    """The disk fails, has not even what could be read, and a rescan brings back the rest."""
+    partition.take_offline("its disk has failed")
+    segment = partition.log.active
+    segment.file().truncate(segment.size_bytes - without)
+    finish(bench.store.attending(NOW_MS))
+    assert partition.is_available
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_who_waits_for_records_that_a_rescan_has_cut_off_meanwhile_is_told_an_error(tmp_path, prepared):
+    bench = Bench(tmp_path, prepared=prepared)
+    partition, beside = bench.partitions[:2]
+
+    async def story(turn):
+        for one in (partition, beside):
+            bench.produce(turn, one, "before")
+        await asyncio.sleep(0)
+        assert partition.log_end_offset == 2
+        assert bench.told == [], "they wait for a flush to come"
+        rescanned(bench, partition, without=1)
+        assert partition.log_end_offset == 1
+        bench.produce(turn, partition, "in its place")
+
+    bench.run(story)
+    codes = {(label, index): error and error.code for label, index, error in bench.told}
+    assert codes == {
+        ("before", 0): ErrorCode.KAFKA_STORAGE_ERROR,
+        ("before", 1): None,
+        ("in its place", 0): None,
+    }
+
+
+def test_who_waits_for_the_log_before_a_rescan_is_told_an_error_though_a_block_has_the_one_after(tmp_path):
+    bench = Bench(tmp_path)
+    partition, beside = bench.partitions[:2]
+
+    async def story(turn):
+        bench.disk.gate.clear()
+        bench.produce(turn, beside, "holds up the writer")
+        async with asyncio.timeout(10):
+            while bench.disk.syncs == 0:
+                await asyncio.sleep(0.001)
+        bench.produce(turn, partition, "before")
+        await asyncio.sleep(0)
+        rescanned(bench, partition, without=1)
+        bench.stage(partition)
+        partition.commit()
+        partition.flush()
+        bench.produce(turn, partition, "after")
+        bench.disk.gate.set()
+
+    bench.run(story)
+    assert bench.disk.syncs == 2
+    codes = {label: error and error.code for label, _, error in bench.told}
+    assert codes == {
+        "holds up the writer": None,
+        "before": ErrorCode.KAFKA_STORAGE_ERROR,
+        "after": None,
+    }
+
+
 def test_the_group_log_is_made_when_somebody_waits_for_the_disk_and_not_before(tmp_path):
     bench = Bench(tmp_path, prepared=False)
 
@@ -264,6 +328,54 @@ def test_a_full_file_is_used_again_after_its_partitions_were_flushed_while_other
     assert all(error is None for _, _, error in bench.told)
     assert bench.log._generation >= 8
     assert all(partition.log.recovery_point > 1 for partition in bench.partitions)
+
+
+def run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, failures):
+    """Rounds that fill the group log's files several times over; how often the flush of one was tried."""
+    bad = bench.partitions[0]
+    flush, tried = bad.log.flush, []
+
+    def full_at_first():
+        tried.append(bench.log._generation)
+        if len(tried) <= failures:
+            raise OSError(errno.ENOSPC, "full")
+        return flush()
+
+    monkeypatch.setattr(bad.log, "flush", full_at_first)
+
+    async def story(turn):
+        bench.produce(turn, bad, "bad")
+        await quiet(turn)
+        for number in range(40):
+            for partition in bench.partitions[1:]:
+                bench.produce(turn, partition, number)
+            await asyncio.sleep(0)
+            await quiet(turn)
+            async with asyncio.timeout(10):
+                while turn.flushes._retiring:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0)  # for a timer that is due
+
+    bench.run(story)
+    assert len(bench.told) == 201
+    assert all(error is None for _, _, error in bench.told)
+    return tried
+
+
+def test_a_flush_that_fails_once_does_not_end_the_use_of_the_group_log(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(group_flush, "RETIRE_AGAIN_S", 0)
+    bench = Bench(tmp_path)
+    assert len(run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, failures=1)) == 2
+    assert bench.log._generation >= 8
+    ((said, *_),) = [record.args for record in caplog.records if record.name == "odradek.flush"]
+    assert said == bench.log.directory
+
+
+def test_a_flush_that_keeps_failing_is_tried_again_only_after_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(group_flush, "RETIRE_AGAIN_S", 3600)
+    bench = Bench(tmp_path)
+    assert len(run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, failures=100)) == 1
+    assert bench.log._generation == 2
 
 
 def test_two_data_directories_have_a_group_log_each(tmp_path):

@@ -14,6 +14,7 @@ from odradek.wire.errors import ErrorCode, KafkaError
 class Partition:
     def __init__(self, events, name="p"):
         self.events, self.name = events, name
+        self.log = self
         self.commit_error = self.flush_error = None
         self.flush_gate = None
         self.flush_threads = []

@@ -13,7 +13,7 @@ from stores import NOW_MS, open_store
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
 from odradek.storage.slices import Slice
-from odradek.storage.store import LogStore
+from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records
 
@@ -179,6 +179,34 @@ def test_an_empty_segment_that_a_failed_commit_left_hides_nothing_after_a_clean_
     store.close(NOW_MS)
     partition = open_store(disk).get("events", 0)
     assert [offset for offset, _ in values_of(partition)] == [0, 1, 2]
+
+
+def test_a_segment_that_a_failed_commit_takes_away_beside_a_flush_hides_nothing_after_a_power_loss():
+    """The flush syncs the directory while the name is still there, so another one has to."""
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("events", 0, TOPIC_ID, LogConfig(segment_bytes=300))
+    append(partition, b"first")
+    partition.flush()
+    discarded = "data/events-0/00000000000000000001.log"
+
+    def meanwhile(operation: str, path: str) -> int | None:
+        if (operation, path) == ("remove", discarded):
+            partition.flush()
+        return errno.ENOSPC if operation == "create" and path.endswith("2.log") else None
+
+    disk.fail = meanwhile
+    with pytest.raises(KafkaError):
+        append(partition, b"refused" * 30, b"refused, for want of a second segment" * 3)
+    disk.fail = lambda operation, path: None
+    assert not disk.exists(discarded)
+    append(partition, b"a", b"b")
+    assert len(partition.log.segments) == 1
+    partition.flush()
+    store.maintain(NOW_MS + CHECKPOINT_INTERVAL_MS)
+    for seed in range(20):
+        again = open_store(disk.lose_power(seed)).get("events", 0)
+        assert values_of(again) == [(0, b"first"), (1, b"a"), (2, b"b")]
 
 
 def test_staging_needs_no_answer_from_the_disk():

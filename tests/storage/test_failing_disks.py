@@ -6,12 +6,13 @@ import random
 import pytest
 import stores
 from memory_disk import MemoryDisk
-from stores import NOW_MS, append, offsets_of, write_checkpoints
+from stores import NOW_MS, append, offsets_of, value_at, write_checkpoints
 
 from odradek.storage.config import LogConfig
 from odradek.storage.group_log import PAGE_BYTES, GroupLog
 from odradek.storage.store import LogStore, StoreListener
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish
 
 TOPIC_ID = bytes(range(16))
@@ -240,6 +241,51 @@ def test_what_only_the_group_log_has_is_put_back_by_a_rescan():
     inode.data[:] = inode.durable + bytes(len(inode.data) - len(inode.durable))
     attend(store)
     assert offsets_of(partition) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_rescan_waits_for_what_is_on_its_way_to_the_group_log(is_written):
+    """What the block has is put back then, and nothing that it vouches for has been cut off."""
+    disk = MemoryDisk()
+    store = LogStore(disk, ["data"], listener=Told())
+    store.group_logs = [GroupLog(disk, "data", file_bytes=8 * PAGE_BYTES)]
+    store.open(NOW_MS)
+    (log,) = store.group_logs
+    partition = store.create("t", 0, TOPIC_ID, LogConfig(flush_messages=1))
+    append(partition, 2)
+    partition.flush()
+    log.prepare()
+    append(partition)
+    block = log.begin([partition])
+    break_flush(disk, partition)
+    del disk.files["data/t-0/00000000000000000000.log"].data[-40:]
+    attend(store)
+    assert store.offline() == {("t", 0)}
+    assert store.needs_attention
+    if is_written:
+        block.write()
+    log.finish(block, None if is_written else OSError(errno.EIO, "lost"))
+    attend(store, LATER_MS + 1000)
+    end_offset = 3 if is_written else 2
+    assert offsets_of(partition) == list(range(end_offset))
+    assert partition.log.durable_offset <= end_offset
+    batch = build_batch([Record(0, NOW_MS, b"k", value_at(end_offset))])
+    assert partition.append(batch, now_ms=NOW_MS).must_flush
+    partition.commit()
+    partition.flush()
+    append(partition)
+    block = log.begin([partition])
+    assert (block is not None) is is_written
+    if block is not None:
+        block.write()
+        log.finish(block, None)
+        end_offset += 1
+    for seed in range(20):
+        after = LogStore(disk.lose_power(seed), ["data"])
+        after.open(NOW_MS)
+        found = offsets_of(after.get("t", 0))
+        assert found == list(range(len(found)))
+        assert len(found) > end_offset
 
 
 def test_a_rescan_that_fails_is_tried_again_after_a_while():

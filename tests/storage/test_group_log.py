@@ -277,7 +277,7 @@ def test_a_file_is_used_again_only_when_what_it_holds_is_flushed(store, log):
     assert log.take_retired() == [one, other]  # in the other file there was one of its blocks
 
 
-def test_a_file_is_kept_for_ever_when_a_partition_could_not_be_flushed_unless_it_is_deleted(disk, store, log):
+def test_a_file_is_kept_while_a_partition_cannot_be_flushed_unless_it_is_deleted(disk, store, log):
     one, other = made(store), made(store, "bills")
     size_bytes = one.size_bytes
     for partition in (one, other):
@@ -294,13 +294,40 @@ def test_a_file_is_kept_for_ever_when_a_partition_could_not_be_flushed_unless_it
         one.flush()
     disk.fail = lambda operation, path: None
     log.retired_is_flushed([one, other])
-    assert log._retired is not None
+    assert log.take_retired() == [one]
+    log.retired_is_flushed([one])
     store.close(NOW_MS)
     assert all(disk.exists(f"data/{name}") for name in NAMES)
     end_offset = one.log_end_offset
     store = crashed(disk, one, size_bytes)
     assert store.get("orders", 0).log_end_offset == end_offset
     assert store.restored_bytes
+
+
+def test_a_flush_that_fails_once_while_a_file_retires_holds_up_the_log_only_until_it_is_repeated(
+    disk, store, log
+):
+    partitions = one, other = made(store), made(store, "bills")
+    while not log.take_retired():
+        append(one, b"x" * 1000)
+        append(other, b"x" * 1000)
+        assert write_together(log, partitions)
+    other.flush()
+    log.retired_is_flushed([one])  # there was no room, say
+    assert log.take_retired() == [one]
+    assert log.take_retired() == []
+    generation = log._generation
+    while append(one, b"x" * 3000) and write_together(log, [one]):
+        assert log._generation == generation
+    one.flush()
+    log.retired_is_flushed([])
+    for _ in range(3 * FILE_BYTES // PAGE_BYTES):
+        append(one, b"x" * 3000)
+        assert write_together(log, [one]) == [one]
+        if log.take_retired():
+            one.flush()
+            log.retired_is_flushed([])
+    assert log._generation > generation + 2
 
 
 def test_after_a_failed_write_nothing_is_logged_and_the_blocks_before_still_count(disk, store, log):
@@ -436,3 +463,49 @@ def test_what_a_failed_commit_wrote_does_not_come_back_in_the_place_of_what_was_
     for seed in range(60):
         again = open_store(disk.lose_power(seed)).get("a", 0)
         assert values_of(again) == {0: b"acknowledged"}
+
+
+def during_its_flush(disk, partition, meanwhile):
+    """`meanwhile()` happens when the flush has seen the segments, and goes on with what is beside them."""
+    happened = []
+
+    def step(operation, path):
+        if (operation, path) == ("sync", f"{partition.directory}/partition.metadata") and not happened:
+            happened.append(operation)
+            meanwhile()
+
+    disk.fail = step
+    partition.flush()
+    disk.fail = lambda operation, path: None
+    assert happened
+
+
+def test_a_flush_under_way_does_not_vouch_for_what_a_failed_commit_has_changed_meanwhile(disk, store, log):
+    """Else the next record is only in the group log, and after a loss of power the refused one before it."""
+    partition = store.create("orders", 0, TOPIC_ID, LogConfig())
+    append(partition, b"first")
+    path = partition.log.active.path(".log")
+
+    def refused():
+        disk.fail = lambda operation, at: errno.ENOSPC if (operation, at) == ("write", path) else None
+        with pytest.raises(KafkaError):
+            append(partition, b"refused")
+        disk.fail = lambda operation, at: None
+
+    during_its_flush(disk, partition, refused)
+    append(partition, b"acknowledged")
+    if partition not in write_together(log, [partition]):
+        partition.flush()
+    for seed in range(60):
+        again = open_store(disk.lose_power(seed)).get("orders", 0)
+        assert values_of(again) == {0: b"first", 1: b"acknowledged"}
+
+
+def test_a_flush_under_way_does_not_vouch_for_the_topic_that_a_partition_is_given_meanwhile(disk, store):
+    partition = store.create("orders", 0, TOPIC_ID, LogConfig())
+    append(partition, b"first")
+    during_its_flush(disk, partition, lambda: partition.adopt(bytes(reversed(TOPIC_ID))))
+    append(partition, b"second")
+    assert partition.tail(10_000) is None
+    partition.flush()
+    assert partition.tail(10_000).content == b""

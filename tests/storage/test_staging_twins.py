@@ -192,6 +192,39 @@ def test_what_a_coordinator_appends_is_the_same_by_its_short_way(steps, is_compa
     assert play_own(True) == play_own(False)
 
 
+def play_tails():
+    """What the group log is given of a partition to which one thing after the other happens."""
+    store = LogStore(MemoryDisk(), ["/data"])
+    store.open(NOW_MS)
+    partition = store.create("t", 0, b"1" * 16, LogConfig(), now_ms=NOW_MS)
+    log, tail, told = partition.log, None, []
+
+    def append():
+        partition.append(batch([100], None, None, Compression.NONE), now_ms=NOW_MS)
+        partition.commit()
+
+    def take_logged():
+        assert tail is not None
+        partition.take_logged(tail)
+
+    for happens in (append, partition.flush, append, take_logged, log.forget_vouched, take_logged, append,
+                    partition.flush, append, take_logged, lambda: log.roll(NOW_MS), take_logged):  # fmt: skip
+        happens()
+        found = partition.tail(1000)
+        if found is not None:
+            tail = found
+        told.append(
+            found and (found.base_offset, found.position, found.end_position, found.end_offset, found.content)
+        )
+        told.append((log.durable_offset, log._vouched and log._vouched[1:]))
+    return told
+
+
+def test_a_tail_is_what_no_flush_has_seen_of_the_active_segment_until_that_is_doubted():
+    tails = play_tails()[::2]
+    assert [tail and tail[3] for tail in tails] == [None, 1, 2, 2, None, None, None, 3, 4, 4, None, None]
+
+
 PLAY_IN_PLAIN_PYTHON = """
 import random, sys
 if sys.argv[1] == "plain":
@@ -199,7 +232,7 @@ if sys.argv[1] == "plain":
 from odradek.storage import staging
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.compression import Compression
-from tests.storage.test_staging_twins import CODECS, SIZES, batch, play
+from tests.storage.test_staging_twins import CODECS, SIZES, batch, play, play_tails
 chance = random.Random(7)
 def marker():
     return EndMarker(5, chance.randrange(2), 0, chance.random() < 0.5, chance.choice((1, 2)))
@@ -218,6 +251,7 @@ for _ in range(40):
         for _ in range(30)
     ]
     print(play(steps, True))
+print(play_tails())
 print(staging.COMPILED, file=sys.stderr)
 """
 

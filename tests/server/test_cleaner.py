@@ -294,28 +294,38 @@ def test_a_group_that_waits_when_the_broker_stops_replaces_nothing(tmp_path):
     asyncio.run(story())
 
 
-def test_a_round_that_begins_when_the_broker_stops_leaves_no_process(tmp_path):
-    async def story() -> None:
-        async with running(tmp_path) as one:
-            await one.until(lambda: len(one.chores))
-            one.driver.close()
-            await one.until(lambda: not len(one.chores))
-            assert children_of(os.getpid()) == []
+def held_up(one: Running, monkeypatch) -> threading.Event:
+    """Whoever looks for a round waits for the disk first, until this is set."""
+    release, next_round = threading.Event(), one.store.cleaner.next_round
 
-    asyncio.run(story())
+    def looking(*arguments):
+        yield release.wait
+        return (yield from next_round(*arguments))
+
+    monkeypatch.setattr(one.store.cleaner, "next_round", looking)
+    return release
 
 
-def test_a_round_that_a_worker_too_many_begins_is_left_to_the_others(tmp_path):
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_round_that_a_worker_begins_that_has_been_ended_is_left_to_others(
+    tmp_path, monkeypatch, is_stopped
+):
     async def story() -> None:
         async with running(tmp_path, threads=0) as one:
+            release, before = held_up(one, monkeypatch), children_of(os.getpid())
             one.driver.configure(CleanerOptions(backoff_ms=20, threads=1))
             await one.until(lambda: len(one.chores))
-            one.driver.configure(CleanerOptions(backoff_ms=20, threads=0))
+            if is_stopped:
+                one.driver.close()
+            else:
+                one.driver.configure(CleanerOptions(backoff_ms=20, threads=0))
+            release.set()
             await one.until(lambda: not len(one.chores))
-            assert one.driver.pids == []
-            one.driver.configure(CleanerOptions(backoff_ms=20, threads=1))
-            await one.until(one.is_clean)
-            one.check()
+            assert children_of(os.getpid()) == before
+            if not is_stopped:
+                one.driver.configure(CleanerOptions(backoff_ms=20, threads=1))
+                await one.until(one.is_clean)
+                one.check()
 
     asyncio.run(story())
 

@@ -125,6 +125,8 @@ class Places:
         self.listener = listener
         self.new_id = new_id
         self.gate = gate
+        """For the moment in which a partition's files change their place: another thread that works there has
+        to wait."""
         self.producer_expiration_ms = producer_expiration_ms
         self.now_ms = 0
         self.has_broken = False

@@ -72,6 +72,13 @@ class Place:
     was_clean: bool = True
     """False: it is to be recovered when it is loaded."""
     failure: str | None = None
+    old_home: DataDirectory | None = None
+    """Where it was moved from, as long as its old directory is there: a start may have to go on in that."""
+
+    @property
+    def homes(self) -> tuple[DataDirectory, ...]:
+        """The data directories in which it has a directory."""
+        return (self.home,) if self.old_home is None else (self.home, self.old_home)
 
     @property
     def path(self) -> str:

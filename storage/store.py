@@ -226,6 +226,8 @@ class LogStore:
             except (KafkaError, OSError):
                 unclean.add(place.home.path)
         finish(self._upkeep.removing_segments(None))
+        # A start that believes in a clean stop would take such a directory for one that has been closed.
+        unclean |= {home.path for home in finish(self._relocation.leaving_behind())}
         for home in homes:
             self._close_directory(home, is_clean=home.path not in unclean)
         self._unlock()

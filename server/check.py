@@ -31,6 +31,7 @@ from odradek.storage.ends import ENDS, End
 from odradek.storage.group_log import NAMES as GROUP_LOGS
 from odradek.storage.group_log import read_entries, replay
 from odradek.storage.heads import HEADS, Head
+from odradek.storage.places import topic_id_in
 from odradek.storage.recovery import base_offset_of, finish_interrupted
 from odradek.storage.repair import Repair, repair_caches, repair_log, sync_log
 from odradek.storage.segment import CLEANED, DELETED, LOG, SWAP
@@ -288,7 +289,8 @@ class _Check:
         self._progress = progress
         self._view: ClusterView | None = None
         self._deletions: Mapping[bytes, str] = {}
-        self._places: dict[Key, str] = {}
+        self._homes: dict[Key, list[str]] = {}
+        """The data directories that have a partition."""
         self._counts = [0, 0, 0, 0]
 
     def do(self) -> None:
@@ -305,6 +307,8 @@ class _Check:
         ]
         for directory, name in partitions:
             self._progress.expect(_log_bytes(self._disk, f"{directory.path}/{name}"))
+            if directory.only is None and (key := key_of(name)) is not None:
+                self._homes.setdefault(key, []).append(directory.path)
         for directory, name in partitions:
             self._partition(directory, name)
         self._progress.clear()
@@ -544,13 +548,7 @@ class _Check:
         key = key_of(name)
         if key is None or self._view is None:
             return
-        if directory.only is None:
-            other = self._places.setdefault(key, directory.path)
-            if other != directory.path:
-                what = f"the partition is in {other}, too"
-                yield Finding(
-                    DAMAGE, checked.path, None, what, "a broker does not start: take one of them away"
-                )
+        homes = self._homes.get(key, [directory.path])
         topic = self._view.topics.get(key[0])
         if checked.topic_id is not None and checked.topic_id in self._deletions:
             yield Finding(NOTE, checked.path, None, "its topic is deleted", "a start removes it")
@@ -560,8 +558,16 @@ class _Check:
         elif checked.topic_id is not None and checked.topic_id != topic.topic_id:
             here, there = uuid_to_text(checked.topic_id), uuid_to_text(topic.topic_id)
             what = f"its topic id is {here}, topic {key[0]} has {there}"
-            consequence = "a start sets it aside, and the partition begins empty"
+            consequence = "a start sets it aside"
+            if len(homes) == 1:
+                consequence += ", and the partition begins empty"
             yield Finding(DAMAGE, checked.path, None, what, consequence)
+        elif directory.path != homes[0] and checked.topic_id == topic_id_in(self._disk, f"{homes[0]}/{name}"):
+            what = f"the partition is in {homes[0]}, too"
+            consequence = (
+                "a move between them was interrupted: a start keeps the longer one and removes the other"
+            )
+            yield Finding(NOTE, checked.path, None, what, consequence)
 
     def _repair_identity(self, name: str, path: str, checked: PartitionCheck) -> list[Repair]:
         """A `partition.metadata` that cannot be read, where the metadata know the topic."""
@@ -604,7 +610,7 @@ class _Check:
         for topic in self._view.topics.values():
             for partition in topic.partitions:
                 key = (topic.name, partition.index)
-                if key in self._places:
+                if key in self._homes:
                     continue
                 path = f"{self._directories[0].path}/{topic.name}-{partition.index}"
                 had_records = known.get(key, 0) > 0

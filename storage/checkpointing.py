@@ -63,11 +63,10 @@ class Checkpointing:
         by_key = self._places.by_key
         for number, (key, place) in enumerate(list(by_key.items()), 1):
             partition = place.partition
-            is_here = place.home is home and by_key.get(key) is place
-            if is_here and partition is not None:
+            if partition is not None and home in place.homes and by_key.get(key) is place:
                 # What is deleted stays deleted, whatever has become of the rest.
                 _note_start(key, place)
-                if not partition.is_broken:
+                if place.home is home and not partition.is_broken:
                     home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
                     home.offsets[HIGH_WATERMARKS][key] = partition.high_watermark
                     _note_end(key, place)
@@ -97,7 +96,9 @@ class Checkpointing:
             place = self._places.place_of(partition)
             if place is not None:
                 _note_start((partition.topic, partition.index), place)
-                of_home.setdefault(place.home, []).append(partition)
+                for home in place.homes:
+                    if home is place.home or home.failure is None:
+                        of_home.setdefault(home, []).append(partition)
         for home in of_home:
             home.want(LOG_STARTS)
         failed = []
@@ -222,9 +223,10 @@ def _note_end(key: Key, place: Place) -> None:
 def _note_start(key: Key, place: Place) -> None:
     partition = place.partition
     assert partition is not None
-    starts = place.home.offsets[LOG_STARTS]
-    if partition.log_start_offset > 0:
-        # Where the first segment begins there, too: the names of those before it may yet come back.
-        starts[key] = partition.log_start_offset
-    else:
-        starts.pop(key, None)
+    for home in place.homes:
+        starts = home.offsets[LOG_STARTS]
+        if partition.log_start_offset > 0:
+            # Where the first segment begins there, too: the names of those before it may yet come back.
+            starts[key] = partition.log_start_offset
+        else:
+            starts.pop(key, None)

@@ -6,8 +6,10 @@ partition whose flush has failed comes back by a rescan (`rescan.py`).
 """
 
 from functools import partial
+from typing import cast
 
 from odradek.storage.data_directory import DataDirectory, Key
+from odradek.storage.disk import Disk
 from odradek.storage.opening import Opening
 from odradek.storage.places import Place, Places
 from odradek.storage.recovery import Recovered
@@ -79,12 +81,17 @@ class FailingDisks:
         self._places.listener.directory(home.path, reason)
 
     def _bringing_back(self, key: Key, place: Place) -> Work[None]:
-        from odradek.storage.rescan import rescan, take_over  # not needed while all is well
+        from odradek.storage.rescan import DiskWhileHeld, rescan, take_over  # not needed while all is well
 
         places = self._places
         partition = place.partition
+
+        def is_held() -> bool:
+            return places.by_key.get(key) is place
+
+        pool = FilePool(cast(Disk, DiskWhileHeld(places.disk, places.gate, is_held)), 1)
         if partition is None:
-            look = partial(self._opening.open_log, FilePool(places.disk, 1), key, place, clean=False)
+            look = partial(self._opening.open_log, pool, key, place, clean=False)
         else:
             # For whoever waits for it, and since a flush in its thread has only said so.
             partition.take_offline("its disk has failed", is_told=True)
@@ -96,6 +103,7 @@ class FailingDisks:
             look = partial(
                 rescan,
                 partition.log,
+                pool,
                 partition.config,
                 topic_id=partition.topic_id,
                 log_start_offset=partition.log_start_offset,
@@ -105,15 +113,17 @@ class FailingDisks:
             )
         try:
             recovered: Recovered = yield look
-            if self._opening.settle_end(key, place.home, recovered.log):
+            if is_held() and self._opening.settle_end(key, place.home, recovered.log):
                 yield place.home.write
         except OSError as error:
+            if not is_held():
+                return
             places.has_broken = True
             self._rescan_after_ms = places.now_ms + RESCAN_PAUSE_MS
             places.listener.still_offline(place.name, str(error))
             places.suspect(place.home.path, error)
             return
-        if places.by_key.get(key) is not place or place.home.failure is not None:
+        if not is_held() or place.home.failure is not None:
             recovered.log.release_files()
             places.has_broken = True
             return

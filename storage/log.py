@@ -75,7 +75,6 @@ class Log(LogStaging):
     ) -> None:
         assert segments
         self.pool = pool
-        self.disk: Disk = pool.disk
         self.directory = directory
         self.segments = segments
         self.bases = [segment.base_offset for segment in segments]
@@ -124,6 +123,10 @@ class Log(LogStaging):
         self._stage = self._new_stage(self.active)
         # Of an earlier run, too: what a crash left set aside is given back like the rest.
         self.active.is_reserved = config.preallocate
+
+    @property
+    def disk(self) -> Disk:
+        return self.pool.disk
 
     @property
     def active(self) -> Segment:

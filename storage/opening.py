@@ -28,8 +28,8 @@ from odradek.storage.places import (
     remove_with_files,
     topic_id_in,
 )
-from odradek.storage.recovery import AfterCrash, Recovered, base_offset_of, look_after_crash, open_log
-from odradek.storage.segment import LOG, FilePool
+from odradek.storage.recovery import AfterCrash, Recovered, look_after_crash, open_log
+from odradek.storage.segment import FilePool
 
 
 class DirectoryInUse(Exception):
@@ -95,6 +95,8 @@ class Opening:
         if key in places.by_key and not self._takes_the_place(key, place):
             return
         places.enter(key, place)
+        if place.partition is not None:
+            return
         if clean:
             end = home.ends.get(key)
             place.was_clean = end is None or bool(end.was_closed)
@@ -113,7 +115,8 @@ class Opening:
 
     def _takes_the_place(self, key: Key, second: Place) -> bool:
         """Two directories have the same partition. That of the topic which is known stays; of two that both
-        are the topic's, one is the copy that a move between directories left: the longer one stays.
+        are the topic's, one is the copy that a move between directories left: the longer one stays. Both are
+        recovered for that: a loss of power may have left the length of a file without its bytes.
         """
         places = self._places
         if not places.is_known(key):
@@ -121,15 +124,15 @@ class Opening:
         first = places.by_key[key]
         ids = [topic_id_in(places.disk, place.path) for place in (first, second)]
         if ids[0] == ids[1]:
-            second_stays = self._extent(second) > self._extent(first)
+            second_stays = self._is_longer(key, second, first)
         else:
             second_stays = ids[1] == places.topic_id_for(*key)
         loser = first if second_stays else second
         if second_stays:
             places.leave(key)
             first.home.forget(key)
-            if first.partition is not None:
-                first.partition.log.release_files()
+        if loser.partition is not None:
+            loser.partition.log.release_files()
         suffix = DELETE_SUFFIX if ids[0] == ids[1] else STRAY_SUFFIX
         path = places.rename_aside(loser.home, loser.name, suffix)
         if suffix == DELETE_SUFFIX:
@@ -138,14 +141,17 @@ class Opening:
             places.listener.stray(*key, path)
         return second_stays
 
-    def _extent(self, place: Place) -> tuple[int, int]:
-        """Where the last segment of a partition begins, and its bytes."""
-        disk = self._places.disk
-        names = disk.list(place.path)
-        base = max(
-            (offset for name in names if (offset := base_offset_of(name, LOG)) is not None), default=-1
-        )
-        return base, disk.size(f"{place.path}/{base:020d}{LOG}") if base >= 0 else 0
+    def _is_longer(self, key: Key, second: Place, first: Place) -> bool:
+        ends, cut_bytes = [], [self.cut_bytes.pop(key, 0), 0]
+        for number, place in enumerate((first, second)):
+            if place.partition is None:
+                cut_bytes[number] = self.load(key, place, clean=False)
+            assert place.partition is not None
+            ends.append(place.partition.log_end_offset)
+        second_stays = ends[1] > ends[0]
+        if cut_bytes[second_stays]:
+            self.cut_bytes[key] = cut_bytes[second_stays]
+        return second_stays
 
     def _look_after_crash(self, key: Key, place: Place) -> None:
         places, end = self._places, self._end_to_believe(key, place.home)

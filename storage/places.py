@@ -72,6 +72,13 @@ class Place:
     was_clean: bool = True
     """False: it is to be recovered when it is loaded."""
     failure: str | None = None
+    old_home: DataDirectory | None = None
+    """Where it was moved from, as long as its old directory is there: a start may have to go on in that."""
+
+    @property
+    def homes(self) -> tuple[DataDirectory, ...]:
+        """The data directories in which it has a directory."""
+        return (self.home,) if self.old_home is None else (self.home, self.old_home)
 
     @property
     def path(self) -> str:
@@ -125,6 +132,8 @@ class Places:
         self.listener = listener
         self.new_id = new_id
         self.gate = gate
+        """For the moment in which a partition's files change their place: another thread that works there has
+        to wait."""
         self.producer_expiration_ms = producer_expiration_ms
         self.now_ms = 0
         self.has_broken = False

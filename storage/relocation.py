@@ -1,12 +1,15 @@
 """The moves of partitions between data directories that are under way; `moving.py` does one of them.
 
 A move that fails, or that nobody wants any more, leaves the partition where it is, and its copy goes. Of one
-that is done the old directory stays until the new one has been flushed. What a stop has interrupted begins
-anew with the next start.
+that is done the old directory stays until the new one has been flushed, which a clean stop does, too. So long
+its data directory (`Place.old_home`) goes on knowing what it knew of the partition, and is told where the log
+begins: a start after a crash may have to go on there. What a stop has interrupted begins anew with the next
+start.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS
@@ -131,13 +134,24 @@ class Relocation:
                     self._abandoned.append(self._moves.pop(key))
         while self._abandoned:
             move = self._abandoned.pop()
-            move.target.forget((move.partition.topic, move.partition.index))
+            key = (move.partition.topic, move.partition.index)
+            place = places.by_key.get(key)
+            if place is None or move.target not in place.homes:
+                move.target.forget(key)
             try:
                 yield move.abandon
             except OSError as error:
                 places.failed(move.target.path, error, f"Removing {move.future} failed: {error}")
+        yield from self.leaving_behind()
+
+    def leaving_behind(self) -> Work[set[DataDirectory]]:
+        """Remove the old directories of the partitions that have been flushed in the new ones. Returns where
+        there are others.
+        """
         for left in list(self._moved):
-            self._leave_behind(left)
+            if self._can_go(left) and left in self._moved:
+                yield from self._removing(left)
+        return {left.home for left in self._moved}
 
     def _moving_one(self, key: Key, move: "Move") -> Work[None]:
         has_caught_up = yield from move.catching_up(self.allowance)
@@ -147,8 +161,9 @@ class Relocation:
         if place is None or place.partition is not move.partition or place.offline_because is not None:
             self._abandoned.append(self._moves.pop(key))
             return
-        if not has_caught_up:
-            return  # more is allowed later
+        if not has_caught_up or place.old_home is not None:
+            # More is allowed later; the place before this one is still needed, and may be the one to come.
+            return
         # There before the directory has its name: no start may miss where the log begins.
         target = move.target
         for name, offsets in place.home.offsets.items():
@@ -166,8 +181,8 @@ class Relocation:
         """Let the partition lie where it is moved to, unless it is being flushed."""
         partition, gate = move.partition, self._places.gate
         old_path = place.path
-        if partition.is_broken or any(left.key == key for left in self._moved):
-            return  # the place before this one is still needed, and may be the one to come
+        if partition.is_broken:
+            return
         partition.gate = gate
         try:
             with gate:
@@ -176,37 +191,48 @@ class Relocation:
         finally:
             partition.gate = None
         place.home.partition_count -= 1
-        place.home.forget(key)
         left = _LeftBehind(key, old_path, place.home, partition, partition.log_end_offset)
-        place.home = move.target
+        place.home, place.old_home = move.target, place.home
         place.home.partition_count += 1
         del self._moves[key]
         self._moved.append(left)
         self._places.listener.moved(partition.name, move.target.path)
 
-    def _leave_behind(self, left: _LeftBehind) -> None:
-        """Remove the old directory of a partition once the new one has been flushed, or is gone."""
-        place = self._places.by_key.get(left.key)
+    def _can_go(self, left: _LeftBehind) -> bool:
         log = left.partition.log
-        if (
-            place is not None
-            and place.partition is left.partition
-            and (log.is_in_unsafe_place or log.recovery_point < left.end_offset)
-        ):
+        is_flushed = not log.is_in_unsafe_place and log.recovery_point >= left.end_offset
+        return is_flushed and left.home.failure is None
+
+    def _removing(self, left: _LeftBehind) -> Work[None]:
+        path = self._put_aside(left)
+        if path is None:
+            return  # tried again
+        self._forget(left)
+        try:
+            # Before a file of it goes: else what is left might come back under its name, and be chosen.
+            yield partial(self._places.disk.sync_directory, left.home.path)
+        except OSError as error:
+            self._places.failed(left.home.path, error, f"Removing {left.path} failed: {error}")
             return
-        self._remove_left_behind(left)
+        self._remove_later(path, left.partition.config.file_delete_delay_ms)
 
     def clear_place(self, key: Key) -> None:
         """The old directories of a partition go now: a new one of that name may be made where they are."""
         for left in [one for one in self._moved if one.key == key]:
-            self._remove_left_behind(left)
+            path = self._put_aside(left)
+            self._forget(left)
+            if path is not None:
+                self._remove_later(path, left.partition.config.file_delete_delay_ms)
 
-    def _remove_left_behind(self, left: _LeftBehind) -> None:
-        self._moved.remove(left)
+    def _put_aside(self, left: _LeftBehind) -> str | None:
+        """Its new path; None where the disk does not play along."""
         try:
-            path = self._places.rename_aside(left.home, left.path.rpartition("/")[2], DELETE_SUFFIX)
+            return self._places.rename_aside(left.home, left.path.rpartition("/")[2], DELETE_SUFFIX)
         except OSError as error:
-            # The next start finds two of them, and keeps the longer one.
             self._places.failed(left.home.path, error, f"Removing {left.path} failed: {error}")
-            return
-        self._remove_later(path, left.partition.config.file_delete_delay_ms)
+            return None
+
+    def _forget(self, left: _LeftBehind) -> None:
+        self._moved.remove(left)
+        left.home.forget(left.key)
+        self._places.by_key[left.key].old_home = None

@@ -19,9 +19,15 @@ much that was. Before the recovery point nothing is cut: what a flush has vouche
 give back is an error of reading, and the partition stays offline.
 
 What readers have in their hands stays valid: the old files live on under their mappings.
+
+All that takes a worker seconds; meanwhile the topic may be deleted and made anew under the same name: see
+`DiskWhileHeld`.
 """
 
 import errno
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 from odradek.storage.batches import scan
 from odradek.storage.config import LogConfig
@@ -37,8 +43,38 @@ COPY = ".log.tmp"
 COPIED_BYTES = 1_048_576
 
 
+class DiskWhileHeld:
+    """A `Disk` for who works in a partition's directory while the thread that owns the store may delete the
+    partition: the next topic of that name has its directory at the same path.
+
+    What it is asked of a path it asks under `gate`, and while `is_held`; from then on `OSError`. Whoever lets
+    go of the partition does it under the gate, and waits for one such question at the most. Files that are
+    open stay what they were, wherever their directory goes.
+    """
+
+    def __init__(self, disk: Disk, gate: AbstractContextManager, is_held: Callable[[], bool]) -> None:
+        self._disk = disk
+        self._gate = gate
+        self._is_held = is_held
+        # They take long, and do no harm to whoever has the path by then.
+        self.sync_directory = disk.sync_directory
+        self.sync_file_system = disk.sync_file_system
+
+    def __getattr__(self, name: str) -> Any:
+        ask = getattr(self._disk, name)
+
+        def asked(path: str, *arguments: Any, **options: Any) -> Any:
+            with self._gate:
+                if not self._is_held():
+                    raise OSError(errno.ESTALE, "its partition is not there any more", path)
+                return ask(path, *arguments, **options)
+
+        return asked
+
+
 def rescan(
     log: Log,
+    pool: FilePool,
     config: LogConfig,
     *,
     topic_id: bytes,
@@ -51,10 +87,10 @@ def rescan(
     trying again. `head` is the one of the checkpoint, which does not hold any more then.
 
     Nobody else may write to the partition meanwhile, nor may a block with something of it be on its way to
-    the group log; runs in any thread, and for seconds where segments are large. The new log has a file pool
-    of its own: see `take_over`.
+    the group log; runs in any thread, and for seconds where segments are large. The new log opens its files
+    in `pool`: see `take_over`.
     """
-    disk, directory = log.disk, log.directory
+    disk, directory = pool.disk, log.directory
     recovery_point = log.recovery_checkpoint
     names = set(disk.list(directory))
     _put_back(disk, directory, topic_id, recovery_point)
@@ -73,7 +109,7 @@ def rescan(
             cut_bytes += _copy_over(disk, segment, recovery_point)
     disk.sync_directory(directory)
     recovered = open_log(
-        FilePool(disk, 1),
+        pool,
         directory,
         config,
         clean=False,

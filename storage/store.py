@@ -226,6 +226,8 @@ class LogStore:
             except (KafkaError, OSError):
                 unclean.add(place.home.path)
         finish(self._upkeep.removing_segments(None))
+        # A start that believes in a clean stop would take such a directory for one that has been closed.
+        unclean |= {home.path for home in finish(self._relocation.leaving_behind())}
         for home in homes:
             self._close_directory(home, is_clean=home.path not in unclean)
         self._unlock()
@@ -528,16 +530,18 @@ class LogStore:
         path = place.path
         self._relocation.clear_place(key)
         error: OSError | str | None = place.home.failure
-        if error is None:
-            try:
-                path = self._table.rename_aside(place.home, place.name, suffix)
-                if sync:
-                    self.disk.sync_directory(place.home.path)
-            except OSError as failed:
-                sentence = f"Renaming {place.path} failed: {failed}"
-                self._table.failed(place.home.path, failed, sentence)
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence) from failed
-        self._table.leave(key)
+        # At once for a worker that tries to bring the partition back: the path may be another topic's next.
+        with self._table.gate:
+            if error is None:
+                try:
+                    path = self._table.rename_aside(place.home, place.name, suffix)
+                    if sync:
+                        self.disk.sync_directory(place.home.path)
+                except OSError as failed:
+                    sentence = f"Renaming {place.path} failed: {failed}"
+                    self._table.failed(place.home.path, failed, sentence)
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence) from failed
+            self._table.leave(key)
         if place.partition is not None:
             place.partition.moved_to_deletion(path)
         place.home.forget(key)

@@ -410,7 +410,23 @@ def test_two_directories_of_one_broker_are_checked_together(data, tmp_path):
     shutil.move(data / "orders-1", other)
     assert told(data, other) == []
     shutil.copytree(other / "orders-1", data / "orders-1")
-    assert "the partition is in " in told(data, other, status=1)[0]
+    assert told(data, other) == [
+        f"note {other}/orders-1: the partition is in {data}, too. "
+        "A move between them was interrupted: a start keeps the longer one and removes the other."
+    ]
+    store = LogStore(OsDisk(), [str(data), str(other)])
+    store.open(NOW_MS)
+    store.close(NOW_MS)
+    assert told(data, other) == []
+
+
+def test_of_a_stray_beside_the_partition_it_is_not_said_that_this_begins_empty(data, tmp_path):
+    other = tmp_path / "second"
+    claim_directories([str(other)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+    shutil.copytree(data / "orders-1", other / "orders-1")
+    (other / "orders-1" / "partition.metadata").write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0OEA")
+    (line,) = told(data, other, status=1)
+    assert line.endswith("topic orders has AAECAwQFBgcICQoLDA0ODw. A start sets it aside.")
 
 
 # --- The group log ---

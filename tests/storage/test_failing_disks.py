@@ -2,6 +2,7 @@
 
 import errno
 import random
+from itertools import count
 
 import pytest
 import stores
@@ -18,6 +19,61 @@ from odradek.wire.work import finish
 TOPIC_ID = bytes(range(16))
 OTHER_ID = bytes(reversed(TOPIC_ID))
 LATER_MS = NOW_MS + 60_000
+
+
+class TellingDisk(MemoryDisk):
+    """Whose `fail` hears of each listing, too."""
+
+    def list(self, path):
+        self.fail("list", path)
+        return super().list(path)
+
+
+class Meanwhile:
+    """What the loop does while a worker is at the `number`th operation that it asks of the disk. When that is
+    asked under a lock, as which this serves, it is done as the lock is given back: the loop wants it, too.
+    """
+
+    def __init__(self, number, action):
+        self.left, self.action = number, action
+        self.locks_held = 0
+        self.is_in_worker = self.is_done = False
+
+    def __enter__(self):
+        self.locks_held += 1
+
+    def __exit__(self, *_):
+        self.locks_held -= 1
+        self._act_if_due()
+
+    def asked(self, operation, path):
+        self.left -= self.is_in_worker
+        self._act_if_due()
+
+    def _act_if_due(self):
+        if self.left <= 0 and self.is_in_worker and not self.locks_held and not self.is_done:
+            self.is_done, self.is_in_worker = True, False
+            self.action()
+            self.is_in_worker = True
+
+    def during(self, work):
+        """The same work, whose steps for the worker are known to be there."""
+        result = error = None
+        while True:
+            try:
+                step = work.send(result) if error is None else work.throw(error)
+            except StopIteration as end:
+                return end.value
+            result = error = None
+            if step is None:
+                yield None
+                continue
+            self.is_in_worker = True
+            try:
+                result = yield step
+            except OSError as raised:
+                error = raised
+            self.is_in_worker = False
 
 
 class Told(StoreListener):
@@ -71,6 +127,13 @@ def break_flush(disk, partition, part=".log") -> None:
     disk.fail = lambda operation, path: errno.EIO if operation == "sync" and part in path else None
     assert refusal(partition.flush) is ErrorCode.KAFKA_STORAGE_ERROR
     disk.fail = lambda operation, path: None
+
+
+def make_anew(store, config) -> None:
+    store.delete("t", 0)
+    fresh = store.create("t", 0, OTHER_ID, config)
+    append(fresh, 5)
+    fresh.flush()
 
 
 # Rescans
@@ -339,6 +402,51 @@ def test_a_partition_that_is_deleted_while_it_is_offline_does_not_come_back():
     assert store.get("t", 0) is fresh
     append(fresh, 2)
     assert offsets_of(fresh) == [0, 1]
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_a_topic_made_anew_at_any_moment_of_a_rescan_is_none_of_its_business(is_loaded):
+    """A worker reads the partition's files again, by their paths; the loop deletes and makes topics."""
+    config = LogConfig(segment_bytes=150)
+    for number in count(1):
+        disk = TellingDisk()
+        meanwhile = Meanwhile(number, lambda: make_anew(store, config))  # noqa: B023 - done in this round
+        options = {"new_lock": lambda meanwhile=meanwhile: meanwhile, "config_for": lambda topic: config}
+        store = open_store(disk, **options)
+        partition = store.create("t", 0, TOPIC_ID, config)
+        append(partition, 9)
+        partition.flush()
+        partition.delete_records(7)
+        finish(store.saving_starts([partition]))
+        append(partition, 1)
+        if is_loaded:
+            break_flush(disk, partition)
+        else:
+            disk.held.clear()
+            disk.fail = lambda operation, path: errno.EIO if operation == "read" and "t-0/0" in path else None
+            store = open_store(disk, **options)
+        assert store.offline() == {("t", 0)}
+        disk.fail = meanwhile.asked
+        finish(meanwhile.during(store.attending(LATER_MS)))
+        disk.fail = lambda operation, path: None
+        if not meanwhile.is_done:
+            break
+        fresh = store.get("t", 0)
+        assert offsets_of(fresh) == list(range(5)), number
+        files = [name for name in disk.list("data/t-0") if name.endswith((".tmp", "sync-failed"))]
+        assert not files, number
+        append(fresh, 2)
+        disk.held.clear()
+        for found in (disk, disk.lose_power(number)):
+            again = open_store(found, topic_id_for=lambda topic, index: OTHER_ID)
+            partition = again.get("t", 0)
+            assert (partition.topic_id, partition.log_start_offset) == (OTHER_ID, 0), number
+            assert partition.log_end_offset >= 5, number
+            assert offsets_of(partition) == list(range(partition.log_end_offset)), number
+        assert "still offline" not in [one[0] for one in store.listener.said]
+        assert (store.listener.partitions, store.offline()) == ([], set()), "nothing has come back"
+    assert store.listener.partitions == [("t-0", 0)]
+    assert number > 20
 
 
 def test_a_restart_after_a_failed_flush_finds_the_same_as_a_rescan():

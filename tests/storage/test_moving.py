@@ -1,6 +1,7 @@
 """Moving a partition between data directories: while it is used, and killed at every point of it."""
 
 import errno
+from itertools import count
 
 import pytest
 import stores
@@ -59,6 +60,26 @@ def move(store, now_ms=NOW_MS) -> None:
         partition.flush()
     finish(store.moving(now_ms))
     store.maintain(now_ms + 10_000)
+
+
+def delete_records(store, partition, offset: int) -> int:
+    """As a server answers it; where the log begins then."""
+    start = partition.delete_records(offset)
+    assert finish(store.saving_starts([partition])) == []
+    return start
+
+
+def steps_of(work):
+    """Do it, and stop after each step of the worker."""
+    step, result = next(work), None
+    while True:
+        result = None if step is None else step()
+        if step is not None:
+            yield
+        try:
+            step = work.send(result)
+        except StopIteration:
+            return
 
 
 def directories_of(disk, name="t-0"):
@@ -238,6 +259,209 @@ def test_a_crash_at_any_point_leaves_one_whole_partition(loses_power):
             again.close(NOW_MS)
             assert offsets_of(open_store(after).get("t", 0)) == list(range(3, end + 2))
     assert points > 30
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("source", ["one", "two"])
+def test_nothing_that_was_answered_during_a_move_is_undone_by_a_crash(source):
+    """Flushes until it changes over; afterwards DeleteRecords, checkpoints, one append without a flush."""
+    target = "two" if source == "one" else "one"
+    options = {"topic_id_for": lambda topic, index: TOPIC_ID, "config_for": lambda topic: LogConfig()}
+    for point in count(1):
+        disk = MemoryDisk()
+        store = stores.open_store(disk, "one", "two", **options)
+        if source == "two":
+            store.create("other", 0, TOPIC_ID, LogConfig())
+        partition = store.create("t", 0, TOPIC_ID, LogConfig())
+        assert partition.directory == f"{source}/t-0"
+        append(partition, 12)
+        partition.flush()
+        start = asked = delete_records(store, partition, 3)
+        flushed = 12
+        disk.lose_power_at = disk.operations + point
+        try:
+            store.begin_move("t", 0, target)
+            for _ in steps_of(store.moving(NOW_MS)):
+                append(partition)
+                partition.flush()
+                flushed = partition.log_end_offset
+            assert partition.directory == f"{target}/t-0"
+            append(partition)
+            for asked in (4, 6):
+                start = delete_records(store, partition, asked)
+                write_checkpoints(store)
+            append(partition, 2)
+            partition.flush()
+            flushed = partition.log_end_offset
+            move(store)
+        except PowerLost:
+            pass
+        else:
+            break
+        for seed in (0, 1, 2, 3, 4, 5, None):
+            after = disk if seed is None else disk.lose_power(seed)
+            after.lose_power_at = None
+            after.held.clear()
+            again = stores.open_store(after, "one", "two", **options)
+            found = again.get("t", 0)
+            assert start <= found.log_start_offset <= asked, (point, seed)
+            assert flushed <= found.log_end_offset, (point, seed)
+            assert offsets_of(found) == list(range(found.log_start_offset, found.log_end_offset))
+            assert len(directories_of(after)) == 1, (point, seed)
+    assert point > 60
+    assert directories_of(disk) == [target]
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("deletes", ["before", "after"])
+def test_deleted_records_stay_deleted_when_a_stop_meets_the_old_directory(deletes, is_clean):
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, CONFIG)
+    append(partition, 10)
+    partition.flush()
+    if deletes == "before":
+        delete_records(store, partition, 6)
+    store.begin_move("t", 0, "two")
+    finish(store.moving(NOW_MS))
+    assert directories_of(disk) == ["one", "two"]
+    if deletes == "after":
+        delete_records(store, partition, 6)
+    if is_clean:
+        store.close(NOW_MS)
+        assert directories_of(disk) == ["two"]
+    else:
+        write_checkpoints(store)
+        disk.held.clear()
+    store = open_store(disk)
+    assert store.was_clean is is_clean
+    assert offsets_of(store.get("t", 0)) == [6, 7, 8, 9]
+    # Nor does it matter that the new name never reached the disk.
+    after = MemoryDisk.of({path: bytes(inode.data) for path, inode in disk.files.items()})
+    assert offsets_of(open_store(after).get("t", 0)) == [6, 7, 8, 9]
+
+
+def test_where_a_loss_of_power_takes_the_new_directory_the_old_one_has_what_its_checkpoints_say():
+    """The gaps of compaction before the recovery point are no losses; what is deleted stays deleted."""
+    disk = MemoryDisk()
+    policies = frozenset({"compact", "delete"})
+    config = LogConfig(cleanup_policy=policies, segment_bytes=400, min_cleanable_dirty_ratio=0.01)
+    store = stores.open_store(disk, "one", "two", config_for=lambda topic: config)
+    partition = store.create("t", 0, TOPIC_ID, config)
+    append(partition, 20)
+    partition.flush()
+    write_checkpoints(store)
+    while store.clean(NOW_MS):
+        pass
+    partition.flush()
+    kept = offsets_of(partition)
+    assert kept != list(range(20)), "compaction has made gaps"
+    store.begin_move("t", 0, "two")
+    finish(store.moving(NOW_MS))
+    start = kept[1]
+    delete_records(store, partition, start)
+    write_checkpoints(store)
+    left = {path: bytes(inode.data) for path, inode in disk.files.items() if not path.startswith("two/t-0/")}
+    store = stores.open_store(MemoryDisk.of(left), "one", "two", config_for=lambda topic: config)
+    found = store.get("t", 0)
+    assert (found.directory, found.log_start_offset) == ("one/t-0", start)
+    assert offsets_of(found) == kept[1:]
+
+
+@pytest.mark.parametrize("source", ["one", "two"])
+def test_a_copy_that_has_the_length_without_the_bytes_is_not_the_longer_one(source):
+    """What was copied at the change over is not flushed: a loss of power may leave but the size of a file."""
+    disk = MemoryDisk()
+    store = open_store(disk)
+    if source == "two":
+        store.create("other", 0, TOPIC_ID, CONFIG)
+    partition = store.create("t", 0, TOPIC_ID, LogConfig())
+    append(partition, 5)
+    store.begin_move("t", 0, "two" if source == "one" else "one")
+    for number, _ in enumerate(steps_of(store.moving(NOW_MS))):
+        append(partition, number == 0)
+    copied_bytes = partition.size_bytes
+    partition_bytes = copied_bytes // 6
+    append(partition, 3)
+    log = disk.files[f"{partition.directory}/{0:020d}.log"].data
+    log[copied_bytes - partition_bytes :] = bytes(len(log) - copied_bytes + partition_bytes)
+    disk.held.clear()
+    store = LogStore(disk, ["one", "two"])
+    assert store.open(NOW_MS) == {}, "nothing of it is said to be cut"
+    found = store.get("t", 0)
+    assert found.directory == f"{source}/t-0"
+    assert offsets_of(found) == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_old_directory_of_which_a_part_is_removed_does_not_come_back():
+    """Its new name is on the disk before a file of it goes."""
+    for point in count(1):
+        disk = MemoryDisk()
+        store = open_store(disk)
+        partition = store.create("t", 0, TOPIC_ID, CONFIG)
+        append(partition, 20)
+        partition.flush()
+        store.begin_move("t", 0, "two")
+        finish(store.moving(NOW_MS))
+        partition.flush()
+        disk.lose_power_at = disk.operations + point
+        try:
+            move(store)
+        except PowerLost:
+            pass
+        else:
+            break
+        for seed in range(8):
+            found = open_store(disk.lose_power(seed)).get("t", 0)
+            assert offsets_of(found) == list(range(20)), (point, seed)
+    assert directories_of(disk) == ["two"]
+
+
+def test_an_old_directory_that_cannot_be_renamed_is_tried_again():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, CONFIG)
+    append(partition, 10)
+    store.begin_move("t", 0, "two")
+    disk.fail = lambda operation, path: errno.EIO if operation == "rename" and "-delete" in path else None
+    move(store)
+    assert (directories_of(disk), store.has_moves) == (["one", "two"], True)
+    delete_records(store, partition, 6)
+    disk.fail = lambda operation, path: None
+    move(store)
+    assert (directories_of(disk), store.has_moves) == (["two"], False)
+    write_checkpoints(store)
+    assert b"t 0" not in disk.files["one/log-start-offset-checkpoint"].data
+
+
+def test_a_data_directory_with_an_old_one_that_cannot_be_renamed_was_not_stopped_cleanly():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    append(store.create("t", 0, TOPIC_ID, CONFIG), 10)
+    store.begin_move("t", 0, "two")
+    finish(store.moving(NOW_MS))
+    disk.fail = lambda operation, path: errno.EIO if operation == "rename" and "-delete" in path else None
+    store.close(NOW_MS)
+    disk.fail = lambda operation, path: None
+    assert [disk.exists(f"{path}/.kafka_cleanshutdown") for path in ("one", "two")] == [False, True]
+    assert offsets_of(open_store(disk).get("t", 0)) == list(range(10))
+
+
+def test_a_move_that_was_given_up_takes_nothing_from_one_to_the_same_place():
+    disk = MemoryDisk()
+    store = open_store(disk, ("one", "two", "three"))
+    partition = store.create("t", 0, TOPIC_ID, CONFIG)
+    append(partition, 10)
+    delete_records(store, partition, 6)
+    for target in ("two", "three", "two"):
+        store.begin_move("t", 0, target)
+    finish(store.moving(NOW_MS))
+    assert partition.directory == "two/t-0"
+    for home in store._homes.values():
+        home.want()
+        home.write()
+    disk.held.clear()
+    assert offsets_of(open_store(disk, ("one", "two", "three")).get("t", 0)) == [6, 7, 8, 9]
 
 
 def test_a_move_that_was_interrupted_is_taken_up_by_the_next_start():

@@ -10,6 +10,7 @@ of one partition one stays.
 from functools import partial
 
 from odradek.storage import checkpoints
+from odradek.storage.batches import HEADER_BYTES
 from odradek.storage.checkpoints import FIRST_DIRTY, LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.config import LONG_MAX
 from odradek.storage.data_directory import DataDirectory, Key
@@ -116,27 +117,35 @@ class Opening:
     def _takes_the_place(self, key: Key, second: Place) -> bool:
         """Two directories have the same partition. That of the topic which is known stays; of two that both
         are the topic's, one is the copy that a move between directories left: the longer one stays. Both are
-        recovered for that: a loss of power may have left the length of a file without its bytes.
+        recovered for that: a loss of power may have left the length of a file without its bytes. The other
+        one is removed if it is a part of that, as after a move it is; else it is somebody's copy, or has been
+        written to while this one was away, and is kept out of sight.
         """
         places = self._places
         if not places.is_known(key):
             return False
         first = places.by_key[key]
         ids = [topic_id_in(places.disk, place.path) for place in (first, second)]
+        is_part = False
         if ids[0] == ids[1]:
             second_stays = self._is_longer(key, second, first)
+            is_part = _is_part(first, second) if second_stays else _is_part(second, first)
         else:
             second_stays = ids[1] == places.topic_id_for(*key)
-        loser = first if second_stays else second
+        winner, loser = (second, first) if second_stays else (first, second)
         if second_stays:
             places.leave(key)
             first.home.forget(key)
         if loser.partition is not None:
             loser.partition.log.release_files()
-        suffix = DELETE_SUFFIX if ids[0] == ids[1] else STRAY_SUFFIX
-        path = places.rename_aside(loser.home, loser.name, suffix)
-        if suffix == DELETE_SUFFIX:
+        path = places.rename_aside(loser.home, loser.name, DELETE_SUFFIX if is_part else STRAY_SUFFIX)
+        if is_part:
             remove_with_files(places.disk, path)
+        elif ids[0] == ids[1]:
+            places.listener.damage(
+                f"{loser.path} and {winner.path} are the same partition with other records: it goes on with "
+                f"the latter, which is the longer one, and the other one is kept as {path}."
+            )
         else:
             places.listener.stray(*key, path)
         return second_stays
@@ -258,6 +267,22 @@ class Opening:
             leader_epoch=max(recovered.log.leader_epochs.latest, self._places.leader_epoch_for(*key)),
             on_trouble=self._places.told_of_trouble,
         )
+
+
+def _is_part(place: Place, of: Place) -> bool:
+    """Whether what a log holds is in another one as well, as far as its last batch tells."""
+    assert place.partition is not None
+    assert of.partition is not None
+    end = place.partition.log_end_offset
+    if end == place.partition.log_start_offset:
+        return True
+    return _header_of(place.partition.log, end - 1) == _header_of(of.partition.log, end - 1)
+
+
+def _header_of(log: Log, offset: int) -> bytes:
+    """Of the batch that has an offset, with its checksum."""
+    found = log.locate(offset)
+    return b"" if found is None else found[0].read(found[1], HEADER_BYTES)
 
 
 def _recovery_point_of(home: DataDirectory, name: str) -> int:

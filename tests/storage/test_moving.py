@@ -464,6 +464,35 @@ def test_a_move_that_was_given_up_takes_nothing_from_one_to_the_same_place():
     assert offsets_of(open_store(disk, ("one", "two", "three")).get("t", 0)) == [6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("counts", [(2, 5), (5, 2), (3, 3)])
+def test_two_directories_with_other_records_are_both_kept(counts):
+    """As when one was away and the partition was made anew without it: neither is thrown away unseen."""
+    disk, told = MemoryDisk(), []
+    for number, (home, length) in enumerate(zip(("one", "two"), counts, strict=True)):
+        store = LogStore(disk, [home])
+        store.open(NOW_MS)
+        stores.append(store.create("t", 0, TOPIC_ID, CONFIG), length, timestamp=NOW_MS + number)
+        store.close(NOW_MS)
+    listener = StoreListener()
+    listener.damage = told.append
+    store = LogStore(disk, ["one", "two"], listener=listener)
+    store.open(NOW_MS)
+    stays, goes = ("two", "one") if counts[1] > counts[0] else ("one", "two")
+    assert store.get("t", 0).directory == f"{stays}/t-0"
+    assert store.get("t", 0).log_end_offset == max(counts)
+    (sentence,) = told
+    assert sentence.startswith(f"{goes}/t-0 and {stays}/t-0 are the same partition with other records")
+    (kept,) = [path for path in disk.directories if path.endswith("-stray")]
+    assert kept in sentence
+    store.close(NOW_MS)
+    # Somebody takes what is longer away, and wants the other one.
+    disk.rename(f"{stays}/t-0", f"{stays}/aside")
+    disk.rename(kept, f"{goes}/t-0")
+    again = LogStore(disk, ["one", "two"])
+    again.open(NOW_MS)
+    assert again.get("t", 0).log_end_offset == min(counts)
+
+
 def test_a_move_that_was_interrupted_is_taken_up_by_the_next_start():
     disk = MemoryDisk()
     store = open_store(disk)

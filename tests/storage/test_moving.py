@@ -493,6 +493,30 @@ def test_two_directories_with_other_records_are_both_kept(counts):
     assert again.get("t", 0).log_end_offset == min(counts)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_moved_partition_whose_first_flush_failed_is_safe_before_the_old_directory_goes(seed):
+    disk = MemoryDisk()
+    store = open_store(disk)
+    partition = store.create("t", 0, TOPIC_ID, CONFIG)
+    append(partition, 6)
+    partition.flush()
+    store.begin_move("t", 0, "two")
+    finish(store.moving(NOW_MS))
+    failing = iter([errno.EIO])
+    disk.fail = lambda operation, path: next(failing, None) if operation == "sync" else None
+    append(partition)
+    with pytest.raises(KafkaError):
+        partition.flush()
+    finish(store.attending(NOW_MS))
+    assert partition.is_available
+    partition.flush()
+    finish(store.moving(NOW_MS))
+    store.maintain(NOW_MS + 60_000)
+    assert directories_of(disk) == ["two"]
+    again = open_store(disk.lose_power(seed))
+    assert offsets_of(again.get("t", 0)) == list(range(7))
+
+
 def test_a_move_that_was_interrupted_is_taken_up_by_the_next_start():
     disk = MemoryDisk()
     store = open_store(disk)

@@ -8,7 +8,7 @@ synonym. Sources: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynon
 ConfigHelper, release 4.3.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -298,7 +298,7 @@ def describe_topic(
     """
     values = {**topic_defaults(broker_values(layers)), **parse_topic_configs(configs)}
     entries = []
-    for name in _wanted(names, TOPIC_OPTIONS):
+    for name in _wanted(names, TOPIC_OPTIONS, configs):
         option = TOPIC_OPTIONS[name]
         value = option.text(values[name])
         synonyms = _synonyms(option.synonyms[0], layers) if option.synonyms else []
@@ -337,12 +337,7 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
     """
     values = broker_values(layers)
     entries = []
-    wanted = _wanted(names, BROKER_OPTIONS)
-    if names is None:
-        wanted += [
-            name for name, option in BROKER_OPTIONS.items() if option.internal and name in layers.start
-        ]
-    for name in wanted:
+    for name in _wanted(names, BROKER_OPTIONS, layers.start):
         option = BROKER_OPTIONS[name]
         if option.unlisted and not any(name in layer for layer in layers):
             continue
@@ -395,10 +390,12 @@ def _level_name(level: int) -> str:
     return next((name for least, name in _LEVELS if level >= least), "TRACE")
 
 
-def _wanted(names: Iterable[str] | None, options: Mapping[str, Option]) -> list[str]:
-    if names is None:
-        return [name for name, option in options.items() if not option.internal]
-    return [name for name in dict.fromkeys(names) if name in options]
+def _wanted(
+    names: Iterable[str] | None, options: Mapping[str, Option], own: Container[str] = ()
+) -> list[str]:
+    """Which options to tell of: internal ones only where they are among the `own` settings, as Kafka."""
+    asked = options if names is None else dict.fromkeys(names)
+    return [name for name in asked if name in options and (not options[name].internal or name in own)]
 
 
 def _entry(

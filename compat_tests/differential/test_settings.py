@@ -71,8 +71,9 @@ def compare_settings(
     """Asks both until their own settings of the resource are `own`, and compares all that they tell."""
     source = OF_TOPIC if kind == TOPIC else OF_BROKER if name else OF_ALL_BROKERS
     if kind == TOPIC:
-        keys = [key for key, option in TOPIC_OPTIONS.items() if not option.internal]
+        keys = list(TOPIC_OPTIONS)
         if is_older(pair):
+            keys.remove("internal.segment.bytes")
             keys.remove("message.timestamp.after.max.ms")  # whose default 4.0 changed (KIP-1030)
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
@@ -127,6 +128,12 @@ def test_settings_of_a_topic_change_alike_in_part(pair: Pair) -> None:
         ),
         ("subtract all", [("cleanup.policy", SUBTRACT, "compact")], {"cleanup.policy": ""}),
         ("append to nothing", [("cleanup.policy", APPEND, "delete")], {"cleanup.policy": "delete"}),
+        (
+            "an internal one",
+            [("internal.segment.bytes", SET, "1000")],
+            {"cleanup.policy": "delete", "internal.segment.bytes": "1000"},
+        ),
+        ("no internal one", [("internal.segment.bytes", DELETE, None)], {"cleanup.policy": "delete"}),
         (
             "set with blanks",
             [("cleanup.policy", SET, " compact , delete ")],

@@ -11,9 +11,11 @@ crash has left.
 the topic is there; a crash leaves at least one of the two. A directory that lies in its place already, since
 a broker found no topic for it, is taken in where it is.
 
-The settings of the topic come from Kafka's metadata log, where that lies beside (`kraft_settings.py`), and
-from `--config`. Not taken over: anything else of a cluster's metadata. A transaction that is open stays as it
-is in the log; nobody will end it.
+The settings of the topic come from `--config` and from Kafka's metadata log (`kraft_settings.py`), which is
+in one of the directories given or beside a partition's; where it is in none, that is told. It also says how
+many partitions there are: fewer are refused, unless `--partition` says which they are to be. Not taken over:
+anything else of a cluster's metadata. A transaction that is open stays as it is in the log; nobody will end
+it.
 """
 
 import errno
@@ -30,7 +32,7 @@ from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.server import meta_properties, metadata_store
 from odradek.server.check import IMPORT_SUFFIX, Progress, parse_offsets
 from odradek.server.config import ConfigError
-from odradek.server.kraft_settings import METADATA_DIRECTORY, topic_settings
+from odradek.server.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
 from odradek.storage import checkpoints
 from odradek.storage.check import PartitionCheck
 from odradek.storage.disk import Lock, OsDisk, read_file, replace_file, write_all
@@ -116,7 +118,12 @@ def import_log(
     sources = _sources(paths, topic, partitions)
     locks: list[Lock] = []
     try:
-        run = _Import(sources, topic, data_dir.rstrip("/") or "/", dict(configs or {}), move, out, terminal)
+        known = _known_to_kafka(paths, sources)
+        if isinstance(known, KafkaTopic) and not partitions:
+            _check_whole(sources, known)
+        run = _Import(
+            sources, topic, known, data_dir.rstrip("/") or "/", dict(configs or {}), move, out, terminal
+        )
         for directory in sorted(
             {os.path.realpath(data_dir), *(os.path.realpath(one.parent) for one in sources)}
         ):
@@ -174,7 +181,8 @@ def _sources(paths: Sequence[str], topic: str, partitions: Sequence[int]) -> lis
             )
         if os.path.basename(os.path.abspath(path)) == METADATA_DIRECTORY:
             raise CannotImport(
-                f"{path} is the metadata of a Kafka cluster and of no use here: name a topic's directories."
+                f"{path} is the metadata of a Kafka cluster and of no use here by itself: name a topic's "
+                "directories, and the log directory that it is in."
             )
     given = [path for path in paths if _is_partition(path)]
     whole = [path for path in paths if path not in given]
@@ -186,6 +194,8 @@ def _sources(paths: Sequence[str], topic: str, partitions: Sequence[int]) -> lis
     sources = [_Source(path, number) for path, number in zip(given, numbers, strict=True)]
     for path in whole:
         sources += _sources_in(path, topic)
+    if not sources:
+        raise _nowhere(whole, topic)
     sources.sort(key=lambda source: source.index)
     _check_numbers(sources, topic)
     return sources
@@ -206,16 +216,18 @@ def _number_of(path: str) -> int:
 
 
 def _sources_in(path: str, topic: str) -> list[_Source]:
-    found = [
+    return [
         _Source(os.path.join(path, f"{topic}-{index}"), index)
         for name, index in _keys_in(path)
         if name == topic
     ]
-    if not found:
-        topics = sorted({name for name, _ in _keys_in(path)})
-        has = f"it has {_listed(topics)}" if topics else "it has no partition at all"
-        raise CannotImport(f"{path} has no partition of {topic}: {has}.")
-    return found
+
+
+def _nowhere(paths: list[str], topic: str) -> CannotImport:
+    topics = sorted({name for path in paths for name, _ in _keys_in(path)})
+    has, it = ("has", "it has") if len(paths) == 1 else ("have", "they have")
+    there = _listed(topics) if topics else "no partition at all"
+    return CannotImport(f"{_listed(paths)} {has} no partition of {topic}: {it} {there}.")
 
 
 def _check_numbers(sources: list[_Source], topic: str) -> None:
@@ -228,6 +240,44 @@ def _check_numbers(sources: list[_Source], topic: str) -> None:
         raise CannotImport(
             f"Partition {missing} of {topic} is missing, {numbers[-1]} is there: a topic's partitions are "
             "numbered from 0 without a gap; name all of them, or give others with --partition."
+        )
+
+
+def _known_to_kafka(paths: Sequence[str], sources: list[_Source]) -> KafkaTopic | str:
+    """What Kafka's metadata say of the topic that the directories are of, or why that is not known.
+
+    Of Kafka's log directories one has the metadata of the cluster, whichever has the partitions.
+    """
+    names = {source.key and source.key[0] for source in sources}
+    name = names.pop()
+    if names or name is None:
+        return "the names of the directories do not say what it was called"
+    places = [path for path in paths if not _is_partition(path)] + [source.parent for source in sources]
+    places = [
+        place for place in dict.fromkeys(places) if os.path.isdir(os.path.join(place, METADATA_DIRECTORY))
+    ]
+    why = f"no {METADATA_DIRECTORY} is in the directories given or beside them"
+    for place in places:
+        try:
+            found = find_topic(place, name)
+        except ValueError as error:
+            why = f"{os.path.join(place, METADATA_DIRECTORY)} cannot be read ({error})"
+            continue
+        if found is not None:
+            return found
+        why = f"{os.path.join(place, METADATA_DIRECTORY)} does not say anything of it"
+    return why
+
+
+def _check_whole(sources: list[_Source], known: KafkaTopic) -> None:
+    """A part of a topic would pass for the whole ever after."""
+    missing = [str(index) for index in sorted(known.partitions - {source.index for source in sources})]
+    if missing:
+        those = f"partition {missing[0]} is" if len(missing) == 1 else f"partitions {_listed(missing)} are"
+        raise CannotImport(
+            f"{known.name} has {len(known.partitions)} partitions in Kafka, and {those} not in the "
+            "directories given: name all of Kafka's log.dirs, of every broker that has some, or take those "
+            "here as the whole topic by naming each one's directory and giving it a number with --partition."
         )
 
 
@@ -257,6 +307,7 @@ class _Import:
         self,
         sources: list[_Source],
         topic: str,
+        known: KafkaTopic | str,
         data_dir: str,
         configs: dict[str, str],
         move: bool,
@@ -265,6 +316,7 @@ class _Import:
     ) -> None:
         self._sources = sources
         self._topic = topic
+        self._known = known
         self._data_dir = data_dir
         self._configs = configs
         self._move = move
@@ -367,19 +419,15 @@ class _Import:
         """What Kafka's metadata say of the topic, without what does not fit here, which is told."""
         from odradek.wire import options
 
-        keys = {(source.parent, source.key and source.key[0]) for source in self._sources}
-        parent, name = next(iter(keys))
-        if len(keys) > 1 or name is None:
-            return {}
-        try:
-            found = topic_settings(parent, name)
-        except ValueError as error:
+        if isinstance(self._known, str):
             self._out.write(
-                f"attention: the settings of {name} cannot be read from Kafka's metadata: {error}\n"
+                f"attention: which settings {self._topic} had in Kafka is not known, since {self._known}: it "
+                "gets the defaults, and what --config NAME=VALUE says; name all of Kafka's log.dirs, or give "
+                "its settings with --config\n"
             )
             return {}
         settings: dict[str, str] = {}
-        for option, value in sorted((found or {}).items()):
+        for option, value in sorted(self._known.settings.items()):
             try:
                 options.parse_topic_configs({option: value})
                 if option == _REPLICAS_OPTION and value != "1":

@@ -25,6 +25,7 @@ from odradek.wire.records import Record, build_batch, iter_batches, iter_records
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(1, 17))
+USERS_ID = bytes(reversed(TOPIC_ID))
 FIRST = f"{0:020}"
 COUNT = 12
 
@@ -42,7 +43,7 @@ def kafka(tmp_path):
     config = LogConfig(segment_bytes=600, index_interval_bytes=200)
     for topic, partitions in (("orders", 3), ("users", 1)):
         for index in range(partitions):
-            topic_id = TOPIC_ID if topic == "orders" else bytes(reversed(TOPIC_ID))
+            topic_id = TOPIC_ID if topic == "orders" else USERS_ID
             partition = store.create(topic, index, topic_id, config)
             partition.leader_epoch = 4
             for n, (timestamp, key, value) in enumerate(records_of(index)):
@@ -54,7 +55,56 @@ def kafka(tmp_path):
     store.close(NOW_MS)
     claim_directories([str(directory)], node_id=1)
     (directory / "__cluster_metadata-0").mkdir()
+    write_metadata(
+        directory, f"{0:020}.log", 0, *topic_records("orders", 3), *topic_records("users", 1, USERS_ID)
+    )
     return directory
+
+
+def metadata_record(kind, *fields):
+    """A record of Kafka's metadata log: texts in the flexible encoding, everything else as it is."""
+    parts = [bytes([1, kind, 0])]
+    for one in fields:
+        parts.append(
+            one if isinstance(one, bytes) else b"\0" if one is None else bytes([len(one) + 1]) + one.encode()
+        )
+    return b"".join(parts) + b"\0"
+
+
+def topic_records(name, partitions, topic_id=TOPIC_ID):
+    yield metadata_record(2, name, topic_id)
+    for index in range(partitions):
+        yield metadata_record(3, index.to_bytes(4), topic_id, bytes(20))
+
+
+def config_record(name, value, topic="orders"):
+    return metadata_record(4, b"\x02", topic, name, value)
+
+
+def write_metadata(kafka, name, offset, *values):
+    records = [Record(offset + n, NOW_MS, None, value) for n, value in enumerate(values)]
+    (kafka / "__cluster_metadata-0" / name).write_bytes(bytes(build_batch(records)) + bytes(500))
+
+
+@pytest.fixture
+def two_directories(kafka, tmp_path):
+    """The other one of Kafka's log.dirs has the settings' owner, this one the metadata: orders-0 and 2 stay,
+    orders-1 and users-0 go.
+    """
+    other = tmp_path / "more-kafka-logs"
+    other.mkdir()
+    for name in ("orders-1", "users-0"):
+        (kafka / name).rename(other / name)
+    write_metadata(
+        kafka,
+        f"{0:020}.log",
+        0,
+        *topic_records("orders", 3),
+        *topic_records("users", 1, USERS_ID),
+        config_record("retention.ms", "-1"),
+        config_record("cleanup.policy", "compact", topic="users"),
+    )
+    return kafka, other
 
 
 def take_in(*paths, data, **options):
@@ -140,25 +190,6 @@ def test_old_records_are_announced_to_be_deleted_soon(kafka, tmp_path):
     assert not any("attention" in line for line in lines)
 
 
-def metadata_record(kind, *fields):
-    """A record of Kafka's metadata log: texts in the flexible encoding, everything else as it is."""
-    parts = [bytes([1, kind, 0])]
-    for one in fields:
-        parts.append(
-            one if isinstance(one, bytes) else b"\0" if one is None else bytes([len(one) + 1]) + one.encode()
-        )
-    return b"".join(parts) + b"\0"
-
-
-def config_record(name, value, topic="orders"):
-    return metadata_record(4, b"\x02", topic, name, value)
-
-
-def write_metadata(kafka, name, offset, *values):
-    records = [Record(offset + n, NOW_MS, None, value) for n, value in enumerate(values)]
-    (kafka / "__cluster_metadata-0" / name).write_bytes(bytes(build_batch(records)) + bytes(500))
-
-
 def test_the_settings_come_from_kafkas_metadata(kafka, tmp_path):
     data = tmp_path / "data"
     write_metadata(
@@ -202,13 +233,65 @@ def test_a_topic_that_was_deleted_leaves_its_settings_to_nobody(kafka, tmp_path)
     assert not topics(tmp_path / "data")["orders"].configs
 
 
-def test_metadata_that_cannot_be_read_are_told(kafka, tmp_path):
+UNKNOWN = (
+    "attention: which settings orders had in Kafka is not known, since {}: it gets the defaults, and what \
+--config NAME=VALUE says; name all of Kafka's log.dirs, or give its settings with --config"
+)
+
+
+def test_settings_that_nobody_knows_are_told_with_the_way_to_give_them(kafka, tmp_path):
+    metadata = kafka / "__cluster_metadata-0"
     write_metadata(kafka, f"{0:020}.log", 0, b"\x07")
-    lines = take_in(kafka, data=tmp_path / "data")
-    assert lines[0] == (
-        "attention: the settings of orders cannot be read from Kafka's metadata: "
-        "a record has a frame of an unknown version"
+    lines = take_in(kafka, data=tmp_path / "one")
+    assert lines[0] == UNKNOWN.format(
+        f"{metadata} cannot be read (a record has a frame of an unknown version)"
     )
+    write_metadata(kafka, f"{0:020}.log", 0, *topic_records("users", 1))
+    lines = take_in(kafka, data=tmp_path / "two")
+    assert lines[0] == UNKNOWN.format(f"{metadata} does not say anything of it")
+    shutil.rmtree(metadata)
+    lines = take_in(kafka, data=tmp_path / "three", configs={"cleanup.policy": "compact"})
+    assert lines[0] == UNKNOWN.format("no __cluster_metadata-0 is in the directories given or beside them")
+    assert dict(topics(tmp_path / "three")["orders"].configs) == {"cleanup.policy": "compact"}
+    (kafka / "orders-0").rename(kafka / "old")
+    lines = take_in(kafka / "old", data=tmp_path / "four", partitions=[0])
+    assert lines[0] == UNKNOWN.format("the names of the directories do not say what it was called")
+
+
+def test_the_log_directories_of_one_kafka_are_taken_together(two_directories, tmp_path):
+    """Whichever has the metadata, and whether or not each has a partition of the topic."""
+    data = tmp_path / "data"
+    lines = take_in(*two_directories, data=data)
+    assert not any("not known" in line for line in lines)
+    assert dict(topics(data)["orders"].configs) == {"retention.ms": "-1"}
+    for index in range(3):
+        assert served(data, index=index) == (expected(index), 0)
+    take_in(*two_directories, data=data, topic="users")
+    assert dict(topics(data)["users"].configs) == {"cleanup.policy": "compact"}
+
+
+def test_the_metadata_beside_any_of_the_partitions_do(two_directories, tmp_path):
+    here, other = two_directories
+    data = tmp_path / "data"
+    take_in(here / "orders-0", other / "orders-1", here / "orders-2", data=data)
+    assert dict(topics(data)["orders"].configs) == {"retention.ms": "-1"}
+
+
+def test_a_part_of_a_topic_is_refused_unless_its_directories_get_numbers(two_directories, tmp_path):
+    here, _ = two_directories
+    shutil.move(here / "orders-2", tmp_path / "orders-2")
+    data = tmp_path / "data"
+    why = (
+        "orders has 3 partitions in Kafka, and {} not in the directories given: name all of Kafka's "
+        "log.dirs, of every broker that has some, or take those here as the whole topic by naming "
+        "each one's directory and giving it a number with --partition."
+    )
+    assert refused(here, data=data) == why.format("partitions 1, 2 are")
+    assert refused(*two_directories, data=data) == why.format("partition 2 is")
+    assert not data.exists()
+    take_in(here / "orders-0", data=data, partitions=[0])
+    assert len(topics(data)["orders"].partitions) == 1
+    assert dict(topics(data)["orders"].configs) == {"retention.ms": "-1"}
 
 
 def test_single_directories_get_the_numbers_that_are_said(kafka, tmp_path):
@@ -257,7 +340,7 @@ def test_a_second_topic_joins_the_first(kafka, tmp_path):
     take_in(kafka, data=data, topic="users")
     assert set(topics(data)) == {"orders", "users"}
     assert served(data, "users") == (expected(), 0)
-    take_in(kafka / "orders-0", data=data, topic="again")
+    take_in(kafka / "orders-0", data=data, topic="again", partitions=[0])
     assert topics(data)["again"].topic_id not in (TOPIC_ID, bytes(16))
 
 
@@ -410,7 +493,7 @@ def test_messages_of_old_formats_are_converted(kafka, tmp_path):
     )
     (old / f"{FIRST}.log").write_bytes(log)
     data = tmp_path / "data"
-    (line, *_) = take_in(old, data=data, topic="old")
+    _, line, *_ = take_in(old, data=data, topic="old")
     assert ", 4 messages of an old format converted, " in line
     assert served(data, "old")[0] == [
         (0, -1, None, b"v0"),
@@ -486,8 +569,13 @@ def test_refusals_are_one_sentence_that_says_what_to_do(kafka, tmp_path):
         refused(kafka, data=data, topic="bills")
         == f"{kafka} has no partition of bills: it has orders, users."
     )
+    (tmp_path / "empty").mkdir()
+    assert (
+        refused(kafka, tmp_path / "empty", data=data, topic="bills")
+        == f"{kafka}, {tmp_path}/empty have no partition of bills: they have orders, users."
+    )
     assert refused(kafka / "__cluster_metadata-0", data=data).startswith(
-        f"{kafka}/__cluster_metadata-0 is the metadata of a Kafka cluster and of no use here"
+        f"{kafka}/__cluster_metadata-0 is the metadata of a Kafka cluster and of no use here by itself: "
     )
     assert refused(kafka / "orders-0", kafka / "orders-2", data=data) == (
         "Partition 1 of orders is missing, 2 is there: a topic's partitions are numbered from 0 without a "

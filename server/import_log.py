@@ -118,6 +118,11 @@ def import_log(
     sources = _sources(paths, topic, partitions)
     locks: list[Lock] = []
     try:
+        if os.path.isdir(data_dir) and meta_properties.is_kafkas(data_dir):
+            raise CannotImport(
+                f"{data_dir} is a data directory of Apache Kafka itself: name another for --data-dir, from "
+                "which Odradek will serve."
+            )
         known = _known_to_kafka(paths, sources)
         if isinstance(known, KafkaTopic) and not partitions:
             _check_whole(sources, known)
@@ -358,11 +363,6 @@ class _Import:
         directory = self._data_dir
         has_identity = os.path.exists(os.path.join(directory, meta_properties.FILE_NAME))
         has_store = os.path.exists(os.path.join(directory, metadata_store.FILE_NAME))
-        if os.path.exists(os.path.join(directory, METADATA_DIRECTORY)):
-            raise CannotImport(
-                f"{directory} is a data directory of Apache Kafka itself: name another for --data-dir, from "
-                "which Odradek will serve."
-            )
         if has_identity and not has_store:
             raise CannotImport(
                 f"{directory} has no {metadata_store.FILE_NAME}: name the first of the broker's log.dirs."

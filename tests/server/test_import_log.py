@@ -466,6 +466,19 @@ def test_a_kraft_directory_is_refused_with_the_command_that_helps(kafka):
     assert sorted(kafka.rglob("*")) == before
 
 
+def test_kafkas_other_log_directory_is_no_place_for_ours(two_directories, tmp_path):
+    here, other = two_directories
+    (other / "meta.properties").write_text("node.id=1\ndirectory.id=x\nversion=1\ncluster.id=theirs\n")
+    before = sorted(other.rglob("*"))
+    with pytest.raises(BrokerStartError, match=r"odradek import-log \S+ --topic NAME --data-dir THERE"):
+        Embedded(data_dir=other).start()
+    assert refused(here, other, data=other) == (
+        f"{other} is a data directory of Apache Kafka itself: name another for --data-dir, from which "
+        "Odradek will serve."
+    )
+    assert sorted(other.rglob("*")) == before
+
+
 # --- Old formats ---
 
 

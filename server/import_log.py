@@ -14,8 +14,8 @@ a broker found no topic for it, is taken in where it is.
 The settings of the topic come from `--config` and from Kafka's metadata log (`kraft_settings.py`), which is
 in one of the directories given or beside a partition's; where it is in none, that is told. It also says how
 many partitions there are: fewer are refused, unless `--partition` says which they are to be. Not taken over:
-anything else of a cluster's metadata. A transaction that is open stays as it is in the log; nobody will end
-it.
+anything else of a cluster's metadata. A transaction that is open stays as it is in the log and is told;
+nobody else will end it.
 """
 
 import errno
@@ -23,6 +23,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, TextIO
@@ -63,6 +64,8 @@ IMPORT_TABLE = "import"
 PRODUCER_IDS = ("cluster", "next_producer_id")
 _COPIED = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
 _COPY_BYTES = 1 << 20
+_PREALLOCATED = (INDEX, TIME_INDEX)
+_PAGE_BYTES = 4096
 _REPLICAS_OPTION = "min.insync.replicas"
 _NOT_FOR_US = frozenset({"__transaction_state", "__share_group_state", "__cluster_metadata"})
 _NODE_ID = 1
@@ -135,8 +138,11 @@ def import_log(
             locks += _lock(directory, is_target=directory == os.path.realpath(data_dir))
         run.do()
     except OSError as error:
-        where = error.filename or "the disk"
+        # Reads of a source say their path: what does not is a write.
+        where = error.filename or data_dir
         raise CannotImport(f"{where}: {error.strerror or error}; nothing was taken in.") from error
+    except KafkaError as error:
+        raise CannotImport(f"{data_dir}: {error.message or error} Nothing was taken in.") from error
     except metadata_store.DamagedMetadata as error:
         raise CannotImport(f"{error} odradek check --repair {data_dir} saves what can be saved.") from error
     except ConfigError as error:
@@ -264,7 +270,8 @@ def _known_to_kafka(paths: Sequence[str], sources: list[_Source]) -> KafkaTopic 
     why = f"no {METADATA_DIRECTORY} is in the directories given or beside them"
     for place in places:
         try:
-            found = find_topic(place, name)
+            with _naming(place):
+                found = find_topic(place, name)
         except ValueError as error:
             why = f"{os.path.join(place, METADATA_DIRECTORY)} cannot be read ({error})"
             continue
@@ -515,7 +522,8 @@ class _Import:
             path = os.path.join(source.parent, name)
             if not os.path.exists(path):
                 continue
-            offsets = parse_offsets(read_file(self._disk, path))
+            with _naming(path):
+                offsets = parse_offsets(read_file(self._disk, path))
             if isinstance(offsets, str):
                 raise CannotImport(
                     f"{path} is damaged ({offsets}): odradek check --repair {source.path} mends it."
@@ -545,13 +553,13 @@ class _Import:
         reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         writer = self._disk.open(target, create=True)
         try:
-            position = 0
-            while piece := os.pread(reader, _COPY_BYTES, position):
-                write_all(writer, position, [piece], len(piece))
-                position += len(piece)
+            for position, piece in _pieces(reader, source):
+                with _naming(target):
+                    write_all(writer, position, [piece], len(piece))
                 if is_log:
                     self._progress.advance(len(piece), source)
-            writer.sync()
+            with _naming(target):
+                writer.sync()
         finally:
             os.close(reader)
             writer.close()
@@ -697,11 +705,25 @@ class _Import:
                 said += f", {source.converted_count} messages of an old format converted"
             name = f"{topic.name}-{source.index}"
             self._out.write(f"partition {name}: {said}, {checked.size_bytes} bytes\n")
+        self._tell_open_transactions(topic)
         self._warn_of_retention(topic)
         self._out.write(
             f"topic {topic.name} (id {uuid_to_text(topic.topic_id)}) is in {self._data_dir}: "
             f"odradek serve --data-dir {self._data_dir} serves it\n"
         )
+
+    def _tell_open_transactions(self, topic: TopicView) -> None:
+        """Their coordinator was Kafka's; here none knows of them."""
+        found = [
+            f"{topic.name}-{source.index} from offset {offset} on (producer {producer_id})"
+            for source in self._sources
+            for producer_id, offset in sorted(_checked(source).open_transactions.items())
+        ]
+        if found:
+            self._out.write(
+                "attention: transactions are open, and readers of committed records stop before them until "
+                f"somebody aborts them with kafka-transactions.sh abort: {_listed(found)}\n"
+            )
 
     def _warn_of_retention(self, topic: TopicView) -> None:
         """Old records are deleted soon after the start, as Kafka would: better said before it."""
@@ -730,6 +752,31 @@ class _Import:
 def _checked(source: _Source) -> PartitionCheck:
     assert source.checked is not None
     return source.checked
+
+
+def _pieces(reader: int, path: str) -> Iterator[tuple[int, bytes]]:
+    """What is to be copied of a file, and where it stands. A Kafka that is killed leaves indexes of 10 MiB,
+    with nothing but zeros behind their entries.
+    """
+    is_index = path.endswith(_PREALLOCATED)
+    position = 0
+    while True:
+        with _naming(path):
+            piece = os.pread(reader, _PAGE_BYTES if is_index else _COPY_BYTES, position)
+        if not piece or (is_index and not any(piece)):
+            return
+        yield position, piece
+        position += len(piece)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Let errors of an open file say which it is."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or path
+        raise
 
 
 def _link(source: str, target: str) -> bool:

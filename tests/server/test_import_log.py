@@ -17,9 +17,13 @@ from odradek.server.import_log import CannotImport, import_log
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
-from odradek.storage.disk import OsDisk
+from odradek.storage.disk import OsDisk, OsFile
 from odradek.storage.store import LogStore
+from odradek.storage.transactions import Verified
 from odradek.wire.compression import Compression, compress
+from odradek.wire.end_marker import EndMarker
+from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import KafkaError as StorageRefusal
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import Record, build_batch, iter_batches, iter_records
 
@@ -424,6 +428,56 @@ def test_room_behind_the_entries_of_an_index_is_not_taken_over(kafka, tmp_path):
     assert not (data / "orders-0" / index.name).read_bytes().endswith(bytes(12))
 
 
+def test_the_room_that_kafka_had_set_aside_for_indexes_is_not_copied(kafka, tmp_path, monkeypatch):
+    """A copy that goes with the first full disk, of zeros that go with the next step."""
+    for path in (*kafka.glob("orders-*/*.index"), *kafka.glob("orders-*/*.timeindex")):
+        os.truncate(path, 10 << 20)
+    written = 0
+
+    def write(self, position, parts, write=OsFile.write):
+        nonlocal written
+        taken = write(self, position, parts)
+        written += taken
+        return taken
+
+    monkeypatch.setattr(OsFile, "write", write)
+    data = tmp_path / "data"
+    take_in(kafka, data=data)
+    assert written < 1 << 20
+    assert served(data) == (expected(), 0)
+    assert check([str(data)], out=io.StringIO()) == 0
+
+
+# --- Transactions ---
+
+
+def test_transactions_that_nobody_will_end_are_told(kafka, tmp_path):
+    store = LogStore(OsDisk(), [str(kafka)])
+    store.open(NOW_MS)
+    partition = store.create("trades", 0, bytes(range(3, 19)), LogConfig())
+    for producer_id in (7, 8, 9):
+        batch = build_batch(
+            [Record(0, NOW_MS, None, b"v")],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+        verified = Verified(partition.begin_verification(producer_id, 0, 0, version=2), 2)
+        partition.append(batch, now_ms=NOW_MS, transactions=verified)
+        partition.commit()
+    partition.append_marker(EndMarker(8, 0, 1, commit=False), now_ms=NOW_MS)
+    partition.commit()
+    store.close(NOW_MS)
+    lines = take_in(kafka, data=tmp_path / "data", topic="trades")
+    assert (
+        "attention: transactions are open, and readers of committed records stop before them until somebody "
+        "aborts them with kafka-transactions.sh abort: trades-0 from offset 0 on (producer 7), trades-0 from "
+        "offset 2 on (producer 9)"
+    ) in lines
+    assert not any("transactions are open" in line for line in take_in(kafka, data=tmp_path / "data"))
+
+
 # --- Directories that no topic has ---
 
 
@@ -686,6 +740,48 @@ def test_a_damaged_log_is_refused_until_it_is_repaired(kafka, tmp_path):
     assert check([str(kafka / "orders-1")], repair=True, out=io.StringIO()) == 0
     take_in(kafka, data=data)
     assert len(served(data, index=1)[0]) == COUNT - 1
+
+
+def test_a_full_disk_is_told_with_the_path(kafka, tmp_path, monkeypatch):
+    """Whichever write finds it so. A short one, and one of SQLite's, bring no path of their own."""
+    left = 0
+
+    def write(self, position, parts, write=OsFile.write):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            return 0
+        return write(self, position, parts)
+
+    monkeypatch.setattr(OsFile, "write", write)
+    why = {}
+    for count in range(1000):
+        left = count
+        data = tmp_path / f"data-{count}"
+        try:
+            take_in(kafka, data=data)
+        except CannotImport as error:
+            path, _, rest = str(error).partition(": ")
+            assert path.startswith(str(data))
+            assert rest == "No space left on device; nothing was taken in."
+            assert not topics(data)
+            why[count] = path
+        else:
+            break
+    assert why[0].endswith(f"-import/{FIRST}.index")
+    assert len(why) > 20
+
+    def full(self, rows):
+        raise StorageRefusal(
+            ErrorCode.KAFKA_STORAGE_ERROR, "The cluster's metadata could not be written: disk is full."
+        )
+
+    monkeypatch.setattr(SqliteMetadataStore, "write", full)
+    data = tmp_path / "data"
+    left = 1000
+    assert refused(kafka, data=data) == (
+        f"{data}: The cluster's metadata could not be written: disk is full. Nothing was taken in."
+    )
 
 
 # --- Crashes ---

@@ -377,6 +377,29 @@ def test_a_whole_directory_of_kafka_is_refused_with_the_command_that_helps(writt
     assert sorted(path.name for path in written.data_dir.iterdir()) == before
 
 
+def test_the_log_directories_of_one_kafka_are_taken_together_or_refused(
+    written: Written, tmp_path: pathlib.Path
+) -> None:
+    here, other, data_dir = tmp_path / "here", tmp_path / "other", tmp_path / "data"
+    shutil.copytree(written.data_dir, here)
+    other.mkdir()
+    shutil.copy(here / "meta.properties", other)
+    for name in ("compacted-0", "codecs-1"):
+        (here / name).rename(other / name)
+    finished = command("import-log", str(here), "--topic", "codecs", "--data-dir", str(data_dir))
+    assert finished.returncode == 1
+    assert "codecs has 2 partitions in Kafka, and partition 1 is not in the directories" in finished.stderr
+    with pytest.raises(BrokerStartError, match=r"odradek import-log \S+ --topic NAME --data-dir THERE"):
+        odradek.Broker(data_dir=other).start()
+    for topic in ("codecs", "compacted"):
+        arguments = (str(here), str(other), "--topic", topic, "--data-dir", str(data_dir))
+        finished = command("import-log", *arguments)
+        assert (finished.returncode, "not known" in finished.stdout) == (0, False), finished.stderr
+    with odradek.Broker(process=True, data_dir=data_dir) as broker:
+        assert own_settings(broker.bootstrap_servers, "compacted") == COMPACTED
+        assert read_all(broker.bootstrap_servers, "codecs", 2) == written.records["codecs"]
+
+
 def test_a_running_kafka_is_refused(version: str, tmp_path: pathlib.Path) -> None:
     if version != reference.CURRENT:
         pytest.skip("the lock is the same")

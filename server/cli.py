@@ -85,16 +85,18 @@ checked."""
 
 _IMPORT_ABOUT = """\
 Take a topic that Apache Kafka wrote into a data directory of Odradek: the directories of
-its partitions, or the log directory that holds them as TOPIC-0, TOPIC-1 and so on. Every
-batch is checked before anything is visible; messages of old formats are converted.
-Offsets, timestamps, the topic's id and the state of producers stay, and its settings
-where Kafka's own metadata (__cluster_metadata-0) lie beside. Kafka and Odradek must not
-run on these directories meanwhile."""
+its partitions, or the log directories (all of log.dirs) that hold them as TOPIC-0, TOPIC-1
+and so on. Every batch is checked before anything is visible; messages of old formats are
+converted. Offsets, timestamps, the topic's id and the state of producers stay, and its
+settings where one of the log directories has Kafka's own metadata (__cluster_metadata-0).
+Kafka and Odradek must not run on these directories meanwhile."""
 
 _IMPORT_EXAMPLES = """\
 examples:
   odradek import-log /kafka/logs --topic orders --data-dir data
                         all of its partitions in that log directory
+  odradek import-log /disk1/logs /disk2/logs --topic orders --data-dir data
+                        of a Kafka with log.dirs=/disk1/logs,/disk2/logs
   odradek import-log backup/orders-0 backup/orders-1 --topic orders-2024 --data-dir data
   odradek import-log old --partition 0 --topic orders --data-dir data
   odradek import-log /kafka/logs --topic users --config retention.ms=-1

@@ -11,9 +11,11 @@ crash has left.
 the topic is there; a crash leaves at least one of the two. A directory that lies in its place already, since
 a broker found no topic for it, is taken in where it is.
 
-The settings of the topic come from Kafka's metadata log, where that lies beside (`kraft_settings.py`), and
-from `--config`. Not taken over: anything else of a cluster's metadata. A transaction that is open stays as it
-is in the log; nobody will end it.
+The settings of the topic come from `--config` and from Kafka's metadata log (`kraft_settings.py`), which is
+in one of the directories given or beside a partition's; where it is in none, that is told. It also says how
+many partitions there are: fewer are refused, unless `--partition` says which they are to be. Not taken over:
+anything else of a cluster's metadata. A transaction that is open stays as it is in the log and is told;
+nobody else will end it.
 """
 
 import errno
@@ -21,6 +23,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, TextIO
@@ -30,7 +33,7 @@ from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.server import meta_properties, metadata_store
 from odradek.server.check import IMPORT_SUFFIX, Progress, parse_offsets
 from odradek.server.config import ConfigError
-from odradek.server.kraft_settings import METADATA_DIRECTORY, topic_settings
+from odradek.server.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
 from odradek.storage import checkpoints
 from odradek.storage.check import PartitionCheck
 from odradek.storage.disk import Lock, OsDisk, read_file, replace_file, write_all
@@ -61,6 +64,8 @@ IMPORT_TABLE = "import"
 PRODUCER_IDS = ("cluster", "next_producer_id")
 _COPIED = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
 _COPY_BYTES = 1 << 20
+_PREALLOCATED = (INDEX, TIME_INDEX)
+_PAGE_BYTES = 4096
 _REPLICAS_OPTION = "min.insync.replicas"
 _NOT_FOR_US = frozenset({"__transaction_state", "__share_group_state", "__cluster_metadata"})
 _NODE_ID = 1
@@ -116,15 +121,28 @@ def import_log(
     sources = _sources(paths, topic, partitions)
     locks: list[Lock] = []
     try:
-        run = _Import(sources, topic, data_dir.rstrip("/") or "/", dict(configs or {}), move, out, terminal)
+        if os.path.isdir(data_dir) and meta_properties.is_kafkas(data_dir):
+            raise CannotImport(
+                f"{data_dir} is a data directory of Apache Kafka itself: name another for --data-dir, from "
+                "which Odradek will serve."
+            )
+        known = _known_to_kafka(paths, sources)
+        if isinstance(known, KafkaTopic) and not partitions:
+            _check_whole(sources, known)
+        run = _Import(
+            sources, topic, known, data_dir.rstrip("/") or "/", dict(configs or {}), move, out, terminal
+        )
         for directory in sorted(
             {os.path.realpath(data_dir), *(os.path.realpath(one.parent) for one in sources)}
         ):
             locks += _lock(directory, is_target=directory == os.path.realpath(data_dir))
         run.do()
     except OSError as error:
-        where = error.filename or "the disk"
+        # Reads of a source say their path: what does not is a write.
+        where = error.filename or data_dir
         raise CannotImport(f"{where}: {error.strerror or error}; nothing was taken in.") from error
+    except KafkaError as error:
+        raise CannotImport(f"{data_dir}: {error.message or error} Nothing was taken in.") from error
     except metadata_store.DamagedMetadata as error:
         raise CannotImport(f"{error} odradek check --repair {data_dir} saves what can be saved.") from error
     except ConfigError as error:
@@ -174,7 +192,8 @@ def _sources(paths: Sequence[str], topic: str, partitions: Sequence[int]) -> lis
             )
         if os.path.basename(os.path.abspath(path)) == METADATA_DIRECTORY:
             raise CannotImport(
-                f"{path} is the metadata of a Kafka cluster and of no use here: name a topic's directories."
+                f"{path} is the metadata of a Kafka cluster and of no use here by itself: name a topic's "
+                "directories, and the log directory that it is in."
             )
     given = [path for path in paths if _is_partition(path)]
     whole = [path for path in paths if path not in given]
@@ -186,6 +205,8 @@ def _sources(paths: Sequence[str], topic: str, partitions: Sequence[int]) -> lis
     sources = [_Source(path, number) for path, number in zip(given, numbers, strict=True)]
     for path in whole:
         sources += _sources_in(path, topic)
+    if not sources:
+        raise _nowhere(whole, topic)
     sources.sort(key=lambda source: source.index)
     _check_numbers(sources, topic)
     return sources
@@ -206,16 +227,18 @@ def _number_of(path: str) -> int:
 
 
 def _sources_in(path: str, topic: str) -> list[_Source]:
-    found = [
+    return [
         _Source(os.path.join(path, f"{topic}-{index}"), index)
         for name, index in _keys_in(path)
         if name == topic
     ]
-    if not found:
-        topics = sorted({name for name, _ in _keys_in(path)})
-        has = f"it has {_listed(topics)}" if topics else "it has no partition at all"
-        raise CannotImport(f"{path} has no partition of {topic}: {has}.")
-    return found
+
+
+def _nowhere(paths: list[str], topic: str) -> CannotImport:
+    topics = sorted({name for path in paths for name, _ in _keys_in(path)})
+    has, it = ("has", "it has") if len(paths) == 1 else ("have", "they have")
+    there = _listed(topics) if topics else "no partition at all"
+    return CannotImport(f"{_listed(paths)} {has} no partition of {topic}: {it} {there}.")
 
 
 def _check_numbers(sources: list[_Source], topic: str) -> None:
@@ -228,6 +251,45 @@ def _check_numbers(sources: list[_Source], topic: str) -> None:
         raise CannotImport(
             f"Partition {missing} of {topic} is missing, {numbers[-1]} is there: a topic's partitions are "
             "numbered from 0 without a gap; name all of them, or give others with --partition."
+        )
+
+
+def _known_to_kafka(paths: Sequence[str], sources: list[_Source]) -> KafkaTopic | str:
+    """What Kafka's metadata say of the topic that the directories are of, or why that is not known.
+
+    Of Kafka's log directories one has the metadata of the cluster, whichever has the partitions.
+    """
+    names = {source.key and source.key[0] for source in sources}
+    name = names.pop()
+    if names or name is None:
+        return "the names of the directories do not say what it was called"
+    places = [path for path in paths if not _is_partition(path)] + [source.parent for source in sources]
+    places = [
+        place for place in dict.fromkeys(places) if os.path.isdir(os.path.join(place, METADATA_DIRECTORY))
+    ]
+    why = f"no {METADATA_DIRECTORY} is in the directories given or beside them"
+    for place in places:
+        try:
+            with _naming(place):
+                found = find_topic(place, name)
+        except ValueError as error:
+            why = f"{os.path.join(place, METADATA_DIRECTORY)} cannot be read ({error})"
+            continue
+        if found is not None:
+            return found
+        why = f"{os.path.join(place, METADATA_DIRECTORY)} does not say anything of it"
+    return why
+
+
+def _check_whole(sources: list[_Source], known: KafkaTopic) -> None:
+    """A part of a topic would pass for the whole ever after."""
+    missing = [str(index) for index in sorted(known.partitions - {source.index for source in sources})]
+    if missing:
+        those = f"partition {missing[0]} is" if len(missing) == 1 else f"partitions {_listed(missing)} are"
+        raise CannotImport(
+            f"{known.name} has {len(known.partitions)} partitions in Kafka, and {those} not in the "
+            "directories given: name all of Kafka's log.dirs, of every broker that has some, or take those "
+            "here as the whole topic by naming each one's directory and giving it a number with --partition."
         )
 
 
@@ -257,6 +319,7 @@ class _Import:
         self,
         sources: list[_Source],
         topic: str,
+        known: KafkaTopic | str,
         data_dir: str,
         configs: dict[str, str],
         move: bool,
@@ -265,6 +328,7 @@ class _Import:
     ) -> None:
         self._sources = sources
         self._topic = topic
+        self._known = known
         self._data_dir = data_dir
         self._configs = configs
         self._move = move
@@ -306,11 +370,6 @@ class _Import:
         directory = self._data_dir
         has_identity = os.path.exists(os.path.join(directory, meta_properties.FILE_NAME))
         has_store = os.path.exists(os.path.join(directory, metadata_store.FILE_NAME))
-        if os.path.exists(os.path.join(directory, METADATA_DIRECTORY)):
-            raise CannotImport(
-                f"{directory} is a data directory of Apache Kafka itself: name another for --data-dir, from "
-                "which Odradek will serve."
-            )
         if has_identity and not has_store:
             raise CannotImport(
                 f"{directory} has no {metadata_store.FILE_NAME}: name the first of the broker's log.dirs."
@@ -367,19 +426,15 @@ class _Import:
         """What Kafka's metadata say of the topic, without what does not fit here, which is told."""
         from odradek.wire import options
 
-        keys = {(source.parent, source.key and source.key[0]) for source in self._sources}
-        parent, name = next(iter(keys))
-        if len(keys) > 1 or name is None:
-            return {}
-        try:
-            found = topic_settings(parent, name)
-        except ValueError as error:
+        if isinstance(self._known, str):
             self._out.write(
-                f"attention: the settings of {name} cannot be read from Kafka's metadata: {error}\n"
+                f"attention: which settings {self._topic} had in Kafka is not known, since {self._known}: it "
+                "gets the defaults, and what --config NAME=VALUE says; name all of Kafka's log.dirs, or give "
+                "its settings with --config\n"
             )
             return {}
         settings: dict[str, str] = {}
-        for option, value in sorted((found or {}).items()):
+        for option, value in sorted(self._known.settings.items()):
             try:
                 options.parse_topic_configs({option: value})
                 if option == _REPLICAS_OPTION and value != "1":
@@ -467,7 +522,8 @@ class _Import:
             path = os.path.join(source.parent, name)
             if not os.path.exists(path):
                 continue
-            offsets = parse_offsets(read_file(self._disk, path))
+            with _naming(path):
+                offsets = parse_offsets(read_file(self._disk, path))
             if isinstance(offsets, str):
                 raise CannotImport(
                     f"{path} is damaged ({offsets}): odradek check --repair {source.path} mends it."
@@ -497,13 +553,13 @@ class _Import:
         reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         writer = self._disk.open(target, create=True)
         try:
-            position = 0
-            while piece := os.pread(reader, _COPY_BYTES, position):
-                write_all(writer, position, [piece], len(piece))
-                position += len(piece)
+            for position, piece in _pieces(reader, source):
+                with _naming(target):
+                    write_all(writer, position, [piece], len(piece))
                 if is_log:
                     self._progress.advance(len(piece), source)
-            writer.sync()
+            with _naming(target):
+                writer.sync()
         finally:
             os.close(reader)
             writer.close()
@@ -649,11 +705,25 @@ class _Import:
                 said += f", {source.converted_count} messages of an old format converted"
             name = f"{topic.name}-{source.index}"
             self._out.write(f"partition {name}: {said}, {checked.size_bytes} bytes\n")
+        self._tell_open_transactions(topic)
         self._warn_of_retention(topic)
         self._out.write(
             f"topic {topic.name} (id {uuid_to_text(topic.topic_id)}) is in {self._data_dir}: "
             f"odradek serve --data-dir {self._data_dir} serves it\n"
         )
+
+    def _tell_open_transactions(self, topic: TopicView) -> None:
+        """Their coordinator was Kafka's; here none knows of them."""
+        found = [
+            f"{topic.name}-{source.index} from offset {offset} on (producer {producer_id})"
+            for source in self._sources
+            for producer_id, offset in sorted(_checked(source).open_transactions.items())
+        ]
+        if found:
+            self._out.write(
+                "attention: transactions are open, and readers of committed records stop before them until "
+                f"somebody aborts them with kafka-transactions.sh abort: {_listed(found)}\n"
+            )
 
     def _warn_of_retention(self, topic: TopicView) -> None:
         """Old records are deleted soon after the start, as Kafka would: better said before it."""
@@ -682,6 +752,31 @@ class _Import:
 def _checked(source: _Source) -> PartitionCheck:
     assert source.checked is not None
     return source.checked
+
+
+def _pieces(reader: int, path: str) -> Iterator[tuple[int, bytes]]:
+    """What is to be copied of a file, and where it stands. A Kafka that is killed leaves indexes of 10 MiB,
+    with nothing but zeros behind their entries.
+    """
+    is_index = path.endswith(_PREALLOCATED)
+    position = 0
+    while True:
+        with _naming(path):
+            piece = os.pread(reader, _PAGE_BYTES if is_index else _COPY_BYTES, position)
+        if not piece or (is_index and not any(piece)):
+            return
+        yield position, piece
+        position += len(piece)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Let errors of an open file say which it is."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or path
+        raise
 
 
 def _link(source: str, target: str) -> bool:

@@ -1,16 +1,19 @@
-"""The settings of a topic out of the metadata log of a KRaft cluster, where that lies beside its partitions.
+"""The settings and partitions of a topic out of the metadata log of a KRaft cluster, which is in one of the
+log directories of a node.
 
 `__cluster_metadata-0` holds, in record batches, what a controller has decided; a snapshot (`.checkpoint`)
-sums up what was before its offset. Three kinds of record matter here: TopicRecord (2) and RemoveTopicRecord
-(9), which takes a topic's settings with it, and ConfigRecord (4). A record's value is the version of the
-frame (1), the kind and the version of the record, as unsigned varints, then fields in the flexible encoding
-(KIP-482).
+sums up what was before its offset. Four kinds of record matter here: TopicRecord (2), PartitionRecord (3) and
+RemoveTopicRecord (9), which takes a topic's partitions and settings with it, and ConfigRecord (4). A record's
+value is the version of the frame (1), the kind and the version of the record, as unsigned varints, then
+fields in the flexible encoding (KIP-482).
 
-Sources: `AbstractApiMessageSerde.java`, `TopicRecord.json`, `RemoveTopicRecord.json`, `ConfigRecord.json`.
+Sources: `AbstractApiMessageSerde.java`, `TopicRecord.json`, `PartitionRecord.json`, `RemoveTopicRecord.json`,
+`ConfigRecord.json`.
 """
 
 import os
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from odradek.storage.batches import scan
 from odradek.storage.recovery import base_offset_of
@@ -18,25 +21,34 @@ from odradek.storage.segment import LOG
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import iter_records
 
-__all__ = ["METADATA_DIRECTORY", "topic_settings"]
+__all__ = ["METADATA_DIRECTORY", "KafkaTopic", "find_topic"]
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 _SNAPSHOT = ".checkpoint"
 _FRAME_VERSION = 1
-_TOPIC, _CONFIG, _REMOVE_TOPIC = 2, 4, 9
+_TOPIC, _PARTITION, _CONFIG, _REMOVE_TOPIC = 2, 3, 4, 9
 _RESOURCE_TOPIC = 2
 
 
-def topic_settings(log_directory: str, topic: str) -> dict[str, str] | None:
-    """What was set of `topic` by its own; None when the cluster's metadata are not there.
+class KafkaTopic(NamedTuple):
+    """What a cluster's metadata say of a topic."""
+
+    name: str
+    settings: dict[str, str]
+    """Those of its own."""
+    partitions: set[int]
+
+
+def find_topic(log_directory: str, name: str) -> KafkaTopic | None:
+    """What is known of the topic; None when the cluster's metadata are not there, or do not have it.
 
     Raises ValueError when they cannot be read, and OSError.
     """
     directory = os.path.join(log_directory, METADATA_DIRECTORY)
     if not os.path.isdir(directory):
         return None
-    settings: dict[str, str] = {}
-    topic_id = b""
+    topic = KafkaTopic(name, {}, set())
+    topic_id = None
     try:
         for value in _values(directory):
             fields = _Fields(value)
@@ -44,21 +56,32 @@ def topic_settings(log_directory: str, topic: str) -> dict[str, str] | None:
                 raise ValueError("a record has a frame of an unknown version")
             kind, _ = fields.varint(), fields.varint()
             if kind == _TOPIC:
-                name, one_id = fields.text(), fields.take(16)
-                topic_id = one_id if name == topic else topic_id
+                one, one_id = fields.text(), fields.take(16)
+                topic_id = one_id if one == name else topic_id
+            elif kind == _PARTITION:
+                index, one_id = int.from_bytes(fields.take(4)), fields.take(16)
+                if one_id == topic_id:
+                    topic.partitions.add(index)
             elif kind == _REMOVE_TOPIC:
                 if fields.take(16) == topic_id:
-                    settings.clear()
+                    topic_id = None
+                    topic.settings.clear()
+                    topic.partitions.clear()
             elif kind == _CONFIG:
-                resource, owner, name, text = fields.take(1)[0], fields.text(), fields.text(), fields.text()
-                if resource == _RESOURCE_TOPIC and owner == topic and name is not None:
-                    if text is None:
-                        settings.pop(name, None)
-                    else:
-                        settings[name] = text
+                _take_setting(fields, topic)
     except (KafkaError, UnicodeDecodeError) as error:
         raise ValueError(str(error)) from error
-    return settings
+    return None if topic_id is None else topic
+
+
+def _take_setting(fields: "_Fields", topic: KafkaTopic) -> None:
+    resource, owner, name, text = fields.take(1)[0], fields.text(), fields.text(), fields.text()
+    if resource != _RESOURCE_TOPIC or owner != topic.name or name is None:
+        return
+    if text is None:
+        topic.settings.pop(name, None)
+    else:
+        topic.settings[name] = text
 
 
 def _values(directory: str) -> Iterator[bytes]:

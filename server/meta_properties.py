@@ -2,8 +2,11 @@
 
 Each log directory has one, in Kafka's format of version 1 (`MetaProperties`, KIP-858): the cluster, the node,
 and an id of the directory itself. It is made when the directory is first used and never changed. A directory
-of another node or cluster, or one whose metadata Kafka keeps, is refused before anything in it is touched.
-One that cannot be used is left out as long as there is another. Ours ends with a checksum in a comment.
+of another node or cluster, or one in which Kafka has data, is refused before anything in it is touched. One
+that cannot be used is left out as long as there is another.
+
+Ours ends with a checksum in a comment, which tells it from Kafka's: the file of a directory that Kafka's
+tools have formatted gets one when we first use it, before the first partition is there.
 """
 
 import logging
@@ -12,17 +15,21 @@ import time
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from odradek.server import metadata_store
 from odradek.server.config import ConfigError
 from odradek.server.properties import parse_properties
+from odradek.storage.store import key_of
 from odradek.wire.schema import uuid_to_text
 
-__all__ = ["FILE_NAME", "Identity", "claim_directories", "mended"]
+__all__ = ["FILE_NAME", "Identity", "claim_directories", "is_kafkas", "mended"]
 
 FILE_NAME = "meta.properties"
 _KRAFT_METADATA = "__cluster_metadata-0"
 _CHECKSUM_MARK = b"#crc32="
 """The last line: a comment to Kafka, the checksum of what stands above it."""
+_CHECKSUM_BYTES = len(_CHECKSUM_MARK) + len("89abcdef\n")
 
 logger = logging.getLogger("odradek.data")
 
@@ -41,6 +48,13 @@ class _Unusable(ConfigError):
     """The disk does not let us use a directory."""
 
 
+class _Found(NamedTuple):
+    """What a directory's file says; empty when there is none."""
+
+    properties: dict[str, str]
+    is_ours: bool
+
+
 def claim_directories(
     directories: Iterable[str],
     *,
@@ -54,7 +68,7 @@ def claim_directories(
     ConfigError: a directory belongs to another cluster, node or program, or none can be made and written.
     """
     failures: dict[str, str] = {}
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, _Found] = {}
     for directory in directories:
         try:
             found[directory] = _read(directory)
@@ -63,7 +77,7 @@ def claim_directories(
             unusable = error
     if not found:
         raise unusable
-    known = {directory: properties for directory, properties in found.items() if properties}
+    known = {directory: one.properties for directory, one in found.items() if one.properties}
     for directory, properties in known.items():
         _check_node(directory, properties, node_id)
         theirs = properties["cluster.id"]
@@ -75,10 +89,9 @@ def claim_directories(
         cluster_id = theirs
     cluster_id = cluster_id or _new_id(random_bytes)
     directory_ids: dict[str, str] = {}
-    for directory, properties in found.items():
-        directory_id = properties.get("directory.id")
-        if directory_id is None:
-            directory_id = _new_id(random_bytes)
+    for directory, (properties, is_ours) in found.items():
+        directory_id = properties.get("directory.id") or _new_id(random_bytes)
+        if not is_ours:
             try:
                 _write(directory, cluster_id, node_id, directory_id)
             except _Unusable as error:
@@ -90,40 +103,74 @@ def claim_directories(
     return Identity(cluster_id, node_id, directory_ids, failures)
 
 
-def _read(directory: str) -> dict[str, str]:
-    """What the directory's file says; empty when there is none. Afterwards the directory exists."""
+def is_kafkas(directory: str) -> bool:
+    """Whether Apache Kafka has data there: the metadata of its cluster, or partitions of which no metadata of
+    ours can know, since what says whose they are is not from us. Raises OSError.
+    """
+    entries = set(os.listdir(directory))
+    if _KRAFT_METADATA in entries:
+        return True
+    # The first of our directories has the metadata, whoever formatted it.
+    if FILE_NAME not in entries or metadata_store.FILE_NAME in entries:
+        return False
+    if not any(key_of(name) and os.path.isdir(os.path.join(directory, name)) for name in entries):
+        return False
+    with open(os.path.join(directory, FILE_NAME), "rb") as file:
+        content = file.read()
+    return bool(_parsed(content)) and not _is_ours(content)
+
+
+def _is_ours(content: bytes) -> bool:
+    """Whether a file has the mark of ours, in which one bit may be wrong."""
+    if _CHECKSUM_MARK in content:
+        return True
+    mark = content[-_CHECKSUM_BYTES:][: len(_CHECKSUM_MARK)]
+    wrong_bits = int.from_bytes(mark) ^ int.from_bytes(_CHECKSUM_MARK)
+    return wrong_bits.bit_count() <= 1
+
+
+def _parsed(content: bytes) -> dict[str, str]:
+    """What a file says; empty when it does not say whose the directory is."""
+    try:
+        properties = parse_properties(content)
+    except ValueError:
+        return {}
+    is_whole = properties.get("version") in ("0", "1") and properties.get("cluster.id")
+    return properties if is_whole else {}
+
+
+def _read(directory: str) -> _Found:
+    """What the directory's file says. Afterwards the directory exists."""
     try:
         os.makedirs(directory, exist_ok=True)
-        entries = set(os.listdir(directory))
+        theirs = is_kafkas(directory)
     except OSError as error:
         raise _unusable(directory, error) from None
     if not os.access(directory, os.W_OK | os.X_OK):
         advice = "its file system is read-only" if _is_read_only(directory) else "change its owner or mode"
         raise _Unusable(f"Directory {directory} of log.dirs cannot be written: {advice}.")
-    if _KRAFT_METADATA in entries:
+    if theirs:
         raise ConfigError(
             f"Directory {directory} of log.dirs was written by Apache Kafka, whose cluster metadata "
             f"({_KRAFT_METADATA}) is not read here: name another directory, and take topics into it with "
             f"odradek import-log {directory} --topic NAME --data-dir THERE."
         )
-    if FILE_NAME not in entries:
-        return {}
     path = os.path.join(directory, FILE_NAME)
     try:
         with open(path, "rb") as file:
             content = file.read()
-        properties = parse_properties(content)
+    except FileNotFoundError:
+        return _Found({}, is_ours=False)
     except OSError as error:
         raise _unusable(path, error) from None
-    except ValueError:
-        properties = {}
     right = mended(content)
     if right != content:
         logger.error("%s was damaged, and has been %s", path, "mended" if right else "made anew")
-        return parse_properties(right)
-    if properties.get("version") not in ("0", "1") or not properties.get("cluster.id"):
+        return _Found(parse_properties(right), is_ours=bool(right))
+    properties = _parsed(content)
+    if not properties:
         raise ConfigError(f"{path} is damaged: restore it, or name another directory in log.dirs.")
-    return properties
+    return _Found(properties, _is_ours(content) and "directory.id" in properties)
 
 
 def _is_read_only(directory: str) -> bool:

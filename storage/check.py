@@ -164,6 +164,15 @@ class PartitionCheck:
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
+    def open_transactions(self) -> dict[int, int]:
+        """Where those begin that no marker in the log has ended, by the id of their producer."""
+        return {
+            producer_id: entry.current_txn_first_offset
+            for producer_id, entry in self._producers.producers.items()
+            if entry.current_txn_first_offset >= 0
+        }
+
+    @property
     def log_damage(self) -> list[Finding]:
         """What is wrong with the log files themselves; an old format is not."""
         return [

@@ -17,14 +17,19 @@ from odradek.server.import_log import CannotImport, import_log
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
-from odradek.storage.disk import OsDisk
+from odradek.storage.disk import OsDisk, OsFile
 from odradek.storage.store import LogStore
+from odradek.storage.transactions import Verified
 from odradek.wire.compression import Compression, compress
+from odradek.wire.end_marker import EndMarker
+from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import KafkaError as StorageRefusal
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import Record, build_batch, iter_batches, iter_records
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(1, 17))
+USERS_ID = bytes(reversed(TOPIC_ID))
 FIRST = f"{0:020}"
 COUNT = 12
 
@@ -42,7 +47,7 @@ def kafka(tmp_path):
     config = LogConfig(segment_bytes=600, index_interval_bytes=200)
     for topic, partitions in (("orders", 3), ("users", 1)):
         for index in range(partitions):
-            topic_id = TOPIC_ID if topic == "orders" else bytes(reversed(TOPIC_ID))
+            topic_id = TOPIC_ID if topic == "orders" else USERS_ID
             partition = store.create(topic, index, topic_id, config)
             partition.leader_epoch = 4
             for n, (timestamp, key, value) in enumerate(records_of(index)):
@@ -54,7 +59,56 @@ def kafka(tmp_path):
     store.close(NOW_MS)
     claim_directories([str(directory)], node_id=1)
     (directory / "__cluster_metadata-0").mkdir()
+    write_metadata(
+        directory, f"{0:020}.log", 0, *topic_records("orders", 3), *topic_records("users", 1, USERS_ID)
+    )
     return directory
+
+
+def metadata_record(kind, *fields):
+    """A record of Kafka's metadata log: texts in the flexible encoding, everything else as it is."""
+    parts = [bytes([1, kind, 0])]
+    for one in fields:
+        parts.append(
+            one if isinstance(one, bytes) else b"\0" if one is None else bytes([len(one) + 1]) + one.encode()
+        )
+    return b"".join(parts) + b"\0"
+
+
+def topic_records(name, partitions, topic_id=TOPIC_ID):
+    yield metadata_record(2, name, topic_id)
+    for index in range(partitions):
+        yield metadata_record(3, index.to_bytes(4), topic_id, bytes(20))
+
+
+def config_record(name, value, topic="orders"):
+    return metadata_record(4, b"\x02", topic, name, value)
+
+
+def write_metadata(kafka, name, offset, *values):
+    records = [Record(offset + n, NOW_MS, None, value) for n, value in enumerate(values)]
+    (kafka / "__cluster_metadata-0" / name).write_bytes(bytes(build_batch(records)) + bytes(500))
+
+
+@pytest.fixture
+def two_directories(kafka, tmp_path):
+    """The other one of Kafka's log.dirs has the settings' owner, this one the metadata: orders-0 and 2 stay,
+    orders-1 and users-0 go.
+    """
+    other = tmp_path / "more-kafka-logs"
+    other.mkdir()
+    for name in ("orders-1", "users-0"):
+        (kafka / name).rename(other / name)
+    write_metadata(
+        kafka,
+        f"{0:020}.log",
+        0,
+        *topic_records("orders", 3),
+        *topic_records("users", 1, USERS_ID),
+        config_record("retention.ms", "-1"),
+        config_record("cleanup.policy", "compact", topic="users"),
+    )
+    return kafka, other
 
 
 def take_in(*paths, data, **options):
@@ -140,25 +194,6 @@ def test_old_records_are_announced_to_be_deleted_soon(kafka, tmp_path):
     assert not any("attention" in line for line in lines)
 
 
-def metadata_record(kind, *fields):
-    """A record of Kafka's metadata log: texts in the flexible encoding, everything else as it is."""
-    parts = [bytes([1, kind, 0])]
-    for one in fields:
-        parts.append(
-            one if isinstance(one, bytes) else b"\0" if one is None else bytes([len(one) + 1]) + one.encode()
-        )
-    return b"".join(parts) + b"\0"
-
-
-def config_record(name, value, topic="orders"):
-    return metadata_record(4, b"\x02", topic, name, value)
-
-
-def write_metadata(kafka, name, offset, *values):
-    records = [Record(offset + n, NOW_MS, None, value) for n, value in enumerate(values)]
-    (kafka / "__cluster_metadata-0" / name).write_bytes(bytes(build_batch(records)) + bytes(500))
-
-
 def test_the_settings_come_from_kafkas_metadata(kafka, tmp_path):
     data = tmp_path / "data"
     write_metadata(
@@ -202,13 +237,65 @@ def test_a_topic_that_was_deleted_leaves_its_settings_to_nobody(kafka, tmp_path)
     assert not topics(tmp_path / "data")["orders"].configs
 
 
-def test_metadata_that_cannot_be_read_are_told(kafka, tmp_path):
+UNKNOWN = (
+    "attention: which settings orders had in Kafka is not known, since {}: it gets the defaults, and what \
+--config NAME=VALUE says; name all of Kafka's log.dirs, or give its settings with --config"
+)
+
+
+def test_settings_that_nobody_knows_are_told_with_the_way_to_give_them(kafka, tmp_path):
+    metadata = kafka / "__cluster_metadata-0"
     write_metadata(kafka, f"{0:020}.log", 0, b"\x07")
-    lines = take_in(kafka, data=tmp_path / "data")
-    assert lines[0] == (
-        "attention: the settings of orders cannot be read from Kafka's metadata: "
-        "a record has a frame of an unknown version"
+    lines = take_in(kafka, data=tmp_path / "one")
+    assert lines[0] == UNKNOWN.format(
+        f"{metadata} cannot be read (a record has a frame of an unknown version)"
     )
+    write_metadata(kafka, f"{0:020}.log", 0, *topic_records("users", 1))
+    lines = take_in(kafka, data=tmp_path / "two")
+    assert lines[0] == UNKNOWN.format(f"{metadata} does not say anything of it")
+    shutil.rmtree(metadata)
+    lines = take_in(kafka, data=tmp_path / "three", configs={"cleanup.policy": "compact"})
+    assert lines[0] == UNKNOWN.format("no __cluster_metadata-0 is in the directories given or beside them")
+    assert dict(topics(tmp_path / "three")["orders"].configs) == {"cleanup.policy": "compact"}
+    (kafka / "orders-0").rename(kafka / "old")
+    lines = take_in(kafka / "old", data=tmp_path / "four", partitions=[0])
+    assert lines[0] == UNKNOWN.format("the names of the directories do not say what it was called")
+
+
+def test_the_log_directories_of_one_kafka_are_taken_together(two_directories, tmp_path):
+    """Whichever has the metadata, and whether or not each has a partition of the topic."""
+    data = tmp_path / "data"
+    lines = take_in(*two_directories, data=data)
+    assert not any("not known" in line for line in lines)
+    assert dict(topics(data)["orders"].configs) == {"retention.ms": "-1"}
+    for index in range(3):
+        assert served(data, index=index) == (expected(index), 0)
+    take_in(*two_directories, data=data, topic="users")
+    assert dict(topics(data)["users"].configs) == {"cleanup.policy": "compact"}
+
+
+def test_the_metadata_beside_any_of_the_partitions_do(two_directories, tmp_path):
+    here, other = two_directories
+    data = tmp_path / "data"
+    take_in(here / "orders-0", other / "orders-1", here / "orders-2", data=data)
+    assert dict(topics(data)["orders"].configs) == {"retention.ms": "-1"}
+
+
+def test_a_part_of_a_topic_is_refused_unless_its_directories_get_numbers(two_directories, tmp_path):
+    here, _ = two_directories
+    shutil.move(here / "orders-2", tmp_path / "orders-2")
+    data = tmp_path / "data"
+    why = (
+        "orders has 3 partitions in Kafka, and {} not in the directories given: name all of Kafka's "
+        "log.dirs, of every broker that has some, or take those here as the whole topic by naming "
+        "each one's directory and giving it a number with --partition."
+    )
+    assert refused(here, data=data) == why.format("partitions 1, 2 are")
+    assert refused(*two_directories, data=data) == why.format("partition 2 is")
+    assert not data.exists()
+    take_in(here / "orders-0", data=data, partitions=[0])
+    assert len(topics(data)["orders"].partitions) == 1
+    assert dict(topics(data)["orders"].configs) == {"retention.ms": "-1"}
 
 
 def test_single_directories_get_the_numbers_that_are_said(kafka, tmp_path):
@@ -257,7 +344,7 @@ def test_a_second_topic_joins_the_first(kafka, tmp_path):
     take_in(kafka, data=data, topic="users")
     assert set(topics(data)) == {"orders", "users"}
     assert served(data, "users") == (expected(), 0)
-    take_in(kafka / "orders-0", data=data, topic="again")
+    take_in(kafka / "orders-0", data=data, topic="again", partitions=[0])
     assert topics(data)["again"].topic_id not in (TOPIC_ID, bytes(16))
 
 
@@ -341,6 +428,56 @@ def test_room_behind_the_entries_of_an_index_is_not_taken_over(kafka, tmp_path):
     assert not (data / "orders-0" / index.name).read_bytes().endswith(bytes(12))
 
 
+def test_the_room_that_kafka_had_set_aside_for_indexes_is_not_copied(kafka, tmp_path, monkeypatch):
+    """A copy that goes with the first full disk, of zeros that go with the next step."""
+    for path in (*kafka.glob("orders-*/*.index"), *kafka.glob("orders-*/*.timeindex")):
+        os.truncate(path, 10 << 20)
+    written = 0
+
+    def write(self, position, parts, write=OsFile.write):
+        nonlocal written
+        taken = write(self, position, parts)
+        written += taken
+        return taken
+
+    monkeypatch.setattr(OsFile, "write", write)
+    data = tmp_path / "data"
+    take_in(kafka, data=data)
+    assert written < 1 << 20
+    assert served(data) == (expected(), 0)
+    assert check([str(data)], out=io.StringIO()) == 0
+
+
+# --- Transactions ---
+
+
+def test_transactions_that_nobody_will_end_are_told(kafka, tmp_path):
+    store = LogStore(OsDisk(), [str(kafka)])
+    store.open(NOW_MS)
+    partition = store.create("trades", 0, bytes(range(3, 19)), LogConfig())
+    for producer_id in (7, 8, 9):
+        batch = build_batch(
+            [Record(0, NOW_MS, None, b"v")],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+        verified = Verified(partition.begin_verification(producer_id, 0, 0, version=2), 2)
+        partition.append(batch, now_ms=NOW_MS, transactions=verified)
+        partition.commit()
+    partition.append_marker(EndMarker(8, 0, 1, commit=False), now_ms=NOW_MS)
+    partition.commit()
+    store.close(NOW_MS)
+    lines = take_in(kafka, data=tmp_path / "data", topic="trades")
+    assert (
+        "attention: transactions are open, and readers of committed records stop before them until somebody "
+        "aborts them with kafka-transactions.sh abort: trades-0 from offset 0 on (producer 7), trades-0 from "
+        "offset 2 on (producer 9)"
+    ) in lines
+    assert not any("transactions are open" in line for line in take_in(kafka, data=tmp_path / "data"))
+
+
 # --- Directories that no topic has ---
 
 
@@ -383,6 +520,19 @@ def test_a_kraft_directory_is_refused_with_the_command_that_helps(kafka):
     assert sorted(kafka.rglob("*")) == before
 
 
+def test_kafkas_other_log_directory_is_no_place_for_ours(two_directories, tmp_path):
+    here, other = two_directories
+    (other / "meta.properties").write_text("node.id=1\ndirectory.id=x\nversion=1\ncluster.id=theirs\n")
+    before = sorted(other.rglob("*"))
+    with pytest.raises(BrokerStartError, match=r"odradek import-log \S+ --topic NAME --data-dir THERE"):
+        Embedded(data_dir=other).start()
+    assert refused(here, other, data=other) == (
+        f"{other} is a data directory of Apache Kafka itself: name another for --data-dir, from which "
+        "Odradek will serve."
+    )
+    assert sorted(other.rglob("*")) == before
+
+
 # --- Old formats ---
 
 
@@ -410,7 +560,7 @@ def test_messages_of_old_formats_are_converted(kafka, tmp_path):
     )
     (old / f"{FIRST}.log").write_bytes(log)
     data = tmp_path / "data"
-    (line, *_) = take_in(old, data=data, topic="old")
+    _, line, *_ = take_in(old, data=data, topic="old")
     assert ", 4 messages of an old format converted, " in line
     assert served(data, "old")[0] == [
         (0, -1, None, b"v0"),
@@ -486,8 +636,13 @@ def test_refusals_are_one_sentence_that_says_what_to_do(kafka, tmp_path):
         refused(kafka, data=data, topic="bills")
         == f"{kafka} has no partition of bills: it has orders, users."
     )
+    (tmp_path / "empty").mkdir()
+    assert (
+        refused(kafka, tmp_path / "empty", data=data, topic="bills")
+        == f"{kafka}, {tmp_path}/empty have no partition of bills: they have orders, users."
+    )
     assert refused(kafka / "__cluster_metadata-0", data=data).startswith(
-        f"{kafka}/__cluster_metadata-0 is the metadata of a Kafka cluster and of no use here"
+        f"{kafka}/__cluster_metadata-0 is the metadata of a Kafka cluster and of no use here by itself: "
     )
     assert refused(kafka / "orders-0", kafka / "orders-2", data=data) == (
         "Partition 1 of orders is missing, 2 is there: a topic's partitions are numbered from 0 without a "
@@ -585,6 +740,48 @@ def test_a_damaged_log_is_refused_until_it_is_repaired(kafka, tmp_path):
     assert check([str(kafka / "orders-1")], repair=True, out=io.StringIO()) == 0
     take_in(kafka, data=data)
     assert len(served(data, index=1)[0]) == COUNT - 1
+
+
+def test_a_full_disk_is_told_with_the_path(kafka, tmp_path, monkeypatch):
+    """Whichever write finds it so. A short one, and one of SQLite's, bring no path of their own."""
+    left = 0
+
+    def write(self, position, parts, write=OsFile.write):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            return 0
+        return write(self, position, parts)
+
+    monkeypatch.setattr(OsFile, "write", write)
+    why = {}
+    for count in range(1000):
+        left = count
+        data = tmp_path / f"data-{count}"
+        try:
+            take_in(kafka, data=data)
+        except CannotImport as error:
+            path, _, rest = str(error).partition(": ")
+            assert path.startswith(str(data))
+            assert rest == "No space left on device; nothing was taken in."
+            assert not topics(data)
+            why[count] = path
+        else:
+            break
+    assert why[0].endswith(f"-import/{FIRST}.index")
+    assert len(why) > 20
+
+    def full(self, rows):
+        raise StorageRefusal(
+            ErrorCode.KAFKA_STORAGE_ERROR, "The cluster's metadata could not be written: disk is full."
+        )
+
+    monkeypatch.setattr(SqliteMetadataStore, "write", full)
+    data = tmp_path / "data"
+    left = 1000
+    assert refused(kafka, data=data) == (
+        f"{data}: The cluster's metadata could not be written: disk is full. Nothing was taken in."
+    )
 
 
 # --- Crashes ---

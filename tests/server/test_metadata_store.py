@@ -160,6 +160,61 @@ def test_a_directory_that_kafka_wrote_is_refused_untouched(tmp_path):
     assert not (tmp_path / FILE_NAME).exists()
 
 
+KAFKAS = "#\n#Wed Nov 25 17:56:17 UTC 2026\nnode.id=1\ndirectory.id={}\nversion=1\ncluster.id=theirs\n"
+
+
+def format_as_kafka(directory, *partitions):
+    """What kafka-storage format makes of a log directory, and a broker of Kafka afterwards."""
+    directory.mkdir()
+    (directory / FILE_NAME).write_text(KAFKAS.format(f"id-of-{directory.name}"))
+    (directory / "bootstrap.checkpoint").write_bytes(b"")
+    for partition in partitions:
+        (directory / partition).mkdir()
+    return directory
+
+
+def test_kafkas_other_log_directories_are_refused_untouched(tmp_path):
+    """They have no cluster metadata, but partitions, and a file that we did not write."""
+    theirs, new = format_as_kafka(tmp_path / "b", "orders-1"), tmp_path / "new"
+    before = (theirs / FILE_NAME).read_bytes()
+    for directories in ([theirs], [new, theirs], [theirs, new]):
+        with pytest.raises(ConfigError, match=r"b of log\.dirs was written by Apache Kafka, .* import-log "):
+            claim_directories(map(str, directories), node_id=1)
+    assert (theirs / FILE_NAME).read_bytes() == before
+    assert not (new / FILE_NAME).exists()
+
+
+def test_kafkas_other_log_directory_never_joins_ours(tmp_path):
+    """Whoever sets CLUSTER_ID has the same one in both."""
+    ours = tmp_path / "ours"
+    claim_directories([str(ours)], node_id=1, cluster_id="theirs")
+    (ours / "odradek-metadata.db").touch()
+    theirs = format_as_kafka(tmp_path / "b", "orders-1")
+    with pytest.raises(ConfigError, match="written by Apache Kafka"):
+        claim_directories([str(ours), str(theirs)], node_id=1)
+
+
+def test_directories_that_kafkas_tools_formatted_for_us_are_ours_once_they_are_used(tmp_path):
+    directories = [format_as_kafka(tmp_path / name) for name in ("a", "b")]
+    first = claim_directories(map(str, directories), node_id=1)
+    assert (first.cluster_id, list(first.directory_ids.values())) == ("theirs", ["id-of-a", "id-of-b"])
+    for directory in directories:
+        (directory / "orders-0").mkdir()
+    assert claim_directories(map(str, directories), node_id=1) == first
+
+
+def test_a_directory_with_our_metadata_is_ours_whoever_formatted_it(tmp_path):
+    directory = format_as_kafka(tmp_path / "a", "orders-0")
+    (directory / "odradek-metadata.db").touch()
+    assert claim_directories([str(directory)], node_id=1).cluster_id == "theirs"
+
+
+def test_a_directory_of_partitions_that_nobody_formatted_is_claimed(tmp_path):
+    (tmp_path / "orders-0").mkdir()
+    first = claim_directories([str(tmp_path)], node_id=1)
+    assert claim_directories([str(tmp_path)], node_id=1) == first
+
+
 def test_a_directory_that_cannot_be_used_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"file \(log\.dirs\) cannot be used"):
@@ -192,6 +247,7 @@ def test_a_write_in_steps_is_all_or_nothing(path):
 
 def test_one_flipped_bit_of_meta_properties_is_mended(tmp_path):
     first = claim_directories([str(tmp_path)], node_id=1)
+    (tmp_path / "orders-0").mkdir()
     path = tmp_path / FILE_NAME
     content = path.read_bytes()
     for place in range(8 * len(content)):

@@ -33,12 +33,20 @@ def refuse_misplaced(directories: Sequence[str]) -> None:
                 f"Directory {other} of log.dirs holds the metadata of the cluster "
                 f"({metadata_store.FILE_NAME}), which belong in the first one: name it first."
             )
-    used = [other for other in others if _has(other, meta_properties.FILE_NAME)]
+    used = [other for other in others if _is_used(other)]
     if used and not _has(first, meta_properties.FILE_NAME):
         raise ConfigError(
             f"Directory {first} is the first of log.dirs and has no {meta_properties.FILE_NAME}, while "
             f"{used[0]} has been used: is its disk mounted? The metadata of the cluster are in the first one."
         )
+
+
+def _is_used(directory: str) -> bool:
+    """By us. Of Kafka's directories, and of those that cannot be read, others say what is wrong."""
+    try:
+        return _has(directory, meta_properties.FILE_NAME) and not meta_properties.is_kafkas(directory)
+    except OSError:
+        return False
 
 
 def _has(directory: str, name: str) -> bool:

@@ -144,6 +144,13 @@ def test_two_directories_with_metadata_are_refused(start, in_second, tmp_path):
     assert "name one of them" in refused(start, "a", "c")
 
 
+def test_beside_a_new_directory_one_of_kafkas_is_refused_as_that(start, tmp_path):
+    kafkas = tmp_path / "b"
+    (kafkas / "t-0").mkdir(parents=True)
+    (kafkas / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\ndirectory.id=y\n")
+    assert "was written by Apache Kafka" in refused(start, "a", "b")
+
+
 def test_directories_that_nobody_has_used_are_as_good_as_any(tmp_path):
     refuse_misplaced([str(tmp_path / "a"), str(tmp_path / "b")])
 

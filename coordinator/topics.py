@@ -1,6 +1,7 @@
 """Rules for topics that need no state: legal names, name collisions, where replicas go.
 
-Rules and error codes are those of Kafka's Topic.java and ReplicationControlManager.java; the words are ours.
+Rules and error codes are those of Kafka's Topic.java and ReplicationControlManager.java; the words are ours
+save where it says so.
 """
 
 from __future__ import annotations
@@ -169,14 +170,30 @@ def check_manual_replicas(
     replicas: Sequence[int], brokers: Collection[int], replication_factor: int | None
 ) -> tuple[int, ...]:
     """Refuse (INVALID_REPLICA_ASSIGNMENT) an empty list, a stranger, a double, or too many or few."""
+    reason = _reason_against(sorted(replicas), brokers, replication_factor)
+    if reason is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {reason}."
+        )
+    return tuple(replicas)
+
+
+def _reason_against(
+    replicas: Sequence[int], brokers: Collection[int], replication_factor: int | None
+) -> str | None:
+    """Of sorted replicas. In Kafka's words: kafka-reassign-partitions prints them."""
     if not replicas:
-        reason = "a partition has no replica"
-    elif strangers := [broker for broker in replicas if broker not in brokers]:
-        reason = f"broker {strangers[0]} is not registered"
-    elif len(set(replicas)) != len(replicas):
-        reason = f"a broker is named twice in {list(replicas)}"
-    elif replication_factor is not None and len(replicas) != replication_factor:
-        reason = f"{len(replicas)} replica(s) where the other partitions have {replication_factor}"
-    else:
-        return tuple(replicas)
-    raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Bad assignment of replicas: {reason}.")
+        return "an empty replica list"
+    before = None
+    for broker in replicas:
+        if broker not in brokers:
+            return f"broker {broker}, but no such broker is registered"
+        if broker == before:
+            return f"the broker {broker} more than once"
+        before = broker
+    if replication_factor is not None and len(replicas) != replication_factor:
+        return (
+            f"a partition with {len(replicas)} replica(s), but this is not consistent with previous "
+            f"partitions, which have {replication_factor} replica(s)"
+        )
+    return None

@@ -421,6 +421,54 @@ def test_the_reassignment_tool_moves_a_partition_while_it_is_written(
     assert [record.value for record in records[300:]] == sent
 
 
+def test_the_reassignment_tool_throttles_a_move_and_takes_the_throttles_back(
+    two_directories: tuple[str, list[pathlib.Path]], version: str, tmp_path: pathlib.Path
+) -> None:
+    bootstrap, paths = two_directories
+    client, topic = KafkaPythonClient(bootstrap), topic_name("throttled")
+    client.create_topic(topic, 1)
+    client.produce(topic, [Message(random.randbytes(10_000)) for _ in range(500)])
+    tool = Reassigning(bootstrap, topic, version, tmp_path)
+    (home,) = where(paths, topic)
+    (target,) = set(paths) - {home}
+
+    def settings() -> dict[str, str]:
+        """What is set for the broker and the topic."""
+        found = {}
+        for entity in (("brokers", "1"), ("topics", topic)):
+            of = ("--describe", "--entity-type", entity[0], "--entity-name", entity[1])
+            command = ("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *of)
+            text = kafka_tool(*command, version=version).stdout
+            found.update(re.findall(r"^ +([\w.]+)=(\S*) sensitive", text, re.MULTILINE))
+        return found
+
+    def execute(throttle: str, *more: str) -> str:
+        return tool("--execute", *move, *more, "--replica-alter-log-dirs-throttle", throttle)
+
+    move = tool.plan(to=str(target))
+    assert "throttle limit was set to 1000 B/s" in execute("1000", "--throttle", "2000")
+    throttled = {
+        "leader.replication.throttled.rate": "2000",
+        "follower.replication.throttled.rate": "2000",
+        "replica.alter.log.dirs.io.max.bytes.per.second": "1000",
+        "leader.replication.throttled.replicas": "0:1",
+        "follower.replication.throttled.replicas": "",
+    }
+    assert settings() == throttled
+    # It would take more than an hour.
+    assert f"Reassignment of replica {topic}-0-1 is still in progress." in tool("--verify", *move)
+    assert where(paths, topic) == [home]
+    assert "throttle limit was set to 100000000 B/s" in execute("100000000", "--additional")
+    done = f"Reassignment of replica {topic}-0-1 completed successfully."
+    wait_until(lambda: done in tool("--verify", *move, "--preserve-throttles"), "the partition is moved")
+    assert settings() == {**throttled, "replica.alter.log.dirs.io.max.bytes.per.second": "100000000"}
+    told = tool("--verify", *move)
+    assert "Clearing broker-level throttles on broker 1" in told
+    assert f"Clearing topic-level throttles on topic {topic}" in told
+    assert settings() == {}
+    assert where(paths, topic) == [target]
+
+
 def test_the_reassignment_tool_is_refused_another_broker(
     two_directories: tuple[str, list[pathlib.Path]], version: str, tmp_path: pathlib.Path
 ) -> None:

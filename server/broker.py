@@ -15,7 +15,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from odradek.server.timers import Timers, wall_clock_ms
 from odradek.server.turn import LoopTurn
 from odradek.server.work import WorkQueue, WorkQueues
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.options import TOPIC_OPTIONS, without_effect
 from odradek.wire.work import finish
 
 if TYPE_CHECKING:
@@ -242,6 +243,7 @@ class BrokerServer:
             raise ConfigError(f"log.dirs: {error} Stop it, or name another directory.") from error
         machine = self._machine = self._load_metadata(os.path.join(config.data_directories[0], FILE_NAME))
         self._follow_settings(machine.view)
+        _tell_without_effect(machine.view.topics.values())
         self._register()
         try:
             cut_bytes = store.open(self._now_ms())
@@ -477,6 +479,8 @@ class BrokerServer:
         assert store is not None
         if change.brokers_configured:
             self._follow_settings(view)
+        created = {topic.name: topic for topic, _ in change.created}
+        _tell_without_effect([*created.values(), *change.configured])
         if self._coordinators is not None:
             self._coordinators.follow(view, change)
         if (store.failures or store.needs_attention) and (change.created or change.deleted):
@@ -856,6 +860,17 @@ def _checkpoint_interval_ms(config: BrokerConfig) -> int:
 def _flush_look_interval_ms(config: BrokerConfig) -> int:
     asked = min(config.log_flush_scheduler_interval_ms, FLUSH_LOOK_INTERVAL_MS_MAX)
     return max(asked, FLUSH_LOOK_INTERVAL_MS_MIN)
+
+
+def _tell_without_effect(topics: Iterable[TopicView]) -> None:
+    """Name what topics have set and what has no meaning here; of the topics one, since there may be many."""
+    found: dict[str, list[str]] = {}
+    for topic in topics:
+        for name in without_effect(topic.configs, TOPIC_OPTIONS):
+            found.setdefault(name, []).append(topic.name)
+    for name, owners in found.items():
+        more = f" and {len(owners) - 1} more" if len(owners) > 1 else ""
+        logger.info("set for topic %s%s, but without effect here: %s", owners[0], more, name)
 
 
 def _limits(config: BrokerConfig, live: LiveConfig) -> ConnectionLimits:

@@ -158,6 +158,8 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
         35: (5, _later("log_dirs.DescribeLogDirs", node.store)),
         37: (3, _later("topics.CreatePartitions", machine, changes)),
         44: (1, _later("alter_configs.IncrementalAlterConfigs", node_id, machine, changes)),
+        45: (1, _later("reassignments.AlterPartitionReassignments", current_view)),
+        46: (0, _later("reassignments.ListPartitionReassignments")),
         57: (2, _later("features.UpdateFeatures", node_id, machine, changes)),
         60: (2, _later("metadata.DescribeCluster", node_id, topics)),
         74: (1, _later("config_resources.ListConfigResources", current_view)),

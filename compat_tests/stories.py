@@ -49,24 +49,31 @@ def delete_records(client: Client, topic: str, before_offset: int) -> None:
 
 
 class Sending:
-    """Records for partition 0 of a topic, one after the other while this is entered."""
+    """Records for partition 0 of a topic, one after the other while this is entered; gives a list of their
+    values that grows as they are acknowledged.
+    """
 
-    def __init__(self, client: Client, topic: str) -> None:
+    def __init__(self, client: Client, topic: str, *, pause_s: float = 0.2) -> None:
         self._client = KafkaPythonClient(client.bootstrap)
         self._topic = topic
+        self._pause_s = pause_s
+        self._sent: list[bytes] = []
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> list[bytes]:
         self._thread.start()
+        return self._sent
 
     def __exit__(self, *failure: object) -> None:
         self._done.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._done.wait(0.2):
-            self._client.produce(self._topic, [Message(b"more")])
+        while not self._done.wait(self._pause_s):
+            value = b"more %d" % len(self._sent)
+            self._client.produce(self._topic, [Message(value)])
+            self._sent.append(value)
 
 
 class ClientStories:

@@ -42,6 +42,8 @@ SERVED = {
     "abortTransaction": "null",
     "describeLogDirs": "1 true true",
     "describeReplicaLogDirs": "0",
+    "alterPartitionReassignments": "null",
+    "listPartitionReassignments": "0",
     "deleteTopics": "false",
     "listClientMetricsResources": "0",
     "metrics": "false",
@@ -65,7 +67,6 @@ NOT_BUILT = {
     "describeAcls", "createAcls", "deleteAcls", "describeClientQuotas", "alterClientQuotas",
     "describeUserScramCredentials", "alterUserScramCredentials", "createDelegationToken",
     "renewDelegationToken", "expireDelegationToken", "describeDelegationToken", "electLeaders",
-    "alterPartitionReassignments", "listPartitionReassignments",
     "alterShareGroupOffsets", "listShareGroupOffsets", "describeShareGroups",
     "deleteShareGroupOffsets",
 }  # fmt: skip

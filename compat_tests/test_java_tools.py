@@ -19,7 +19,7 @@ from compat_tests.brokers import TestBroker
 from compat_tests.clients import DEADLINE_SECONDS, Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.reference import kafka_tool, tool_command
-from compat_tests.stories import START_MS, topic_name
+from compat_tests.stories import START_MS, Sending, topic_name
 from odradek.storage.batches import scan
 from odradek.storage.store import MANY_TO_CLOSE
 
@@ -330,6 +330,153 @@ def test_the_log_dirs_tool_describes_what_lies_where(
     assert found.keys() == {f"{topic}-0", f"{topic}-1"}
     assert found[f"{topic}-0"]["size"] > 0 == found[f"{topic}-1"]["size"]
     assert {(one["offsetLag"], one["isFuture"]) for one in found.values()} == {(0, False)}
+
+
+@pytest.fixture(scope="module")
+def two_directories(
+    broker: TestBroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, list[pathlib.Path]]]:
+    """Address and log.dirs of a broker of the kind under test that has two of them."""
+    paths = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
+    given = ",".join(map(str, paths))
+    with (
+        odradek.Broker(process=True, data_dir=given)
+        if broker.is_odradek
+        else reference.Kafka(properties={"log.dirs": given})
+    ) as own:
+        yield own.bootstrap_servers, paths
+
+
+class Reassigning:
+    """kafka-reassign-partitions for partition 0 of a topic, with the files that it reads."""
+
+    def __init__(self, bootstrap: str, topic: str, version: str, directory: pathlib.Path) -> None:
+        self._bootstrap, self._topic, self._version, self._directory = bootstrap, topic, version, directory
+
+    def __call__(self, *arguments: str, check: bool = True) -> str:
+        tool = f"{TOOLS}.reassign.ReassignPartitionsCommand"
+        command = (tool, "--bootstrap-server", self._bootstrap, *arguments)
+        return kafka_tool(*command, version=self._version, check=check).stdout
+
+    def plan(self, *, to: str, replicas: tuple[int, ...] = (1,)) -> tuple[str, str]:
+        """The arguments that name a plan: `to` is a directory or "any"."""
+        replica = {
+            "topic": self._topic,
+            "partition": 0,
+            "replicas": replicas,
+            "log_dirs": [to] * len(replicas),
+        }
+        return "--reassignment-json-file", self._written("plan", {"version": 1, "partitions": [replica]})
+
+    def generate(self) -> list[dict[str, object]]:
+        """The partition as it is, and as it might be."""
+        topics = self._written("topics", {"version": 1, "topics": [{"topic": self._topic}]})
+        told = self("--generate", "--topics-to-move-json-file", topics, "--broker-list", "1")
+        plans = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+        return [partition for plan in plans for partition in plan["partitions"]]
+
+    def _written(self, name: str, content: dict[str, object]) -> str:
+        path = self._directory / f"{name}.json"
+        path.write_text(json.dumps(content))
+        return str(path)
+
+
+def where(paths: list[pathlib.Path], topic: str) -> list[pathlib.Path]:
+    """The directories that hold partition 0 under its name."""
+    return [path for path in paths if (path / f"{topic}-0").exists()]
+
+
+def test_the_reassignment_tool_moves_a_partition_while_it_is_written(
+    two_directories: tuple[str, list[pathlib.Path]], version: str, tmp_path: pathlib.Path
+) -> None:
+    bootstrap, paths = two_directories
+    client, topic = KafkaPythonClient(bootstrap), topic_name("moved")
+    client.create_topic(topic, 1)
+    client.produce(topic, [Message(random.randbytes(10_000)) for _ in range(300)])
+    tool = Reassigning(bootstrap, topic, version, tmp_path)
+    (home,) = where(paths, topic)
+    (target,) = set(paths) - {home}
+
+    now, proposed = tool.generate()
+    # The older tool does not ask where the replica lies.
+    assert now["log_dirs"] == [str(home) if version == reference.CURRENT else "any"]
+    assert now["replicas"] == proposed["replicas"] == [1]
+    stay = tool.plan(to="any")
+    assert f"Successfully started partition reassignment for {topic}-0" in tool("--execute", *stay)
+    assert f"Reassignment of partition {topic}-0 is completed." in tool("--verify", *stay)
+    assert "No partition reassignments found." in tool("--list")
+    assert "None of the specified partition reassignments are active." in tool("--cancel", *stay)
+
+    with Sending(client, topic, pause_s=0.01) as sent:
+        wait_until(lambda: len(sent) > 2, "the producer is at work")
+        move = tool.plan(to=str(target))
+        assert f"moving log directory to {target} for replica {topic}-0" in tool("--execute", *move)
+        done = f"Reassignment of replica {topic}-0-1 completed successfully."
+        wait_until(lambda: done in tool("--verify", *move), "the partition is moved")
+        sent_before = len(sent)
+        wait_until(lambda: len(sent) > sent_before + 2, "the producer gets on")
+    wait_until(lambda: where(paths, topic) == [target], "it is nowhere else")
+    records = client.read(topic, {0: 0}, 300 + len(sent))
+    assert [record.offset for record in records] == list(range(300 + len(sent)))
+    assert [record.value for record in records[300:]] == sent
+
+
+def test_the_reassignment_tool_throttles_a_move_and_takes_the_throttles_back(
+    two_directories: tuple[str, list[pathlib.Path]], version: str, tmp_path: pathlib.Path
+) -> None:
+    bootstrap, paths = two_directories
+    client, topic = KafkaPythonClient(bootstrap), topic_name("throttled")
+    client.create_topic(topic, 1)
+    client.produce(topic, [Message(random.randbytes(10_000)) for _ in range(500)])
+    tool = Reassigning(bootstrap, topic, version, tmp_path)
+    (home,) = where(paths, topic)
+    (target,) = set(paths) - {home}
+
+    def settings() -> dict[str, str]:
+        """What is set for the broker and the topic."""
+        found = {}
+        for entity in (("brokers", "1"), ("topics", topic)):
+            of = ("--describe", "--entity-type", entity[0], "--entity-name", entity[1])
+            command = ("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *of)
+            text = kafka_tool(*command, version=version).stdout
+            found.update(re.findall(r"^ +([\w.]+)=(\S*) sensitive", text, re.MULTILINE))
+        return found
+
+    def execute(throttle: str, *more: str) -> str:
+        return tool("--execute", *move, *more, "--replica-alter-log-dirs-throttle", throttle)
+
+    move = tool.plan(to=str(target))
+    assert "throttle limit was set to 1000 B/s" in execute("1000", "--throttle", "2000")
+    throttled = {
+        "leader.replication.throttled.rate": "2000",
+        "follower.replication.throttled.rate": "2000",
+        "replica.alter.log.dirs.io.max.bytes.per.second": "1000",
+        "leader.replication.throttled.replicas": "0:1",
+        "follower.replication.throttled.replicas": "",
+    }
+    assert settings() == throttled
+    # It would take more than an hour.
+    assert f"Reassignment of replica {topic}-0-1 is still in progress." in tool("--verify", *move)
+    assert where(paths, topic) == [home]
+    assert "throttle limit was set to 100000000 B/s" in execute("100000000", "--additional")
+    done = f"Reassignment of replica {topic}-0-1 completed successfully."
+    wait_until(lambda: done in tool("--verify", *move, "--preserve-throttles"), "the partition is moved")
+    assert settings() == {**throttled, "replica.alter.log.dirs.io.max.bytes.per.second": "100000000"}
+    told = tool("--verify", *move)
+    assert "Clearing broker-level throttles on broker 1" in told
+    assert f"Clearing topic-level throttles on topic {topic}" in told
+    assert settings() == {}
+    assert where(paths, topic) == [target]
+
+
+def test_the_reassignment_tool_is_refused_another_broker(
+    two_directories: tuple[str, list[pathlib.Path]], version: str, tmp_path: pathlib.Path
+) -> None:
+    bootstrap, _ = two_directories
+    topic = topic_name("stays")
+    KafkaPythonClient(bootstrap).create_topic(topic, 1)
+    tool = Reassigning(bootstrap, topic, version, tmp_path)
+    assert "Unknown broker id 9" in tool("--execute", *tool.plan(to="any", replicas=(9,)), check=False)
 
 
 def test_the_performance_tools_run(bootstrap: str, client: KafkaPythonClient, version: str) -> None:

@@ -15,7 +15,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from odradek.server.timers import Timers, wall_clock_ms
 from odradek.server.turn import LoopTurn
 from odradek.server.work import WorkQueue, WorkQueues
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.options import TOPIC_OPTIONS, without_effect
 from odradek.wire.work import finish
 
 if TYPE_CHECKING:
@@ -248,6 +249,7 @@ class BrokerServer:
         noted = machine.log_directories(self.node_id)
         self._absent_directories = absent_directories(noted, identity.directory_ids, identity.failures)
         self._follow_settings(machine.view)
+        _tell_without_effect(machine.view.topics.values())
         self._register()
         try:
             cut_bytes = store.open(self._now_ms())
@@ -484,6 +486,8 @@ class BrokerServer:
         assert store is not None
         if change.brokers_configured:
             self._follow_settings(view)
+        created = {topic.name: topic for topic, _ in change.created}
+        _tell_without_effect([*created.values(), *change.configured])
         if self._coordinators is not None:
             self._coordinators.follow(view, change)
         is_some_offline = store.failures or store.needs_attention or self._absent_directories
@@ -888,6 +892,17 @@ def _checkpoint_interval_ms(config: BrokerConfig) -> int:
 def _flush_look_interval_ms(config: BrokerConfig) -> int:
     asked = min(config.log_flush_scheduler_interval_ms, FLUSH_LOOK_INTERVAL_MS_MAX)
     return max(asked, FLUSH_LOOK_INTERVAL_MS_MIN)
+
+
+def _tell_without_effect(topics: Iterable[TopicView]) -> None:
+    """Name what topics have set and what has no meaning here; of the topics one, since there may be many."""
+    found: dict[str, list[str]] = {}
+    for topic in topics:
+        for name in without_effect(topic.configs, TOPIC_OPTIONS):
+            found.setdefault(name, []).append(topic.name)
+    for name, owners in found.items():
+        more = f" and {len(owners) - 1} more" if len(owners) > 1 else ""
+        logger.info("set for topic %s%s, but without effect here: %s", owners[0], more, name)
 
 
 def _limits(config: BrokerConfig, live: LiveConfig) -> ConnectionLimits:

@@ -27,7 +27,8 @@ Odradek takes Kafka 4.3's options by Kafka's names. Each option has one of three
 
 - **honoured**: it does what Kafka says;
 - **accepted without effect**: it has no meaning here (thread counts, KRaft's quorum, Java classes that report
-  metrics), so any value is taken, and one line at start names those that were set;
+  metrics, throttles of replication between brokers), so any value that Kafka would take is taken, and the log
+  names those that were set, at start and when they are set while the broker runs;
 - **not built yet**: it is refused when it differs from its default, so that nothing is ignored in silence.
 
 ## Where values come from
@@ -103,6 +104,7 @@ def page() -> str:
         _CHANGES,
         "## Topic options\n",
         _section("Honoured", topic, HONOURED, _topic_table),
+        _section("Accepted without effect", topic, ACCEPTED, _plain_table),
         _section("Not built yet", topic, LATER, _topic_table),
         _GROUP,
         _section("Honoured", GROUP_OPTIONS.values(), HONOURED, _group_table),

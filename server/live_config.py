@@ -48,10 +48,8 @@ class LiveConfig:
         self._layers = layers
         self._values = options.broker_values(layers)
         self.topic_defaults = options.topic_defaults(self._values)
-        self.without_effect = tuple(
-            name
-            for name in {**layers.all_brokers, **layers.broker}
-            if name in options.BROKER_OPTIONS and options.BROKER_OPTIONS[name].standing == options.ACCEPTED
+        self.without_effect = options.without_effect(
+            {**layers.all_brokers, **layers.broker}, options.BROKER_OPTIONS
         )
         self._log_configs = {}
 

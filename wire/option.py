@@ -90,6 +90,8 @@ class Option:
     """Whether case does not matter in `choices`."""
     built: tuple[str, ...] = ()
     """Of `choices`, those that are built so far; empty when all are."""
+    shape: tuple[str, str] | None = None
+    """A regular expression for a list's text without blanks round its commas, and what it says in words."""
     dynamic: str = READ_ONLY
     synonyms: tuple[str, ...] = ()
     """Broker options that give a topic's or group's option its default, the strongest first."""
@@ -179,6 +181,9 @@ class Option:
             for item in items:
                 if (item.lower() if self.any_case else item) not in self.choices:
                     raise ValueError(f"{self.name} must be of {', '.join(self.choices)}, not {item!r}.")
+        # Of the text, in which what is there twice is not one.
+        if self.shape is not None and not re.fullmatch(self.shape[0], _COMMA.sub(",", text)):
+            raise ValueError(f"{self.name} must be {self.shape[1]}, not {text[:80]!r}.")
         # Written so that a NaN is refused as well.
         if self.low is not None and not value >= self.low:
             raise ValueError(f"{self.name} must be at least {self.low}, not {text}.")

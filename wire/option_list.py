@@ -26,6 +26,12 @@ from odradek.wire.option import (
     Option,
 )
 
+# Kafka: ThrottledReplicaListValidator, with the empty items that it lets pass.
+REPLICAS = (
+    r"([0-9]+:[0-9]+)?(,([0-9]+:[0-9]+)?)*|,*\*,*",
+    "* or a list of replicas such as 0:1,1:1 (partition:broker)",
+)
+
 # An option is two lines here, so that the whole reads as a table.
 # fmt: off
 BROKER = (
@@ -539,6 +545,12 @@ BROKER = (
            doc="Windows over which moves between directories are measured."),
     Option("alter.log.dirs.replication.quota.window.size.seconds", LATER, INT, 1, low=1,
            doc="Length of such a window."),
+    Option("leader.replication.throttled.rate", ACCEPTED, LONG, LONG_MAX, low=0,
+           dynamic=CLUSTER_WIDE, unlisted=True,
+           doc="Most bytes in a second that followers may read of throttled replicas; there are none."),
+    Option("follower.replication.throttled.rate", ACCEPTED, LONG, LONG_MAX, low=0,
+           dynamic=CLUSTER_WIDE, unlisted=True,
+           doc="Most bytes in a second that a throttled follower may read; there are no followers."),
     Option("replica.alter.log.dirs.io.max.bytes.per.second", HONOURED, LONG, LONG_MAX, low=0,
            dynamic=CLUSTER_WIDE, unlisted=True,
            doc="Most bytes of logs that are moved between directories in a second."),
@@ -865,10 +877,10 @@ TOPIC = (
     Option("unclean.leader.election.enable", LATER, BOOLEAN, False,
            synonyms=("unclean.leader.election.enable",),
            doc="Whether a replica that lags may become leader."),
-    Option("leader.replication.throttled.replicas", LATER, LIST, "",
-           doc="Replicas whose reading by followers is throttled."),
-    Option("follower.replication.throttled.replicas", LATER, LIST, "",
-           doc="Replicas whose own reading is throttled."),
+    Option("leader.replication.throttled.replicas", ACCEPTED, LIST, "", shape=REPLICAS,
+           doc="Replicas whose reading by followers is throttled; there are no followers."),
+    Option("follower.replication.throttled.replicas", ACCEPTED, LIST, "", shape=REPLICAS,
+           doc="Replicas whose own reading is throttled; there are no followers."),
     Option("remote.storage.enable", LATER, BOOLEAN, False,
            doc="Whether old segments may live in another store."),
     Option("remote.log.copy.disable", LATER, BOOLEAN, False,

@@ -57,6 +57,7 @@ __all__ = [
     "parse_topic_configs",
     "topic_defaults",
     "topic_values",
+    "without_effect",
 ]
 
 BROKER_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.BROKER}
@@ -131,6 +132,11 @@ def nearest(name: str, options: Mapping[str, Option] = BROKER_OPTIONS) -> str | 
 
     found = get_close_matches(name, options, n=1, cutoff=0.75)
     return found[0] if found else None
+
+
+def without_effect(names: Iterable[str], options: Mapping[str, Option]) -> tuple[str, ...]:
+    """Of the settings of these names, those that are taken and have no meaning here."""
+    return tuple(name for name in names if name in options and options[name].standing == ACCEPTED)
 
 
 # --- Reading ---

@@ -33,6 +33,8 @@ BROKER_SETTINGS = [
     "num.partitions",
     "log.cleaner.threads",
     "replica.alter.log.dirs.io.max.bytes.per.second",
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
 ]
 
 Operation = tuple[str, int, str | None]
@@ -140,6 +142,32 @@ def test_settings_of_a_topic_change_alike_in_part(pair: Pair) -> None:
             {"cleanup.policy": "compact,delete"},
         ),
         ("nothing", [], {"cleanup.policy": "compact,delete"}),
+        # As kafka-reassign-partitions --throttle does.
+        (
+            "replicas, to be deleted",
+            [
+                ("cleanup.policy", DELETE, None),
+                ("leader.replication.throttled.replicas", SET, "0:1,1:1"),
+                ("follower.replication.throttled.replicas", SET, ""),
+            ],
+            {
+                "leader.replication.throttled.replicas": "0:1,1:1",
+                "follower.replication.throttled.replicas": "",
+            },
+        ),
+        (
+            "deleted replicas",
+            [
+                ("leader.replication.throttled.replicas", DELETE, None),
+                ("follower.replication.throttled.replicas", SUBTRACT, "0:1"),
+            ],
+            {"follower.replication.throttled.replicas": ""},
+        ),
+        (
+            "more replicas",
+            [("follower.replication.throttled.replicas", APPEND, "7:1")],
+            {"follower.replication.throttled.replicas": "7:1"},
+        ),
     ]
     for version in pair.versions(incremental_alter_configs.IncrementalAlterConfigsRequest):
         topic = new_topic(pair, "altered")
@@ -197,6 +225,15 @@ GOOD_VALUES = [
     ("retention.ms", " 5 "),
     ("cleanup.policy", ""),
     ("cleanup.policy", "compact,compact"),
+    ("leader.replication.throttled.replicas", "0:1,1:1"),
+    ("leader.replication.throttled.replicas", " 0:1 , 12:34 "),
+    ("leader.replication.throttled.replicas", "*"),
+    ("leader.replication.throttled.replicas", ""),
+    ("follower.replication.throttled.replicas", " * "),
+    ("follower.replication.throttled.replicas", "0:1,0:1"),
+    ("leader.replication.throttled.replicas", "0:1,,1:1"),
+    ("leader.replication.throttled.replicas", ",*"),
+    ("leader.replication.throttled.replicas", "0:1,"),
 ]
 BAD_VALUES = [
     ("compression.type", "none"),
@@ -224,6 +261,14 @@ BAD_VALUES = [
     ("min.cleanable.dirty.ratio", "1.1"),
     ("cleanup.policy", "shred"),
     ("cleanup.policy", "compact,,delete"),
+    ("leader.replication.throttled.replicas", "*,*"),
+    ("leader.replication.throttled.replicas", "**"),
+    ("leader.replication.throttled.replicas", "*,0:1"),
+    ("leader.replication.throttled.replicas", "0"),
+    ("leader.replication.throttled.replicas", "0:1:2"),
+    ("leader.replication.throttled.replicas", "0 : 1"),
+    ("follower.replication.throttled.replicas", "-1:1"),
+    ("follower.replication.throttled.replicas", "any"),
     ("no.such", "1"),
 ]
 
@@ -358,13 +403,17 @@ def test_settings_of_brokers_change_alike(brokers_as_before: Pair) -> None:
 def test_settings_that_change_in_steps_or_have_no_default_change_alike(brokers_as_before: Pair) -> None:
     pair = brokers_as_before
     threads, throttle = "log.cleaner.threads", "replica.alter.log.dirs.io.max.bytes.per.second"
+    rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
     for name in ("1", ""):
         for own in ({threads: "2"}, {threads: "4", throttle: "1000000"}, {threads: "2", throttle: "0"}, {}):
+            if throttle in own:
+                own |= dict.fromkeys(rates, own[throttle])
             if is_older(pair):
-                own.pop(throttle, None)  # 3.9 calls it read-only, and changes it all the same
+                for setting in (throttle, *rates):
+                    own.pop(setting, None)  # 3.9 calls it read-only, and changes it all the same
             operations = [
                 (setting, SET if setting in own else DELETE, own.get(setting))
-                for setting in (threads, throttle)
+                for setting in (threads, throttle, *rates)
             ]
             request = incremental(partly(BROKER, name, *operations))
             pair.ask(lambda _: request, 1, f"{name!r} {own}")
@@ -391,6 +440,8 @@ def test_changes_of_brokers_are_refused_alike(brokers_as_before: Pair) -> None:
         ("1", "log.cleaner.threads", "3"),
         ("1", "replica.alter.log.dirs.io.max.bytes.per.second", "-1"),
         ("", "replica.alter.log.dirs.io.max.bytes.per.second", "soon"),
+        ("1", "leader.replication.throttled.rate", "-1"),
+        ("", "follower.replication.throttled.rate", "soon"),
         ("", "ssl.keystore.type", "JKS"),
         ("1", "ssl.keystore.type", "JKS"),
         ("2", "log.retention.ms", "5"),

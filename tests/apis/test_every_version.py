@@ -9,6 +9,7 @@ from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from odradek.wire.messages.alter_partition_reassignments import ReassignablePartition, ReassignableTopic
 from odradek.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirTopic
 from odradek.wire.messages.create_partitions import CreatePartitionsTopic
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -21,6 +22,7 @@ from odradek.wire.messages.fetch import FetchPartition, FetchTopic
 from odradek.wire.messages.join_group import JoinGroupRequestProtocol
 from odradek.wire.messages.leave_group import MemberIdentity
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from odradek.wire.messages.list_partition_reassignments import ListPartitionReassignmentsTopics
 from odradek.wire.messages.metadata import MetadataRequestTopic
 from odradek.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from odradek.wire.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
@@ -42,7 +44,7 @@ from odradek.wire.schema import ZERO_UUID
 SERVED = {
     0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 18: 4,
     19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 24: 5, 25: 4, 26: 5, 27: 2, 28: 5, 32: 4, 33: 2, 34: 2, 35: 5,
-    37: 3, 42: 2, 44: 1, 47: 0, 57: 2, 60: 2, 61: 0, 65: 0, 66: 2, 68: 1, 69: 1, 74: 1,
+    37: 3, 42: 2, 44: 1, 45: 1, 46: 0, 47: 0, 57: 2, 60: 2, 61: 0, 65: 0, 66: 2, 68: 1, 69: 1, 74: 1,
     75: 0, 88: 0, 89: 0,
 }  # fmt: skip
 GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
@@ -241,6 +243,14 @@ def fields(node, key, version, topic):
             ],
             "validate_only": False,
         },
+        45: lambda: {
+            "topics": [
+                ReassignableTopic(
+                    name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[1])]
+                )
+            ]
+        },
+        46: lambda: {"topics": [ListPartitionReassignmentsTopics(name="t", partition_indexes=[0])]},
         47: lambda: {
             "group_id": "g",
             "topics": [

@@ -321,6 +321,58 @@ def test_a_move_under_way_goes_on_at_once_when_its_throttle_is_lifted(tmp_path):
     asyncio.run(act())
 
 
+RATES = ("follower.replication.throttled.rate", "leader.replication.throttled.rate")
+REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+def with_underscores(names, value):
+    return dict.fromkeys((name.replace(".", "_") for name in names), value)
+
+
+def test_throttles_of_replication_are_kept_told_and_named_as_without_effect(tmp_path, caplog):
+    """As kafka-reassign-partitions --throttle sets them, and takes them back."""
+    caplog.set_level("INFO")
+
+    def named(lines):
+        """Whether these are the new ones of their kind."""
+        found = sorted(told for told in caplog.messages if told.startswith("set "))
+        caplog.clear()
+        return found == sorted(lines)
+
+    of_broker = [f"set at run time, but without effect here: {', '.join(RATES)}"]
+    of_topics = [f"set for topic t and 1 more, but without effect here: {name}" for name in REPLICAS]
+
+    async def act():
+        async with running(tmp_path) as server:
+            await create(server, "t")
+            assert named([])
+            assert await alter(server, BROKER, "1", **with_underscores(RATES, "1000000")) == "NONE"
+            assert named(of_broker)
+            assert await alter(server, TOPIC, "t", **with_underscores(REPLICAS, "0:1")) == "NONE"
+            assert named([told.replace(" and 1 more", "") for told in of_topics])
+            await create(server, "u", **with_underscores(REPLICAS, "*"))
+            assert named([told.replace("t and 1 more", "u") for told in of_topics])
+            for refused in ("-1", "soon"):
+                assert (
+                    await alter(server, BROKER, "1", **with_underscores(RATES, refused)) == "INVALID_REQUEST"
+                )
+            assert await alter(server, TOPIC, "t", **with_underscores(REPLICAS, "0")) == "INVALID_CONFIG"
+            assert named([])
+        async with running(tmp_path) as server:
+            assert named(of_broker + of_topics)
+            for name in RATES:
+                assert await sources(server, BROKER, "1", name) == (("1000000", 2), [("1000000", 2)])
+            for name in REPLICAS:
+                assert await sources(server, TOPIC, "t", name) == (("0:1", 1), [("0:1", 1)])
+            assert await alter(server, BROKER, "1", **with_underscores(RATES, None)) == "NONE"
+            assert await alter(server, TOPIC, "t", **with_underscores(REPLICAS, None)) == "NONE"
+            assert named([])
+            for name in RATES:
+                assert await sources(server, BROKER, "1", name) == (None, [])
+
+    asyncio.run(act())
+
+
 def test_a_message_too_large_for_the_new_bound_is_refused(tmp_path):
     async def act():
         async with running(tmp_path) as server:

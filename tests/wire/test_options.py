@@ -110,6 +110,28 @@ def test_group_defaults_are_told_as_kafka_tells_them():
     assert {entry.source for entry in entries} == {options.FROM_DEFAULT}
 
 
+THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+@pytest.mark.parametrize("name", THROTTLED)
+@pytest.mark.parametrize(
+    "text", ["", "*", " * ", "0:1", " 0:1 , 12:34 ", "0:1,0:1", "0:1,,1:1", "0:1,", ",*"]
+)
+def test_throttled_replicas_are_all_or_pairs_of_partition_and_broker(name, text):
+    assert options.parse_topic_configs({name: text})
+    assert options.without_effect(["retention.ms", name, "no.such"], TOPIC_OPTIONS) == (name,)
+
+
+@pytest.mark.parametrize("name", THROTTLED)
+@pytest.mark.parametrize(
+    "text", ["any", "0", "0:1:2", "0 : 1", "-1:1", "*,0:1", "*,*", "**", "0:1;1:1", "\u0660:\u0661"]
+)
+def test_throttled_replicas_of_another_shape_are_refused(name, text):
+    assert refusal({name: text}) == (
+        f"{name} must be * or a list of replicas such as 0:1,1:1 (partition:broker), not {text!r}."
+    )
+
+
 @pytest.mark.parametrize("option", GROUP_OPTIONS.values(), ids=lambda option: option.name)
 def test_a_group_option_has_the_kind_and_default_of_its_broker_option(option):
     for name in option.synonyms:

@@ -1,0 +1,123 @@
+"""AlterPartitionReassignments (key 45, versions 0 and 1) and ListPartitionReassignments (46, 0).
+
+A node has no other to move replicas to, so what may be asked for is what is there already: no reassignment,
+and a success. `kafka-reassign-partitions` asks that before it moves partitions between directories
+(AlterReplicaLogDirs). The time-outs of these requests are not looked at: every answer is ready at once.
+
+Not done yet: replicas that move to other brokers, which comes with replication.
+
+Source: alterPartitionReassignments and listPartitionReassignments of ReplicationControlManager, Kafka 4.3;
+KIP-455, and KIP-860 for the replication factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from odradek.coordinator.topics import check_manual_replicas
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from odradek.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.coordinator.cluster import ClusterView
+
+
+class AlterPartitionReassignments:
+    """The handler."""
+
+    def __init__(self, current_view: Callable[[], ClusterView]) -> None:
+        self._current_view = current_view
+
+    def __call__(
+        self, request: AlterPartitionReassignmentsRequest, context: RequestContext
+    ) -> AlterPartitionReassignmentsResponse:
+        if not request.topics:
+            # What Kafka answers before it looks at anything: a message with nothing filled in.
+            return _answered([], message="")
+        view = self._current_view()
+        may_change_factor = request.allow_replication_factor_change
+        responses = [
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_answer(view, topic.name, one, may_change_factor) for one in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+        return _answered(responses, may_change_factor=may_change_factor)
+
+
+def _answered(
+    responses: list[ReassignableTopicResponse], *, may_change_factor: bool = True, message: str | None = None
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        throttle_time_ms=0,
+        allow_replication_factor_change=may_change_factor,
+        error_code=ErrorCode.NONE,
+        error_message=message,
+        responses=responses,
+    )
+
+
+def _answer(
+    view: ClusterView, name: str, wanted: ReassignablePartition, may_change_factor: bool
+) -> ReassignablePartitionResponse:
+    code, message = ErrorCode.NONE, None
+    try:
+        _check(view, name, wanted, may_change_factor)
+    except KafkaError as error:
+        code = error.code
+        # Kafka says nothing beside this code.
+        message = None if code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS else error.message
+    return ReassignablePartitionResponse(
+        partition_index=wanted.partition_index, error_code=code, error_message=message
+    )
+
+
+def _check(view: ClusterView, name: str, wanted: ReassignablePartition, may_change_factor: bool) -> None:
+    """Refuse all but the replicas that the partition has."""
+    if view.topic(name) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
+    partition = view.partition(name, wanted.partition_index)
+    if partition is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Topic {name!r} has no partition {wanted.partition_index}.",
+        )
+    if wanted.replicas is None:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    replicas = check_manual_replicas(wanted.replicas, view.brokers, None)
+    if not may_change_factor and len(replicas) != len(partition.replicas):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The partition has {len(partition.replicas)} replica(s); {len(replicas)} would change that.",
+        )
+    if replicas != partition.replicas:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Replicas of {name}:{wanted.partition_index} are on {list(partition.replicas)}; moving them to "
+            "other brokers is not built yet.",
+        )
+
+
+class ListPartitionReassignments:
+    """The handler."""
+
+    def __call__(
+        self, request: ListPartitionReassignmentsRequest, context: RequestContext
+    ) -> ListPartitionReassignmentsResponse:
+        # What is not being reassigned is left out, whether it exists or not.
+        return ListPartitionReassignmentsResponse(
+            throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=[]
+        )

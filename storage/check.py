@@ -1,9 +1,9 @@
 """Whether a partition's directory holds what it should: every byte read once, nothing changed.
 
 Log files: sizes, checksums and order of every batch (`log_walk.py`), segments that overlap. Beside them: each
-entry of the offset and time indexes against the batches, each aborted transaction of `.txnindex` against the
-markers in the log, each producer snapshot against a rescan up to its offset, `leader-epoch-checkpoint`
-against the epochs in the batches, `partition.metadata`.
+entry of the offset and time indexes against the batches, each entry of `.txnindex` against what a broker
+makes of the batches and markers in the log, each producer snapshot against a rescan up to its offset,
+`leader-epoch-checkpoint` against the epochs in the batches, `partition.metadata`.
 
 A finding is damage when somebody would get something wrong, or something is lost; else a note. What may
 rightly be missing is no finding: indexes and snapshots are made anew, an index may have few entries, a
@@ -15,7 +15,7 @@ the end of a log that no checkpoint speaks of.
 one segment and the producers of the partition.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
@@ -131,6 +131,8 @@ class PartitionCheck:
         self.record_count = 0
         self.legacy_count = 0
         self.has_gaps = False
+        self.last_missing = -1
+        """The last offset before the walk's place that has no record: before the log's start, or in a gap."""
         self.latest_epoch = -1
         self.latest_producer_id = -1
         """The largest of all in the log and in snapshots."""
@@ -146,6 +148,7 @@ class PartitionCheck:
         self._was_clean = was_clean
         self._group_log_waits = group_log_waits
         self._producers = ProducerState()
+        self._transactions = _Transactions(self._producers)
         self._first_legacy: tuple[str, int, int] | None = None
         self._legacy_finding: Finding | None = None
         # Batches of another epoch than the checkpoint says: segment, name of the file, batch, epoch by the
@@ -184,6 +187,7 @@ class PartitionCheck:
             self._say(NOTE, "", None, "there is no segment", "a start makes an empty one")
             return
         self.end_offset = bases[0]
+        self.last_missing = bases[0] - 1
         for number, base_offset in enumerate(bases):
             following = bases[number + 1] if number + 1 < len(bases) else None
             yield from self._segment(base_offset, following, names, checkpoint, snapshots)
@@ -270,7 +274,7 @@ class PartitionCheck:
             self._judge_gap(name, base_offset)
             offsets = _OffsetIndexCheck(self._disk, self.path, base_offset, names)
             times = _TimeIndexCheck(self._disk, self.path, base_offset, names)
-            aborted = _AbortedCheck(self._disk, self.path, base_offset, names)
+            aborted = _AbortedCheck(self._disk, self.path, base_offset, names, self._transactions)
             done_bytes = 0
             for number, batch in enumerate(self._batches(segment, name, file, following)):
                 snapshots.reach(batch.base_offset, self._producers, has_gaps=self.has_gaps)
@@ -278,15 +282,14 @@ class PartitionCheck:
                 offsets.take(batch)
                 times.take(batch)
                 ended = self._producers.replay(batch, file.read)
-                if batch.is_control:
-                    aborted.take_marker(batch, stored_marker(batch, file.read), ended)
+                aborted.take(batch, file.read, ended, self.last_missing)
                 if number % STEP_BATCHES == 0:
                     yield batch.position - done_bytes
                     done_bytes = batch.position
             self.end_offset = max(segment.end_offset, self.end_offset)
             offsets.finish()
             times.finish(is_sealed=following is not None)
-            aborted.finish(segment.end_offset)
+            aborted.finish(segment.end_offset, self.last_missing)
             segment.aborted = aborted.expected
             for each in (offsets, times, aborted):
                 self.findings += each.findings
@@ -314,8 +317,13 @@ class PartitionCheck:
                 self._tell_mend(name, item)
                 segment.mends.append(item)
             batch = batch_of(item)
-            if batch.base_offset != segment.end_offset or _has_inner_gaps(batch):
+            if batch.base_offset != segment.end_offset:
+                self.last_missing = batch.base_offset - 1
                 self.has_gaps = True
+            if _has_inner_gaps(batch):
+                self.has_gaps = True
+                if not batch.record_count:
+                    self.last_missing = batch.last_offset
             segment.end_offset = batch.last_offset + 1
             yield batch
 
@@ -332,6 +340,7 @@ class PartitionCheck:
             )
         elif base_offset > end_offset:
             self.has_gaps = True
+            self.last_missing = base_offset - 1
             point = self._recovery_point
             cuts = point is not None and not self._was_clean and end_offset >= point
             consequence = "a start after a crash takes it for a loss and cuts the log there"
@@ -503,7 +512,10 @@ class _IndexFile:
 
 
 class _OffsetIndexCheck(_IndexFile):
-    """Each entry names the place where a batch begins, and an offset not before that batch's last one."""
+    """Each entry names the place where a batch begins, and that batch's last offset. Followers of Kafka
+    before 3.9 have one entry for all that came with a fetch: the place of the first batch, the last offset of
+    a later one before the next entry's place.
+    """
 
     kind = INDEX
     entry = _OFFSET_ENTRY
@@ -512,26 +524,43 @@ class _OffsetIndexCheck(_IndexFile):
     def __init__(self, disk: Disk, directory: str, base_offset: int, names: list[str]) -> None:
         super().__init__(disk, directory, base_offset, names)
         self._next = 0
+        # The last offset of the batch where the entry before `_next` points to, until one is met that ends
+        # where the entry says.
+        self._sought_from: int | None = None
         self._check_ascent(0, "relative offset")
         self._check_ascent(1, "position")
 
     def take(self, batch: StoredBatch) -> None:
         entries = self.entries
-        while self._next < len(entries):
-            relative_offset, position = entries[self._next]
-            if position > batch.position:
-                return
-            if position < batch.position:
-                self._call_entry_bad(self._next, f"no batch begins at position {position}")
-            elif relative_offset + self.base_offset < batch.last_offset:
-                self._call_entry_bad(
-                    self._next,
-                    f"the batch at position {position} ends at offset {batch.last_offset}, not at "
-                    f"{relative_offset + self.base_offset}",
-                )
+        while self._next < len(entries) and entries[self._next][1] <= batch.position:
+            self._give_up()
+            if entries[self._next][1] < batch.position:
+                self._call_entry_bad(self._next, f"no batch begins at position {entries[self._next][1]}")
+            else:
+                self._sought_from = batch.last_offset
             self._next += 1
+        if self._sought_from is not None and batch.last_offset >= self._offset(self._next - 1):
+            if batch.last_offset == self._offset(self._next - 1):
+                self._sought_from = None
+            self._give_up()
+
+    def _offset(self, number: int) -> int:
+        return self.entries[number][0] + self.base_offset
+
+    def _give_up(self) -> None:
+        """No batch ends where the last entry says."""
+        if self._sought_from is None:
+            return
+        number = self._next - 1
+        self._call_entry_bad(
+            number,
+            f"the batch at position {self.entries[number][1]} ends at offset {self._sought_from}, not at "
+            f"{self._offset(number)}",
+        )
+        self._sought_from = None
 
     def finish(self) -> None:
+        self._give_up()
         for number in range(self._next, len(self.entries)):
             self._call_entry_bad(number, f"no batch begins at position {self.entries[number][1]}")
         self._conclude()
@@ -591,32 +620,174 @@ class _TimeIndexCheck(_IndexFile):
         self._conclude()
 
 
+class _Abort:
+    """An abort marker, and what the log says of the transaction that it ends: what its entry must say.
+
+    The log says all of it, save for what went with retention, compaction or a hole before anybody looked:
+    `last_missing` bounds that. Offsets; -1 is none.
+    """
+
+    __slots__ = (
+        "after_offset",
+        "first_offset",
+        "last_missing_before",
+        "last_missing_until",
+        "next_begin",
+        "offset",
+        "open_from",
+        "producer_id",
+    )
+
+    def __init__(self, producer_id: int, offset: int) -> None:
+        self.producer_id = producer_id
+        self.offset = offset
+        self.first_offset = -1
+        """Of what is there of the transaction."""
+        self.after_offset = -1
+        """The producer was doing something else there: its transaction has begun later."""
+        self.last_missing_before = -1
+        """Before `first_offset`, or the marker."""
+        self.open_from = -1
+        """Where the earliest transaction begins that is still open behind the marker."""
+        self.next_begin = -1
+        """Where the next transaction of the segment begins: unless one is open that is a last stable offset,
+        too. A follower of Kafka notes that, when both have come with one fetch (`UnifiedLog.append`).
+        """
+        self.last_missing_until = -1
+        """Before whatever bounds the last stable offset: the marker where one is open, else `next_begin`, or
+        the segment's end.
+        """
+
+    @property
+    def entry(self) -> AbortedTransaction | None:
+        """What a broker makes of it that reads the log; None where that has nothing of the transaction."""
+        if self.first_offset < 0:
+            return None
+        return AbortedTransaction(self.producer_id, self.first_offset, self.offset, self._last_stable_offset)
+
+    @property
+    def _last_stable_offset(self) -> int:
+        return self.offset + 1 if self.open_from < 0 else self.open_from
+
+    @property
+    def name(self) -> str:
+        before = "" if self.first_offset < 0 else f"from offset {self.first_offset} "
+        return f"the aborted transaction of producer {self.producer_id} {before}to {self.offset}"
+
+    def difference(self, entry: AbortedTransaction) -> str:
+        """What an entry says otherwise; "" where it is right, or may be by what is missing."""
+        first, stable = entry.first_offset, entry.last_stable_offset
+        if first != self.first_offset and not self.after_offset < first <= self.last_missing_before:
+            if self.first_offset < 0 and self.after_offset >= self.last_missing_before:
+                return f"at offset {self.offset} no transaction of producer {self.producer_id} is open"
+            return f"{self.name} is said to begin at {first}"
+        if stable in (self._last_stable_offset, self.next_begin) and stable >= 0:
+            return ""
+        # Too low it makes readers look further; too high it hides what was aborted later.
+        if 0 <= stable <= self.last_missing_until and (self.open_from < 0 or stable < self.open_from):
+            return ""
+        return (
+            f"behind {self.name} the last stable offset is said to be {stable}, by the log it is "
+            f"{self._last_stable_offset}"
+        )
+
+
+class _Transactions:
+    """What each producer was about, through all segments. `producers` has taken in each batch before."""
+
+    def __init__(self, producers: ProducerState) -> None:
+        self._producers = producers
+        # By producer: the offset of its last marker or of its last batch in no transaction, and what was
+        # missing before the transaction that is open.
+        self._done: dict[int, int] = {}
+        self._missing: dict[int, int] = {}
+
+    def begins(self, batch: StoredBatch, last_missing: int) -> bool:
+        """Whether the next batch, of records, begins a transaction. `last_missing` is before the batch."""
+        producer_id = batch.producer_id
+        if producer_id < 0 or not batch.record_count:
+            return False
+        if not batch.is_transactional:
+            self._done[producer_id] = batch.last_offset
+            return False
+        if self._producers.producers[producer_id].current_txn_first_offset != batch.base_offset:
+            return False
+        self._missing[producer_id] = last_missing
+        return True
+
+    def end(self, marker: EndMarker, offset: int, first_offset: int, last_missing: int) -> _Abort | None:
+        """A marker at `offset` ends what has begun at `first_offset`, -1 for nothing; what an abort says."""
+        producer_id = marker.producer_id
+        missing_before = self._missing.pop(producer_id, last_missing)
+        after_offset = self._done.get(producer_id, -1)
+        self._done[producer_id] = offset
+        if marker.commit:
+            return None
+        abort = _Abort(producer_id, offset)
+        abort.first_offset, abort.after_offset = first_offset, after_offset
+        abort.last_missing_before, abort.last_missing_until = missing_before, last_missing
+        open_from = self._producers.first_unstable_offset
+        abort.open_from = -1 if open_from is None else open_from
+        return abort
+
+
 class _AbortedCheck(_IndexFile):
-    """Each entry belongs to an abort marker in the log, and each marker that ends a transaction has one."""
+    """Each entry belongs to an abort marker in the log and says of it what the log says; each marker that
+    ends a transaction has one.
+    """
 
     kind = TRANSACTION_INDEX
     entry = transaction_index.ENTRY
     consequence = "READ_COMMITTED would show what was aborted, or hide what was not; it can be rebuilt"
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, names: list[str]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        names: list[str],
+        transactions: _Transactions,
+    ) -> None:
         super().__init__(disk, directory, base_offset, names)
         self.expected: list[AbortedTransaction] = []
-        self._markers: set[tuple[int, int]] = set()
+        """What it should say."""
+        self._transactions = transactions
+        self._aborts: dict[int, _Abort] = {}
+        # Behind these no transaction is open, nor has one begun yet.
+        self._waiting: list[_Abort] = []
 
-    def take_marker(
-        self, batch: StoredBatch, marker: EndMarker | None, ended: AbortedTransaction | None
+    def take(
+        self,
+        batch: StoredBatch,
+        read: Callable[[int, int], bytes],
+        ended: AbortedTransaction | None,
+        last_missing: int,
     ) -> None:
-        """A control batch, and the transaction that it aborts, if that has data here."""
-        if marker is not None and not marker.commit:
-            self._markers.add((batch.producer_id, batch.base_offset))
-        if ended is not None:
-            self.expected.append(ended)
+        """The next batch, the transaction that it aborts, and the last offset that is missing before it."""
+        if not batch.is_control:
+            if self._transactions.begins(batch, last_missing):
+                self._settle(batch.base_offset, last_missing)
+        elif (marker := stored_marker(batch, read)) is not None:
+            first_offset = -1 if ended is None else ended.first_offset
+            abort = self._transactions.end(marker, batch.base_offset, first_offset, last_missing)
+            if abort is not None:
+                self._aborts[abort.offset] = abort
+                if abort.open_from < 0:
+                    self._waiting.append(abort)
 
-    def finish(self, end_offset: int) -> None:
-        known: dict[int, AbortedTransaction] = {}
+    def _settle(self, next_begin: int, last_missing: int) -> None:
+        for abort in self._waiting:
+            abort.next_begin, abort.last_missing_until = next_begin, last_missing
+        self._waiting.clear()
+
+    def finish(self, end_offset: int, last_missing: int) -> None:
+        self._settle(-1, last_missing)
+        sound: dict[int, AbortedTransaction] = {}
+        told = set()
         previous = -1
         for number, (version, *fields) in enumerate(self.entries):
             entry = AbortedTransaction(*fields)
+            abort = self._aborts.get(entry.last_offset)
             if version != transaction_index.VERSION:
                 self._call_entry_bad(number, f"version {version} is not known")
             elif entry.last_offset <= previous:
@@ -624,26 +795,22 @@ class _AbortedCheck(_IndexFile):
             elif not 0 <= entry.first_offset <= entry.last_offset < end_offset:
                 what = f"a transaction from offset {entry.first_offset} to {entry.last_offset}"
                 self._call_entry_bad(number, f"{what} is not in a segment that ends at {end_offset}")
-            elif (entry.producer_id, entry.last_offset) not in self._markers:
+            elif abort is None or abort.producer_id != entry.producer_id:
                 what = f"at offset {entry.last_offset} is no abort marker of producer {entry.producer_id}"
                 self._call_entry_bad(number, what)
             else:
-                known[entry.last_offset] = entry
                 previous = entry.last_offset
-        for wanted in self.expected:
-            entry_there = known.get(wanted.last_offset)
-            what = (
-                f"the aborted transaction of producer {wanted.producer_id} from offset {wanted.first_offset} "
-                f"to {wanted.last_offset}"
-            )
-            if entry_there is None:
-                self._call_bad(len(self.entries) * self.entry.size, f"{what} is missing")
-            elif entry_there.first_offset > wanted.first_offset:
-                self._call_bad(0, f"{what} is said to begin at {entry_there.first_offset}")
-        if self._bad is not None:
-            # What the log says, and beside it what only the index knows of: data that retention has removed.
-            merged = {**known, **{entry.last_offset: entry for entry in self.expected}}
-            self.expected = [merged[offset] for offset in sorted(merged)]
+                told.add(previous)
+                if what := abort.difference(entry):
+                    self._call_entry_bad(number, what)
+                else:
+                    sound[previous] = entry
+        due = {offset: made for offset, abort in self._aborts.items() if (made := abort.entry) is not None}
+        for offset in sorted(due.keys() - told):
+            self._call_bad(len(self.entries) * self.entry.size, f"{self._aborts[offset].name} is missing")
+        # What only the index knows of was removed by retention or compaction.
+        due |= sound
+        self.expected = [due[offset] for offset in sorted(due)]
         self._conclude()
 
 

@@ -21,11 +21,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
+from odradek.coordinator.topics import INTERNAL_TOPICS
 from odradek.server import meta_properties, metadata_store
 from odradek.server.kraft_settings import METADATA_DIRECTORY
 from odradek.server.properties import parse_properties
 from odradek.storage import checkpoints
-from odradek.storage.check import DAMAGE, NOTE, Finding, PartitionCheck
+from odradek.storage.check import DAMAGE, NOTE, Finding, PartitionCheck, lost_logs
 from odradek.storage.disk import Disk, Lock, OsDisk, OsFile, read_file
 from odradek.storage.ends import ENDS, End
 from odradek.storage.group_log import NAMES as GROUP_LOGS
@@ -33,7 +34,7 @@ from odradek.storage.group_log import read_entries, replay
 from odradek.storage.heads import HEADS, Head
 from odradek.storage.recovery import base_offset_of, finish_interrupted
 from odradek.storage.repair import Repair, repair_caches, repair_log, sync_log
-from odradek.storage.segment import CLEANED, DELETED, LOG, SWAP
+from odradek.storage.segment import CLEANED, DELETED, LOG, SWAP, file_name
 from odradek.storage.store import DELETE_SUFFIX, STRAY_SUFFIX, Key, key_of
 from odradek.wire.errors import KafkaError
 from odradek.wire.schema import uuid_to_text
@@ -473,7 +474,7 @@ class _Check:
             self.report.findings(findings)
             return
         self.report.findings(findings, is_repaired=True)
-        repairs = repair_log(self._disk, checked)
+        repairs = [*self._lost_at_end(directory, name, checked), *repair_log(self._disk, checked)]
         # The recovery point will vouch for all of it: what a start would have made anew has to be there.
         checked = self._checked(directory, name, is_vouched=True)
         repairs += repair_caches(self._disk, checked)
@@ -487,6 +488,18 @@ class _Check:
         left += self._against_metadata(directory, name, again)
         self.report.findings(finding for finding in left if finding.kind == DAMAGE)
 
+    def _lost_at_end(self, directory: _Directory, name: str, checked: PartitionCheck) -> Iterator[Repair]:
+        """What a flush had vouched for and no file has, nor a finding of a file tells."""
+        point = directory.offsets.get(checkpoints.RECOVERY_POINTS, {}).get(key_of(name) or ("", 0), 0)
+        last = checked.segments[-1] if checked.segments else None
+        end_offset = checked.end_offset
+        if last is not None and last.holes and last.holes[-1].end_position == last.size_bytes:
+            end_offset = max(end_offset, last.holes[-1].end_offset)
+        if checked.lost_segments:
+            end_offset = max(end_offset, checked.lost_segments[-1].end_offset)
+        if directory.is_data_directory and end_offset < point:
+            yield Repair(checked.path, None, f"the offsets {end_offset} to {point - 1} are lost")
+
     def _checked(self, directory: _Directory, name: str, *, is_vouched: bool = False) -> PartitionCheck:
         key = key_of(name)
         point = None
@@ -498,13 +511,23 @@ class _Check:
             recovery_point=point,
             was_clean=directory.was_clean,
             group_log_waits=name in directory.waiting,
+            is_compacted=self._may_be_compacted(key),
         )
         for size_bytes in checked.steps():
             self._progress.advance(size_bytes, checked.path)
         return checked
 
+    def _may_be_compacted(self, key: Key | None) -> bool:
+        """As far as the metadata say; of a topic without a policy of its own the default is taken."""
+        topic = None if key is None or self._view is None else self._view.topics.get(key[0])
+        if topic is None or topic.name in INTERNAL_TOPICS:
+            return True
+        return "compact" in topic.configs.get("cleanup.policy", "")
+
     def _finish_interrupted(self, path: str) -> None:
-        names = self._disk.list(path)
+        # What tells of a lost log file is left for the check.
+        lost = {file_name(base, "") for base in lost_logs(self._disk.list(path))}
+        names = [name for name in self._disk.list(path) if name.partition(".")[0] not in lost]
         left = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
         if left:
             finish_interrupted(self._disk, path, names)

@@ -21,7 +21,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from odradek.storage import transaction_index
-from odradek.storage.batches import StoredBatch
+from odradek.storage.batches import HEADER_BYTES, StoredBatch
 from odradek.storage.checkpoints import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
@@ -49,7 +49,7 @@ from odradek.storage.transaction_index import AbortedTransaction
 from odradek.storage.transactions import stored_marker
 from odradek.wire.end_marker import EndMarker
 
-__all__ = ["DAMAGE", "NOTE", "Finding", "PartitionCheck", "SegmentCheck"]
+__all__ = ["DAMAGE", "NOTE", "Finding", "LostSegment", "PartitionCheck", "SegmentCheck", "lost_logs"]
 
 DAMAGE = "damage"
 NOTE = "note"
@@ -60,6 +60,7 @@ STEP_BATCHES = 256
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 _NO_TIMESTAMP = -1
+_INDEX_KINDS = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 
 class Finding(NamedTuple):
@@ -70,6 +71,39 @@ class Finding(NamedTuple):
     position: int | None
     what: str
     consequence: str
+
+
+class LostSegment(NamedTuple):
+    """One whose log file is gone. The offsets from `base_offset` to before `end_offset` were there, in
+    `size_bytes_min` bytes at least, as far as its index says.
+    """
+
+    base_offset: int
+    end_offset: int
+    size_bytes_min: int
+
+    @property
+    def told(self) -> str:
+        bytes_min = f", {self.size_bytes_min} bytes at least" if self.size_bytes_min else ""
+        return f"the offsets {self.base_offset} to {self.end_offset - 1} are lost{bytes_min}"
+
+
+def lost_logs(names: list[str]) -> list[int]:
+    """The base offsets of segments of which there are indexes and no log file: nobody leaves that behind.
+
+    Whoever removes a segment renames its log first, and the new name tells so until all of it is gone. What a
+    compaction replaces goes without, but not before the `.swap` is there.
+    """
+    if any(name.endswith(LOG + SWAP) for name in names):
+        return []
+    indexes = {
+        name[: -len(kind)]
+        for name in names
+        for kind in _INDEX_KINDS
+        if base_offset_of(name, kind) is not None
+    }
+    logs = {name.partition(LOG)[0] for name in names if name.endswith((LOG, DELETED)) and LOG in name}
+    return sorted(map(int, indexes - logs))
 
 
 class SegmentCheck:
@@ -119,13 +153,16 @@ class PartitionCheck:
         recovery_point: int | None = None,
         was_clean: bool = False,
         group_log_waits: bool = False,
+        is_compacted: bool = True,
     ) -> None:
         """`recovery_point` is the checkpoint's, if there is one; `group_log_waits` says that a group log has
-        bytes for this partition that a start will put back.
+        bytes for this partition that a start will put back; `is_compacted`, whether compaction may have left
+        gaps, as far as anybody knows.
         """
         self.path = path
         self.findings: list[Finding] = []
         self.segments: list[SegmentCheck] = []
+        self.lost_segments: list[LostSegment] = []
         self.end_offset = 0
         self.batch_count = 0
         self.record_count = 0
@@ -147,6 +184,8 @@ class PartitionCheck:
         self._recovery_point = recovery_point
         self._was_clean = was_clean
         self._group_log_waits = group_log_waits
+        self._is_compacted = is_compacted
+        self._lost_logs: list[int] = []
         self._producers = ProducerState()
         self._transactions = _Transactions(self._producers)
         self._first_legacy: tuple[str, int, int] | None = None
@@ -185,12 +224,15 @@ class PartitionCheck:
         snapshots = _Snapshots(self, names)
         if not bases:
             self._say(NOTE, "", None, "there is no segment", "a start makes an empty one")
+            self._judge_lost_end()
             return
+        self._judge_lost(0, bases[0])
         self.end_offset = bases[0]
         self.last_missing = bases[0] - 1
         for number, base_offset in enumerate(bases):
             following = bases[number + 1] if number + 1 < len(bases) else None
             yield from self._segment(base_offset, following, names, checkpoint, snapshots)
+        self._judge_lost_end()
         snapshots.finish(self.end_offset, self._producers)
         self.snapshot_at_end = encode_snapshot(self._producers.producers)
         self.latest_producer_id = max(snapshots.latest_producer_id, *self._producers.producers, -1)
@@ -213,7 +255,9 @@ class PartitionCheck:
         self.findings.append(Finding(kind, path, position, what, consequence))
 
     def _look_at_names(self, names: list[str]) -> None:
+        self._lost_logs = lost_logs(names)
         logs = {base for name in names if (base := base_offset_of(name, LOG)) is not None}
+        logs.update(self._lost_logs)
         for name in sorted(names):
             if name.endswith((DELETED, CLEANED, ".tmp")):
                 self._say(NOTE, name, None, "was left by work that a stop interrupted", "a start removes it")
@@ -228,7 +272,7 @@ class PartitionCheck:
             elif name.endswith(LOG) and base_offset_of(name, LOG) is None:
                 self._say(NOTE, name, None, "is not named as a segment is", "it is left alone")
             else:
-                for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX):
+                for kind in _INDEX_KINDS:
                     base = base_offset_of(name, kind)
                     if base is not None and base not in logs:
                         self._say(NOTE, name, None, "belongs to no segment", "a start removes it")
@@ -341,16 +385,43 @@ class PartitionCheck:
         elif base_offset > end_offset:
             self.has_gaps = True
             self.last_missing = base_offset - 1
+            until = self._judge_lost(end_offset, base_offset)
             point = self._recovery_point
-            cuts = point is not None and not self._was_clean and end_offset >= point
-            consequence = "a start after a crash takes it for a loss and cuts the log there"
+            if point is not None and not self._was_clean and end_offset >= point:
+                kind, consequence = DAMAGE, "a start after a crash takes it for a loss and cuts the log there"
+            elif until == end_offset:
+                return
+            elif self._is_compacted:
+                kind, consequence = NOTE, "compaction leaves such gaps, and so does a repair"
+            else:
+                kind = NOTE
+                consequence = (
+                    "they are lost, unless a repair has told of that, or the topic was once compacted"
+                )
+            gap_end = base_offset if kind == DAMAGE else until
             self._say(
-                DAMAGE if cuts else NOTE,
-                name,
-                None,
-                f"no segment has the offsets {end_offset} to {base_offset - 1}",
-                consequence if cuts else "compaction leaves such gaps, and so does a repair",
+                kind, name, None, f"no segment has the offsets {end_offset} to {gap_end - 1}", consequence
             )
+
+    def _judge_lost(self, from_offset: int, end_offset: int) -> int:
+        """Tell of the lost segments of an empty stretch; returns where the first of them begins."""
+        bases = [base for base in self._lost_logs if from_offset <= base < end_offset]
+        for base, following in pairwise([*bases, end_offset]):
+            lost = LostSegment(base, following, _size_bytes_min(self._disk, self.path, base))
+            self.lost_segments.append(lost)
+            what = "it is not there, but its indexes are, and a broker removes all files of a segment or none"
+            self._say(DAMAGE, file_name(base, LOG), None, what, lost.told)
+        self._lost_logs = [base for base in self._lost_logs if base not in bases]
+        return bases[0] if bases else end_offset
+
+    def _judge_lost_end(self) -> None:
+        """Behind the end of the log, where only what was flushed is known to have been there."""
+        self._judge_lost(self.end_offset, max(self._recovery_point or 0, self.end_offset))
+        for base in self._lost_logs:
+            for kind in _INDEX_KINDS:
+                name = file_name(base, kind)
+                if self._disk.exists(f"{self.path}/{name}"):
+                    self._say(NOTE, name, None, "belongs to no segment", "a start removes it")
 
     def _take_batch(self, name: str, batch: StoredBatch, checkpoint: LeaderEpochs | None) -> None:
         self.batch_count += 1
@@ -457,6 +528,12 @@ def _has_inner_gaps(batch: StoredBatch) -> bool:
 
 
 # Indexes ----------------------------------------------------------------------------------------------------
+
+
+def _size_bytes_min(disk: Disk, directory: str, base_offset: int) -> int:
+    """How large a log file must have been by its offset index; 0 where that says nothing."""
+    index = _OffsetIndexCheck(disk, directory, base_offset, disk.list(directory))
+    return index.entries[-1][1] + HEADER_BYTES if index.entries else 0
 
 
 class _IndexFile:

@@ -128,6 +128,75 @@ def test_a_partition_of_nobody_is_checked_by_itself(data, tmp_path):
     assert told(alone) == []
 
 
+def in_segments(data, **configs):
+    """A clean stop of one partition of orders whose log has a segment for each two of ten records."""
+    make_data(data, **configs)
+    shutil.rmtree(data / "orders-0")
+    store = LogStore(OsDisk(), [str(data)])
+    store.open(NOW_MS)
+    config = LogConfig(segment_bytes=250, index_interval_bytes=0)
+    partition = store.create("orders", 0, TOPIC_ID, config)
+    for number in range(10):
+        partition.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.commit()
+    bases = [segment.base_offset for segment in partition.log.segments]
+    store.close(NOW_MS)
+    assert bases == [0, 2, 4, 6, 8]
+    return data / "orders-0"
+
+
+@pytest.mark.parametrize("is_repaired_at_once", [False, True])
+def test_the_records_of_a_log_file_that_is_gone_are_told_as_lost(tmp_path, is_repaired_at_once):
+    data = tmp_path / "data"
+    partition = in_segments(data)
+    gone = partition / f"{4:020}.log"
+    last_batch = gone.stat().st_size // 2
+    gone.unlink()
+    # A repair finishes what was interrupted before it looks.
+    (partition / f"{0:020}.log.cleaned").touch()
+    lost = f"the offsets 4 to 5 are lost, {last_batch + 61} bytes at least"
+    if not is_repaired_at_once:
+        lines = told(data, status=1)
+        assert (
+            f"damage orders-0/{4:020}.log: it is not there, but its indexes are, and a broker removes all "
+            f"files of a segment or none. T{lost[1:]}."
+        ) in lines
+    out = io.StringIO()
+    assert check([str(data)], repair=True, as_json=True, out=out) == 0
+    facts = [json.loads(line) for line in out.getvalue().splitlines()]
+    (fact,) = (fact for fact in facts if fact["what"] == "repair" and fact["lost_bytes"])
+    assert (fact["done"], fact["lost_bytes"]) == (f"removed its indexes; {lost}", last_batch + 61)
+    assert facts[-1]["lost_bytes"] == last_batch + 61
+    assert told(data) == [
+        f"note orders-0/{6:020}.log: no segment has the offsets 4 to 5. "
+        "They are lost, unless a repair has told of that, or the topic was once compacted."
+    ]
+
+
+def test_a_gap_of_a_compacted_topic_may_be_of_compaction(tmp_path):
+    partition = in_segments(tmp_path / "data", **{"cleanup.policy": "compact,delete"})
+    for path in partition.glob(f"{4:020}.*"):
+        path.unlink()
+    (line,) = told(tmp_path / "data")
+    assert line.endswith(
+        "no segment has the offsets 4 to 5. Compaction leaves such gaps, and so does a repair."
+    )
+
+
+def test_a_repair_tells_what_was_lost_with_a_log_that_was_cut_between_batches(data):
+    log = data / "orders-0" / f"{FIRST}.log"
+    content = log.read_bytes()
+    log.write_bytes(content[: 3 * len(content) // 5])
+    lines = told(data, repair=True)
+    assert "repair orders-0: the offsets 3 to 4 are lost." in lines
+    assert told(data) == []
+    # Where a hole has told it, it is told once.
+    log = data / "orders-1" / f"{FIRST}.log"
+    log.write_bytes(content[:-5])
+    lines = told(data, repair=True)
+    assert sum("are lost" in line for line in lines if line.startswith("repair ")) == 1
+
+
 def test_after_a_repair_a_start_cuts_nothing_more(tmp_path):
     """Not a clean stop, nothing flushed, a segment in the middle gone: a start would take that for a loss."""
     data = tmp_path / "data"

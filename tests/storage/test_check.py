@@ -652,6 +652,61 @@ def test_a_gap_between_segments_is_a_note_unless_a_start_would_cut_there(disk):
     ]
 
 
+def test_a_gap_of_a_log_that_is_not_compacted_is_said_to_be_a_loss(disk):
+    batch = a_batch(9)
+    patch_batch(batch, 0, 30, 0)
+    replace_file(disk, f"{PATH}/{30:020}.log", bytes(batch))
+    assert told(disk, is_compacted=False) == [
+        f"note {30:020}.log: no segment has the offsets 21 to 29 | "
+        "they are lost, unless a repair has told of that, or the topic was once compacted"
+    ]
+
+
+LOST = "it is not there, but its indexes are, and a broker removes all files of a segment or none"
+
+
+def test_a_log_file_that_is_gone_is_told_by_its_indexes(disk):
+    batch = a_batch(9)
+    patch_batch(batch, 0, 21, 0)
+    replace_file(disk, f"{PATH}/{21:020}.log", bytes(batch))
+    gone = f"{PATH}/{SECOND}"
+    size_bytes = struct.unpack(">i", disk.files[f"{gone}.index"].data[-4:])[0] + 61
+    assert 61 < size_bytes < len(disk.files[f"{gone}.log"].data)
+    disk.remove(f"{gone}.log")
+    lost = f"the offsets 12 to 20 are lost, {size_bytes} bytes at least"
+    assert told(disk, recovery_point=24) == [f"damage {SECOND}.log: {LOST} | {lost}"]
+    done = repair(disk)
+    assert done[0] == (f"removed its indexes; {lost}", size_bytes)
+    assert not any(path.startswith(gone) for path in disk.files)
+    assert [line.partition(":")[0] for line in told(disk, recovery_point=24)] == [f"note {21:020}.log"]
+
+
+def test_a_log_file_that_is_gone_from_either_end_is_told_as_far_as_it_is_known(disk):
+    for name in (FIRST, SECOND):
+        disk.remove(f"{PATH}/{name}.snapshot")
+    disk.remove(LOG)
+    (line,) = told(disk)
+    assert line.startswith(f"damage {FIRST}.log: {LOST} | the offsets 0 to 11 are lost")
+    disk.remove(f"{PATH}/{SECOND}.log")
+    lines = [line for line in told(disk) if ".log: " in line]
+    assert [line.rpartition(" are ")[0] for line in lines] == [
+        f"damage {FIRST}.log: {LOST} | the offsets 0 to 11",
+        f"damage {SECOND}.log: {LOST} | the offsets 12 to 20",
+    ]
+    # What was never flushed may never have been there.
+    lines = told(disk, was_clean=False, recovery_point=10)
+    assert f"note {SECOND}.index: belongs to no segment | a start removes it" in lines
+
+
+def test_a_deletion_or_a_compaction_that_was_interrupted_is_no_loss(disk):
+    disk.rename(LOG, f"{LOG}.deleted")
+    assert all(line.startswith("note ") for line in told(disk))
+    disk.rename(f"{LOG}.deleted", f"{LOG}.1.deleted")
+    assert all(line.startswith("note ") for line in told(disk))
+    disk.rename(f"{LOG}.1.deleted", f"{LOG}.swap")
+    assert all(line.startswith("note ") for line in told(disk))
+
+
 def test_segments_that_overlap_are_told(disk):
     path = f"{PATH}/{15:020}.log"
     batch = a_batch(9)

@@ -393,10 +393,13 @@ class _Check:
             self.report.findings([Finding(NOTE, path, None, what, consequence)])
 
     def _look_at_metadata(self) -> None:
+        has_store = {directory.path: self._has_store(directory) for directory in self._directories}
+        if not any(has_store.values()):
+            self._look_for_store()
         for directory in self._directories:
-            path = f"{directory.path}/{metadata_store.FILE_NAME}"
-            if not any(self._disk.exists(path + ending) for ending in ("", metadata_store.REPAIRED)):
+            if not has_store[directory.path]:
                 continue
+            path = f"{directory.path}/{metadata_store.FILE_NAME}"
             view, deletions, findings = _look_at_store(path)
             if directory.only is None and findings:
                 repairs = self._repair_metadata(directory.path, path) if self._repair else []
@@ -409,6 +412,34 @@ class _Check:
                 self._view, self._deletions = view, deletions
                 if directory.only is None:
                     self.report.findings(_check_settings(path, view))
+
+    def _has_store(self, directory: _Directory) -> bool:
+        path = f"{directory.path}/{metadata_store.FILE_NAME}"
+        return any(self._disk.exists(path + ending) for ending in ("", metadata_store.REPAIRED))
+
+    def _look_for_store(self) -> None:
+        """Data that a broker of ours has served and none would serve any more."""
+        for directory in self._directories:
+            if directory.only is not None or not meta_properties.is_ours(directory.path):
+                continue
+            topics = {
+                key[0]
+                for name in self._disk.list(directory.path)
+                if (key := key_of(name)) is not None
+                and self._disk.exists(f"{directory.path}/{name}/{checkpoints.PARTITION_METADATA}")
+            }
+            if not topics:
+                continue
+            count = "1 topic" if len(topics) == 1 else f"{len(topics)} topics"
+            what = f"it is not there, but partitions of {count} are"
+            consequence = (
+                "a broker would serve none of them: restore the file from a backup, or start Odradek once "
+                f"without it and take each topic in where it is (odradek import-log {directory.path} --topic "
+                f"NAME --data-dir {directory.path}); if it is in another of log.dirs, check all together"
+            )
+            path = f"{directory.path}/{metadata_store.FILE_NAME}"
+            self.report.findings([Finding(DAMAGE, path, None, what, consequence)])
+            return
 
     def _repair_metadata(self, directory: str, path: str) -> list[Repair]:
         """Do what a start would do about a damaged store; nothing where that would not begin."""

@@ -17,7 +17,7 @@ from odradek.server.config import ConfigError
 from odradek.server.properties import parse_properties
 from odradek.wire.schema import uuid_to_text
 
-__all__ = ["FILE_NAME", "Identity", "claim_directories", "mended"]
+__all__ = ["FILE_NAME", "Identity", "claim_directories", "is_ours", "mended"]
 
 FILE_NAME = "meta.properties"
 _KRAFT_METADATA = "__cluster_metadata-0"
@@ -149,6 +149,15 @@ def mended(content: bytes) -> bytes:
         if b"%08x\n" % zlib.crc32(other) == told:
             return bytes(other) + mark + told
     return b""
+
+
+def is_ours(directory: str) -> bool:
+    """Whether Odradek has written the file of a directory, and not Kafka."""
+    try:
+        with open(os.path.join(directory, FILE_NAME), "rb") as file:
+            return _CHECKSUM_MARK in file.read()
+    except OSError:
+        return False
 
 
 def _check_node(directory: str, properties: dict[str, str], node_id: int) -> None:

@@ -473,6 +473,38 @@ def test_a_partition_that_is_not_there_is_told(data):
     ]
 
 
+def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, capsys):
+    content = (data / FILE_NAME).read_bytes()
+    (data / FILE_NAME).unlink()
+    (line,) = told(data, status=1)
+    assert line == (
+        f"damage {FILE_NAME}: it is not there, but partitions of 1 topic are. A broker would serve none of "
+        "them: restore the file from a backup, or start Odradek once without it and take each topic in where "
+        f"it is (odradek import-log {data} --topic NAME --data-dir {data}); if it is in another of log.dirs, "
+        "check all together."
+    )
+    assert line in told(data, repair=True, status=1)
+    assert not (data / FILE_NAME).exists()
+    (data / FILE_NAME).write_bytes(content)
+    assert told(data) == []
+    (data / FILE_NAME).unlink()
+    SqliteMetadataStore(str(data / FILE_NAME)).close()  # as a start makes it
+    assert run(capsys, "import-log", str(data), "--topic", "orders", "--data-dir", str(data))[0] == 0
+    assert told(data) == []
+
+
+def test_directories_that_were_never_served_by_odradek_need_no_metadata_of_ours(data):
+    (data / FILE_NAME).unlink()
+    identity = data / "meta.properties"
+    identity.write_bytes(identity.read_bytes().partition(b"#crc32=")[0])
+    assert told(data) == []
+    shutil.rmtree(data / "orders-0")
+    shutil.rmtree(data / "orders-1")
+    identity.unlink()
+    claim_directories([str(data)], node_id=1)
+    assert told(data) == [], "nor has a new one"
+
+
 def test_two_directories_of_one_broker_are_checked_together(data, tmp_path):
     other = tmp_path / "second"
     claim_directories([str(other)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")

@@ -11,13 +11,15 @@ each byte of a log that is lost. A damaged metadata store is made anew from what
 directories (`metadata_repair`), as a start would. Not repaired, since nobody knows better: `meta.properties`,
 a directory of another topic's id.
 
-A directory that a broker has is left alone, and so is one on a disk that does not answer.
+A directory that a broker has is left alone. A file that the disk does not give is damage, and the rest is
+checked, but nothing of its partition is repaired.
 """
 
 import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -294,11 +296,13 @@ class _Check:
 
     def do(self) -> None:
         for directory in self._directories:
-            if directory.only is None:
-                self.report.findings(_check_identity(directory.path))
+            with self._going_on(directory.path):
+                if directory.only is None:
+                    self.report.findings(_check_identity(directory.path))
             if directory.is_data_directory:
                 self._look_at_checkpoints(directory)
-                self._look_at_group_log(directory)
+                with self._going_on(directory.path):
+                    self._look_at_group_log(directory)
         self._check_identities_agree()
         self._look_at_metadata()
         partitions = [
@@ -307,13 +311,25 @@ class _Check:
         for directory, name in partitions:
             self._progress.expect(_log_bytes(self._disk, f"{directory.path}/{name}"))
         for directory, name in partitions:
-            self._partition(directory, name)
+            with self._going_on(f"{directory.path}/{name}"):
+                self._partition(directory, name)
         self._progress.clear()
         self._look_for_missing()
         if self._repair:
             for directory in self._directories:
-                self._write_checkpoints(directory)
+                with self._going_on(directory.path):
+                    self._write_checkpoints(directory)
         self.report.summary(*self._counts)
+
+    @contextmanager
+    def _going_on(self, path: str) -> Iterator[None]:
+        """One file that the disk does not give or take is told, and the rest is checked."""
+        try:
+            yield
+        except OSError as error:
+            what = f"it cannot be read or written: {error.strerror or error}"
+            consequence = "what depends on it was not checked"
+            self.report.findings([Finding(DAMAGE, error.filename or path, None, what, consequence)])
 
     # Around the partitions
 
@@ -339,10 +355,9 @@ class _Check:
     def _look_at_checkpoints(self, directory: _Directory) -> None:
         for name in _OFFSET_FILES:
             path = f"{directory.path}/{name}"
-            if not self._disk.exists(path):
-                directory.offsets[name] = {}
-                continue
-            data = read_file(self._disk, path)
+            data = b""
+            with self._going_on(path):
+                data = read_file(self._disk, path) if self._disk.exists(path) else b""
             offsets = parse_offsets(data)
             if isinstance(offsets, str):
                 directory.unreadable.add(name)
@@ -354,14 +369,15 @@ class _Check:
         if directory.only is not None:
             return
         for path, of_numbers in ((f"{directory.path}/{HEADS}", Head), (f"{directory.path}/{ENDS}", End)):
-            if checkpoints.read_facts(self._disk, path, of_numbers) is not None:
-                continue
-            consequence = "a start after a crash reads more of the logs"
-            finding = Finding(DAMAGE, path, None, _NO_CHECKPOINT, consequence)
-            self.report.findings([finding], is_repaired=self._repair)
-            if self._repair:
-                self._disk.remove(path)
-                self.report.repairs([Repair(path, None, "removed")])
+            with self._going_on(path):
+                if checkpoints.read_facts(self._disk, path, of_numbers) is not None:
+                    continue
+                consequence = "a start after a crash reads more of the logs"
+                finding = Finding(DAMAGE, path, None, _NO_CHECKPOINT, consequence)
+                self.report.findings([finding], is_repaired=self._repair)
+                if self._repair:
+                    self._disk.remove(path)
+                    self.report.repairs([Repair(path, None, "removed")])
 
     def _look_at_group_log(self, directory: _Directory) -> None:
         if not any(self._disk.exists(f"{directory.path}/{name}") for name in GROUP_LOGS):
@@ -501,7 +517,7 @@ class _Check:
         findings = [*checked.findings, *self._against_checkpoints(directory, name, checked)]
         findings += self._against_metadata(directory, name, checked)
         self._count(checked)
-        if not self._repair or not any(finding.kind == DAMAGE for finding in findings):
+        if not self._repair or checked.unread or not any(finding.kind == DAMAGE for finding in findings):
             self.report.findings(findings)
             return
         self.report.findings(findings, is_repaired=True)
@@ -574,7 +590,7 @@ class _Check:
         self, directory: _Directory, name: str, checked: PartitionCheck
     ) -> Iterator[Finding]:
         key = key_of(name)
-        if not directory.is_data_directory or key is None:
+        if not directory.is_data_directory or key is None or checked.unread:
             return
         end_offset = checked.end_offset
         ahead = {file: directory.offsets[file].get(key, 0) for file in _OFFSET_FILES}
@@ -729,7 +745,7 @@ def _identity(directory: str) -> tuple[str, str] | None:
     try:
         with open(f"{directory}/{meta_properties.FILE_NAME}", "rb") as file:
             properties = parse_properties(meta_properties.mended(file.read()))
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return None
     node_id = properties.get("node.id", properties.get("broker.id", ""))
     cluster_id = properties.get("cluster.id", "")
@@ -788,6 +804,10 @@ def _check_settings(path: str, view: "ClusterView") -> Iterator[Finding]:
 
 
 def _log_bytes(disk: Disk, path: str) -> int:
-    return sum(
-        disk.size(f"{path}/{name}") for name in disk.list(path) if base_offset_of(name, LOG) is not None
-    )
+    """For showing how far a check is: what cannot be asked counts nothing, and is told later."""
+    try:
+        return sum(
+            disk.size(f"{path}/{name}") for name in disk.list(path) if base_offset_of(name, LOG) is not None
+        )
+    except OSError:
+        return 0

@@ -180,6 +180,8 @@ class PartitionCheck:
         self.bad_snapshots: dict[int, bytes | None] = {}
         """By offset; what should stand there instead, if that is known."""
         self.snapshot_at_end: bytes = encode_snapshot({})
+        self.unread: list[str] = []
+        """Paths of what the disk did not give: nothing is to be repaired by what was found without them."""
         self._disk = disk
         self._recovery_point = recovery_point
         self._was_clean = was_clean
@@ -216,7 +218,11 @@ class PartitionCheck:
 
     def steps(self) -> Iterator[int]:
         """Do it; gives now and then how many bytes of log files were read since the last time."""
-        names = self._disk.list(self.path)
+        try:
+            names = self._disk.list(self.path)
+        except OSError as error:
+            self._say_unread("", error)
+            return
         self._look_at_names(names)
         self._look_at_metadata(names)
         checkpoint = self._read_epochs(names)
@@ -233,7 +239,8 @@ class PartitionCheck:
             following = bases[number + 1] if number + 1 < len(bases) else None
             yield from self._segment(base_offset, following, names, checkpoint, snapshots)
         self._judge_lost_end()
-        snapshots.finish(self.end_offset, self._producers)
+        if not self.unread:
+            snapshots.finish(self.end_offset, self._producers)
         self.snapshot_at_end = encode_snapshot(self._producers.producers)
         self.latest_producer_id = max(snapshots.latest_producer_id, *self._producers.producers, -1)
         self._judge_epochs(checkpoint, names)
@@ -253,6 +260,18 @@ class PartitionCheck:
     def _say(self, kind: str, name: str, position: int | None, what: str, consequence: str) -> None:
         path = f"{self.path}/{name}" if name else self.path
         self.findings.append(Finding(kind, path, position, what, consequence))
+
+    def _say_unread(self, name: str, error: OSError) -> None:
+        self.unread.append(f"{self.path}/{name}")
+        self._say(DAMAGE, name, None, _told_of_error(error), _UNREAD_CONSEQUENCE)
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a small file; None, and a finding, where the disk does not give it."""
+        try:
+            return read_file(self._disk, f"{self.path}/{name}")
+        except OSError as error:
+            self._say_unread(name, error)
+            return None
 
     def _look_at_names(self, names: list[str]) -> None:
         self._lost_logs = lost_logs(names)
@@ -280,6 +299,8 @@ class PartitionCheck:
     def _look_at_metadata(self, names: list[str]) -> None:
         if PARTITION_METADATA not in names:
             return
+        if self.read(PARTITION_METADATA) is None:
+            return
         self.topic_id = read_partition_metadata(self._disk, f"{self.path}/{PARTITION_METADATA}")
         if self.topic_id is None:
             self._say(
@@ -294,7 +315,10 @@ class PartitionCheck:
         """What the checkpoint says; None when there is none or it cannot be read."""
         if LEADER_EPOCHS not in names:
             return None
-        entries = parse_leader_epochs(read_file(self._disk, f"{self.path}/{LEADER_EPOCHS}"))
+        content = self.read(LEADER_EPOCHS)
+        if content is None:
+            return None
+        entries = parse_leader_epochs(content)
         if isinstance(entries, str):
             self._call_epochs_bad(entries)
             return None
@@ -311,7 +335,11 @@ class PartitionCheck:
         snapshots: "_Snapshots",
     ) -> Iterator[int]:
         name = file_name(base_offset, LOG)
-        file = self._disk.open(f"{self.path}/{name}")
+        try:
+            file = self._disk.open(f"{self.path}/{name}")
+        except OSError as error:
+            self._pass_over(name, following, error)
+            return
         try:
             segment = SegmentCheck(base_offset, file.size())
             self.segments.append(segment)
@@ -337,13 +365,25 @@ class PartitionCheck:
             segment.aborted = aborted.expected
             for each in (offsets, times, aborted):
                 self.findings += each.findings
-                if each.findings:
+                if each.is_unread:
+                    self.unread.append(each.path)
+                elif each.findings:
                     segment.bad_indexes.add(each.kind)
                 if each.is_padded:
                     segment.padded_indexes.add(each.kind)
             yield segment.size_bytes - done_bytes
+        except OSError as error:
+            self._pass_over(name, following, error)
         finally:
             file.close()
+
+    def _pass_over(self, name: str, following: int | None, error: OSError) -> None:
+        """A log file that the disk does not give: what is in it is not missing, and nobody knows it."""
+        self._say_unread(name, error)
+        self.has_gaps = True
+        if following is not None:
+            self.end_offset = following
+            self.last_missing = following - 1
 
     def _batches(
         self, segment: SegmentCheck, name: str, file: File, following: int | None
@@ -416,6 +456,8 @@ class PartitionCheck:
 
     def _judge_lost_end(self) -> None:
         """Behind the end of the log, where only what was flushed is known to have been there."""
+        if self.unread:
+            return
         self._judge_lost(self.end_offset, max(self._recovery_point or 0, self.end_offset))
         for base in self._lost_logs:
             for kind in _INDEX_KINDS:
@@ -527,6 +569,13 @@ def _has_inner_gaps(batch: StoredBatch) -> bool:
     return batch.record_count != batch.last_offset_delta + 1
 
 
+def _told_of_error(error: OSError) -> str:
+    return f"it cannot be read: {error.strerror or error}"
+
+
+_UNREAD_CONSEQUENCE = "what it says was not checked, and nothing beside it is repaired"
+
+
 # Indexes ----------------------------------------------------------------------------------------------------
 
 
@@ -551,10 +600,11 @@ class _IndexFile:
         self.name = file_name(base_offset, self.kind)
         self.path = f"{directory}/{self.name}"
         self.is_there = self.name in names
+        self.is_unread = False
         self.is_padded = False
         self._bad: tuple[int, str] | None = None
         self._bad_count = 0
-        data = read_file(disk, self.path) if self.is_there else b""
+        data = self._read(disk) if self.is_there else b""
         size = self.entry.size
         over = len(data) % size
         whole = data[: len(data) - over]
@@ -566,6 +616,14 @@ class _IndexFile:
         if over:
             self._call_bad(len(data) - over, f"{over} bytes follow the last whole entry")
 
+    def _read(self, disk: Disk) -> bytes:
+        try:
+            return read_file(disk, self.path)
+        except OSError as error:
+            self.is_unread = True
+            self.findings.append(Finding(DAMAGE, self.path, None, _told_of_error(error), _UNREAD_CONSEQUENCE))
+            return b""
+
     def _call_bad(self, position: int, what: str) -> None:
         if self._bad is None or position < self._bad[0]:
             self._bad = (position, what)
@@ -575,7 +633,7 @@ class _IndexFile:
         self._call_bad(number * self.entry.size, what)
 
     def _conclude(self) -> None:
-        if self._bad is None:
+        if self._bad is None or self.is_unread:
             return
         position, what = self._bad
         if self._bad_count > 1:
@@ -923,7 +981,9 @@ class _Snapshots:
     def _compare(self, offset: int, producers: ProducerState) -> None:
         check = self._check
         rescan = producers.producers
-        content = read_file(check._disk, f"{check.path}/{file_name(offset, SNAPSHOT)}")
+        content = check.read(file_name(offset, SNAPSHOT))
+        if content is None:
+            return
         said = decode_snapshot(content)
         if said is None:
             what = "the checksum or the length of the snapshot does not fit"

@@ -493,6 +493,36 @@ def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, capsys):
     assert told(data) == []
 
 
+@pytest.mark.parametrize("repair", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"orders-0/{FIRST}{kind}" for kind in (".log", ".index", ".timeindex")),
+        *("orders-0/partition.metadata", "orders-0/leader-epoch-checkpoint"),
+        *("recovery-point-offset-checkpoint", "log-end-checkpoint", "meta.properties"),
+    ],
+)
+def test_a_directory_where_a_file_should_be_is_told_with_its_path_and_the_rest_is_checked(data, name, repair):
+    other = data / "orders-1" / f"{FIRST}.log"
+    other.write_bytes(other.read_bytes() + b"torn")
+    (data / name).unlink(missing_ok=True)
+    (data / name).mkdir()
+    lines = told(data, status=1, repair=repair)
+    line = next(line for line in lines if line.startswith(f"damage {name}: it cannot be read"))
+    assert "Is a directory" in line
+    assert any(line.startswith(f"damage orders-1/{FIRST}.log at byte ") for line in lines)
+    assert any("removed 4 bytes" in line for line in lines) is repair
+    assert not any(line.startswith("repair orders-0") for line in lines)
+
+
+def test_a_log_file_that_is_a_link_to_nowhere_is_told(data):
+    path = data / "orders-0" / f"{FIRST}.log"
+    path.unlink()
+    path.symlink_to("nowhere")
+    (line,) = told(data, status=1)
+    assert line.startswith(f"damage orders-0/{FIRST}.log: it cannot be read: No such file or directory.")
+
+
 def test_directories_that_were_never_served_by_odradek_need_no_metadata_of_ours(data):
     (data / FILE_NAME).unlink()
     identity = data / "meta.properties"

@@ -1,5 +1,6 @@
 """Each kind of damage to a partition's directory: what the check says of it, and what the repair leaves."""
 
+import errno
 import random
 import struct
 
@@ -631,6 +632,35 @@ def test_a_directory_has_to_say_whose_it_is(disk):
         "damage partition.metadata: it does not say the id of a topic | "
         "the directory passes for one of whatever topic has its name"
     ]
+
+
+# --- What the disk does not give ---
+
+
+UNREAD = "what it says was not checked, and nothing beside it is repaired"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"{FIRST}{kind}" for kind in (".log", ".index", ".timeindex")),
+        *(f"{SECOND}{kind}" for kind in (".log", ".index", ".timeindex", ".snapshot")),
+        "partition.metadata",
+        "leader-epoch-checkpoint",
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_finding_and_the_rest_is_checked(disk, name):
+    damaged = SECOND if name == f"{FIRST}.log" else FIRST
+    second = batches(disk, damaged)[1]
+    flip(disk, f"{PATH}/{damaged}.log", second.end_position - 1)
+    before = [line for line in told(disk) if not line.startswith(f"damage {name}")]
+    disk.fail = lambda operation, path: errno.EIO if (operation, path) == ("read", f"{PATH}/{name}") else None
+    lines = told(disk)
+    finding = f"damage {name}: it cannot be read: Input/output error | {UNREAD}"
+    assert finding in lines
+    assert {*lines} - {finding} <= {*before}
+    assert any(f"damage {damaged}.log at {second.position}" in line for line in lines)
+    assert check(disk).unread == [f"{PATH}/{name}"]
 
 
 # --- Segments ---

@@ -74,18 +74,23 @@ class Finding(NamedTuple):
 
 
 class LostSegment(NamedTuple):
-    """One whose log file is gone. The offsets from `base_offset` to before `end_offset` were there, in
-    `size_bytes_min` bytes at least, as far as its index says.
+    """One whose log file is gone. The offsets from `base_offset` to before `end_offset` were there, or what
+    compaction had left of them, in `size_bytes_min` bytes at least, as far as its index says.
     """
 
     base_offset: int
     end_offset: int
     size_bytes_min: int
+    is_compacted: bool
 
     @property
     def told(self) -> str:
-        bytes_min = f", {self.size_bytes_min} bytes at least" if self.size_bytes_min else ""
-        return f"the offsets {self.base_offset} to {self.end_offset - 1} are lost{bytes_min}"
+        what = f"the offsets {self.base_offset} to {self.end_offset - 1} are lost"
+        if self.is_compacted:
+            what = f"what was there of the offsets {self.base_offset} to {self.end_offset - 1} is lost"
+        if self.size_bytes_min:
+            return f"{what}, {self.size_bytes_min} bytes at least"
+        return f"{what}, how many bytes is not known"
 
 
 def lost_logs(names: list[str]) -> list[int]:
@@ -447,7 +452,8 @@ class PartitionCheck:
         """Tell of the lost segments of an empty stretch; returns where the first of them begins."""
         bases = [base for base in self._lost_logs if from_offset <= base < end_offset]
         for base, following in pairwise([*bases, end_offset]):
-            lost = LostSegment(base, following, _size_bytes_min(self._disk, self.path, base))
+            size_bytes_min = _size_bytes_min(self._disk, self.path, base)
+            lost = LostSegment(base, following, size_bytes_min, self._is_compacted)
             self.lost_segments.append(lost)
             what = "it is not there, but its indexes are, and a broker removes all files of a segment or none"
             self._say(DAMAGE, file_name(base, LOG), None, what, lost.told)

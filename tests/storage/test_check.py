@@ -704,7 +704,13 @@ def test_a_log_file_that_is_gone_is_told_by_its_indexes(disk):
     assert 61 < size_bytes < len(disk.files[f"{gone}.log"].data)
     disk.remove(f"{gone}.log")
     lost = f"the offsets 12 to 20 are lost, {size_bytes} bytes at least"
+    assert told(disk, recovery_point=24, is_compacted=False) == [f"damage {SECOND}.log: {LOST} | {lost}"]
+    lost = f"what was there of the offsets 12 to 20 is lost, {size_bytes} bytes at least"
     assert told(disk, recovery_point=24) == [f"damage {SECOND}.log: {LOST} | {lost}"]
+    index = read_file(disk, f"{gone}.index")
+    replace_file(disk, f"{gone}.index", b"")
+    assert told(disk, recovery_point=24)[0].endswith("12 to 20 is lost, how many bytes is not known")
+    replace_file(disk, f"{gone}.index", index)
     done = repair(disk)
     assert done[0] == (f"removed its indexes; {lost}", size_bytes)
     assert not any(path.startswith(gone) for path in disk.files)
@@ -716,9 +722,9 @@ def test_a_log_file_that_is_gone_from_either_end_is_told_as_far_as_it_is_known(d
         disk.remove(f"{PATH}/{name}.snapshot")
     disk.remove(LOG)
     (line,) = told(disk)
-    assert line.startswith(f"damage {FIRST}.log: {LOST} | the offsets 0 to 11 are lost")
+    assert line.startswith(f"damage {FIRST}.log: {LOST} | what was there of the offsets 0 to 11 is lost")
     disk.remove(f"{PATH}/{SECOND}.log")
-    lines = [line for line in told(disk) if ".log: " in line]
+    lines = [line for line in told(disk, is_compacted=False) if ".log: " in line]
     assert [line.rpartition(" are ")[0] for line in lines] == [
         f"damage {FIRST}.log: {LOST} | the offsets 0 to 11",
         f"damage {SECOND}.log: {LOST} | the offsets 12 to 20",

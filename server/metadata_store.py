@@ -93,6 +93,9 @@ class SqliteMetadataStore:
         except ConfigError:
             self._connection.close()
             raise
+        except OSError as error:
+            self._connection.close()
+            raise ConfigError(f"{path} cannot be opened: {error.strerror or error}.") from None
 
     def _look_before(self, path: str) -> None:
         """At what a kill has left: a repair that was not finished, changes that are in the log only. And
@@ -138,6 +141,9 @@ class SqliteMetadataStore:
                 f"{self.path} has schema {version} and this version of Odradek knows {_SCHEMA_VERSION}: "
                 "start it with the newer version that wrote it."
             )
+        if is_ours and not _has_journal_mode(_head(self.path)):
+            # SQLite would open it, and refuse every write.
+            raise DamagedMetadata(f"{self.path} is damaged in its head.")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         if not version:
@@ -279,7 +285,7 @@ def verify(path: str) -> tuple[list[Row], list[str]]:
             is_ours = _pragma(connection, "application_id") == _APPLICATION_ID
             if version and version > _SCHEMA_VERSION:
                 return rows, [f"it has schema {version}, and {_SCHEMA_VERSION} is the newest known here"]
-            if not is_ours or not version:
+            if not is_ours or not version or not _has_journal_mode(_head(path)):
                 wrong.append("its head is damaged, or it is a database of another program")
             wrong += [told for (told,) in connection.execute("PRAGMA integrity_check(5)") if told != "ok"]
             for kind, key, value, crc in connection.execute("SELECT kind, key, value, crc FROM facts"):
@@ -309,6 +315,15 @@ def _wrong_with_log(path: str) -> list[str]:
     return wrong
 
 
+def _head(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(_JOURNAL_MODES.stop)
+
+
+def _has_journal_mode(head: bytes | bytearray) -> bool:
+    return head[_JOURNAL_MODES] in (_WITH_LOG, _WITHOUT_LOG)
+
+
 def _content(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
@@ -325,7 +340,7 @@ def _in_memory(path: str) -> sqlite3.Connection:
 
     with open(path, "rb") as file:
         pages = write_ahead_log.replayed(file.read(), _content(path + LOG))
-    if pages[_JOURNAL_MODES] == _WITH_LOG:
+    if _has_journal_mode(pages[: _JOURNAL_MODES.stop]):
         # In memory there is no log beside it, and what it had is in the pages.
         pages[_JOURNAL_MODES] = _WITHOUT_LOG
     connection = sqlite3.connect(":memory:")

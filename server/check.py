@@ -11,21 +11,24 @@ each byte of a log that is lost. A damaged metadata store is made anew from what
 directories (`metadata_repair`), as a start would. Not repaired, since nobody knows better: `meta.properties`,
 a directory of another topic's id.
 
-A directory that a broker has is left alone, and so is one on a disk that does not answer.
+A directory that a broker has is left alone. A file that the disk does not give is damage, and the rest is
+checked, but nothing of its partition is repaired.
 """
 
 import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
+from odradek.coordinator.topics import INTERNAL_TOPICS
 from odradek.server import meta_properties, metadata_store
 from odradek.server.kraft_settings import METADATA_DIRECTORY
 from odradek.server.properties import parse_properties
 from odradek.storage import checkpoints
-from odradek.storage.check import DAMAGE, NOTE, Finding, PartitionCheck
+from odradek.storage.check import DAMAGE, NOTE, Finding, PartitionCheck, lost_logs
 from odradek.storage.disk import Disk, Lock, OsDisk, OsFile, read_file
 from odradek.storage.ends import ENDS, End
 from odradek.storage.group_log import NAMES as GROUP_LOGS
@@ -34,7 +37,7 @@ from odradek.storage.heads import HEADS, Head
 from odradek.storage.places import topic_id_in
 from odradek.storage.recovery import base_offset_of, finish_interrupted
 from odradek.storage.repair import Repair, repair_caches, repair_log, sync_log
-from odradek.storage.segment import CLEANED, DELETED, LOG, SWAP
+from odradek.storage.segment import CLEANED, DELETED, LOG, SWAP, file_name
 from odradek.storage.store import DELETE_SUFFIX, STRAY_SUFFIX, Key, key_of
 from odradek.wire.errors import KafkaError
 from odradek.wire.schema import uuid_to_text
@@ -295,11 +298,13 @@ class _Check:
 
     def do(self) -> None:
         for directory in self._directories:
-            if directory.only is None:
-                self.report.findings(_check_identity(directory.path))
+            with self._going_on(directory.path):
+                if directory.only is None:
+                    self.report.findings(_check_identity(directory.path))
             if directory.is_data_directory:
                 self._look_at_checkpoints(directory)
-                self._look_at_group_log(directory)
+                with self._going_on(directory.path):
+                    self._look_at_group_log(directory)
         self._check_identities_agree()
         self._look_at_metadata()
         partitions = [
@@ -310,13 +315,25 @@ class _Check:
             if directory.only is None and (key := key_of(name)) is not None:
                 self._homes.setdefault(key, []).append(directory.path)
         for directory, name in partitions:
-            self._partition(directory, name)
+            with self._going_on(f"{directory.path}/{name}"):
+                self._partition(directory, name)
         self._progress.clear()
         self._look_for_missing()
         if self._repair:
             for directory in self._directories:
-                self._write_checkpoints(directory)
+                with self._going_on(directory.path):
+                    self._write_checkpoints(directory)
         self.report.summary(*self._counts)
+
+    @contextmanager
+    def _going_on(self, path: str) -> Iterator[None]:
+        """One file that the disk does not give or take is told, and the rest is checked."""
+        try:
+            yield
+        except OSError as error:
+            what = f"it cannot be read or written: {error.strerror or error}"
+            consequence = "what depends on it was not checked"
+            self.report.findings([Finding(DAMAGE, error.filename or path, None, what, consequence)])
 
     # Around the partitions
 
@@ -342,10 +359,9 @@ class _Check:
     def _look_at_checkpoints(self, directory: _Directory) -> None:
         for name in _OFFSET_FILES:
             path = f"{directory.path}/{name}"
-            if not self._disk.exists(path):
-                directory.offsets[name] = {}
-                continue
-            data = read_file(self._disk, path)
+            data = b""
+            with self._going_on(path):
+                data = read_file(self._disk, path) if self._disk.exists(path) else b""
             offsets = parse_offsets(data)
             if isinstance(offsets, str):
                 directory.unreadable.add(name)
@@ -357,14 +373,15 @@ class _Check:
         if directory.only is not None:
             return
         for path, of_numbers in ((f"{directory.path}/{HEADS}", Head), (f"{directory.path}/{ENDS}", End)):
-            if checkpoints.read_facts(self._disk, path, of_numbers) is not None:
-                continue
-            consequence = "a start after a crash reads more of the logs"
-            finding = Finding(DAMAGE, path, None, _NO_CHECKPOINT, consequence)
-            self.report.findings([finding], is_repaired=self._repair)
-            if self._repair:
-                self._disk.remove(path)
-                self.report.repairs([Repair(path, None, "removed")])
+            with self._going_on(path):
+                if checkpoints.read_facts(self._disk, path, of_numbers) is not None:
+                    continue
+                consequence = "a start after a crash reads more of the logs"
+                finding = Finding(DAMAGE, path, None, _NO_CHECKPOINT, consequence)
+                self.report.findings([finding], is_repaired=self._repair)
+                if self._repair:
+                    self._disk.remove(path)
+                    self.report.repairs([Repair(path, None, "removed")])
 
     def _look_at_group_log(self, directory: _Directory) -> None:
         if not any(self._disk.exists(f"{directory.path}/{name}") for name in GROUP_LOGS):
@@ -396,10 +413,13 @@ class _Check:
             self.report.findings([Finding(NOTE, path, None, what, consequence)])
 
     def _look_at_metadata(self) -> None:
+        has_store = {directory.path: self._has_store(directory) for directory in self._directories}
+        if not any(has_store.values()):
+            self._look_for_store()
         for directory in self._directories:
-            path = f"{directory.path}/{metadata_store.FILE_NAME}"
-            if not any(self._disk.exists(path + ending) for ending in ("", metadata_store.REPAIRED)):
+            if not has_store[directory.path]:
                 continue
+            path = f"{directory.path}/{metadata_store.FILE_NAME}"
             view, deletions, findings = _look_at_store(path)
             if directory.only is None and findings:
                 repairs = self._repair_metadata(directory.path, path) if self._repair else []
@@ -412,6 +432,34 @@ class _Check:
                 self._view, self._deletions = view, deletions
                 if directory.only is None:
                     self.report.findings(_check_settings(path, view))
+
+    def _has_store(self, directory: _Directory) -> bool:
+        path = f"{directory.path}/{metadata_store.FILE_NAME}"
+        return any(self._disk.exists(path + ending) for ending in ("", metadata_store.REPAIRED))
+
+    def _look_for_store(self) -> None:
+        """Data that a broker of ours has served and none would serve any more."""
+        for directory in self._directories:
+            if directory.only is not None or not meta_properties.is_ours(directory.path):
+                continue
+            topics = {
+                key[0]
+                for name in self._disk.list(directory.path)
+                if (key := key_of(name)) is not None
+                and self._disk.exists(f"{directory.path}/{name}/{checkpoints.PARTITION_METADATA}")
+            }
+            if not topics:
+                continue
+            count = "1 topic" if len(topics) == 1 else f"{len(topics)} topics"
+            what = f"it is not there, but partitions of {count} are"
+            consequence = (
+                "a broker would serve none of them: restore the file from a backup, or start Odradek once "
+                f"without it and take each topic in where it is (odradek import-log {directory.path} --topic "
+                f"NAME --data-dir {directory.path}); if it is in another of log.dirs, check all together"
+            )
+            path = f"{directory.path}/{metadata_store.FILE_NAME}"
+            self.report.findings([Finding(DAMAGE, path, None, what, consequence)])
+            return
 
     def _repair_metadata(self, directory: str, path: str) -> list[Repair]:
         """Do what a start would do about a damaged store; nothing where that would not begin."""
@@ -473,11 +521,11 @@ class _Check:
         findings = [*checked.findings, *self._against_checkpoints(directory, name, checked)]
         findings += self._against_metadata(directory, name, checked)
         self._count(checked)
-        if not self._repair or not any(finding.kind == DAMAGE for finding in findings):
+        if not self._repair or checked.unread or not any(finding.kind == DAMAGE for finding in findings):
             self.report.findings(findings)
             return
         self.report.findings(findings, is_repaired=True)
-        repairs = repair_log(self._disk, checked)
+        repairs = [*self._lost_at_end(directory, name, checked), *repair_log(self._disk, checked)]
         # The recovery point will vouch for all of it: what a start would have made anew has to be there.
         checked = self._checked(directory, name, is_vouched=True)
         repairs += repair_caches(self._disk, checked)
@@ -491,6 +539,18 @@ class _Check:
         left += self._against_metadata(directory, name, again)
         self.report.findings(finding for finding in left if finding.kind == DAMAGE)
 
+    def _lost_at_end(self, directory: _Directory, name: str, checked: PartitionCheck) -> Iterator[Repair]:
+        """What a flush had vouched for and no file has, nor a finding of a file tells."""
+        point = directory.offsets.get(checkpoints.RECOVERY_POINTS, {}).get(key_of(name) or ("", 0), 0)
+        last = checked.segments[-1] if checked.segments else None
+        end_offset = checked.end_offset
+        if last is not None and last.holes and last.holes[-1].end_position == last.size_bytes:
+            end_offset = max(end_offset, last.holes[-1].end_offset)
+        if checked.lost_segments:
+            end_offset = max(end_offset, checked.lost_segments[-1].end_offset)
+        if directory.is_data_directory and end_offset < point:
+            yield Repair(checked.path, None, f"the offsets {end_offset} to {point - 1} are lost")
+
     def _checked(self, directory: _Directory, name: str, *, is_vouched: bool = False) -> PartitionCheck:
         key = key_of(name)
         point = None
@@ -502,13 +562,23 @@ class _Check:
             recovery_point=point,
             was_clean=directory.was_clean,
             group_log_waits=name in directory.waiting,
+            is_compacted=self._may_be_compacted(key),
         )
         for size_bytes in checked.steps():
             self._progress.advance(size_bytes, checked.path)
         return checked
 
+    def _may_be_compacted(self, key: Key | None) -> bool:
+        """As far as the metadata say; of a topic without a policy of its own the default is taken."""
+        topic = None if key is None or self._view is None else self._view.topics.get(key[0])
+        if topic is None or topic.name in INTERNAL_TOPICS:
+            return True
+        return "compact" in topic.configs.get("cleanup.policy", "")
+
     def _finish_interrupted(self, path: str) -> None:
-        names = self._disk.list(path)
+        # What tells of a lost log file is left for the check.
+        lost = {file_name(base, "") for base in lost_logs(self._disk.list(path))}
+        names = [name for name in self._disk.list(path) if name.partition(".")[0] not in lost]
         left = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
         if left:
             finish_interrupted(self._disk, path, names)
@@ -524,7 +594,7 @@ class _Check:
         self, directory: _Directory, name: str, checked: PartitionCheck
     ) -> Iterator[Finding]:
         key = key_of(name)
-        if not directory.is_data_directory or key is None:
+        if not directory.is_data_directory or key is None or checked.unread:
             return
         end_offset = checked.end_offset
         ahead = {file: directory.offsets[file].get(key, 0) for file in _OFFSET_FILES}
@@ -565,7 +635,7 @@ class _Check:
         elif directory.path != homes[0] and checked.topic_id == topic_id_in(self._disk, f"{homes[0]}/{name}"):
             what = f"the partition is in {homes[0]}, too"
             consequence = (
-                "a move between them was interrupted: a start keeps the longer one and removes the other"
+                "a start keeps the longer one, and removes the other if it is a part of that, as after a move"
             )
             yield Finding(NOTE, checked.path, None, what, consequence)
 
@@ -681,7 +751,7 @@ def _identity(directory: str) -> tuple[str, str] | None:
     try:
         with open(f"{directory}/{meta_properties.FILE_NAME}", "rb") as file:
             properties = parse_properties(meta_properties.mended(file.read()))
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return None
     node_id = properties.get("node.id", properties.get("broker.id", ""))
     cluster_id = properties.get("cluster.id", "")
@@ -740,6 +810,10 @@ def _check_settings(path: str, view: "ClusterView") -> Iterator[Finding]:
 
 
 def _log_bytes(disk: Disk, path: str) -> int:
-    return sum(
-        disk.size(f"{path}/{name}") for name in disk.list(path) if base_offset_of(name, LOG) is not None
-    )
+    """For showing how far a check is: what cannot be asked counts nothing, and is told later."""
+    try:
+        return sum(
+            disk.size(f"{path}/{name}") for name in disk.list(path) if base_offset_of(name, LOG) is not None
+        )
+    except OSError:
+        return 0

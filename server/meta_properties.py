@@ -23,7 +23,7 @@ from odradek.server.properties import parse_properties
 from odradek.storage.store import key_of
 from odradek.wire.schema import uuid_to_text
 
-__all__ = ["FILE_NAME", "Identity", "claim_directories", "is_kafkas", "mended"]
+__all__ = ["FILE_NAME", "Identity", "claim_directories", "is_kafkas", "is_ours", "mended"]
 
 FILE_NAME = "meta.properties"
 _KRAFT_METADATA = "__cluster_metadata-0"
@@ -117,10 +117,10 @@ def is_kafkas(directory: str) -> bool:
         return False
     with open(os.path.join(directory, FILE_NAME), "rb") as file:
         content = file.read()
-    return bool(_parsed(content)) and not _is_ours(content)
+    return bool(_parsed(content)) and not _has_our_mark(content)
 
 
-def _is_ours(content: bytes) -> bool:
+def _has_our_mark(content: bytes) -> bool:
     """Whether a file has the mark of ours, in which one bit may be wrong."""
     if _CHECKSUM_MARK in content:
         return True
@@ -170,7 +170,7 @@ def _read(directory: str) -> _Found:
     properties = _parsed(content)
     if not properties:
         raise ConfigError(f"{path} is damaged: restore it, or name another directory in log.dirs.")
-    return _Found(properties, _is_ours(content) and "directory.id" in properties)
+    return _Found(properties, _has_our_mark(content) and "directory.id" in properties)
 
 
 def _is_read_only(directory: str) -> bool:
@@ -196,6 +196,15 @@ def mended(content: bytes) -> bytes:
         if b"%08x\n" % zlib.crc32(other) == told:
             return bytes(other) + mark + told
     return b""
+
+
+def is_ours(directory: str) -> bool:
+    """Whether Odradek has written the file of a directory, and not Kafka."""
+    try:
+        with open(os.path.join(directory, FILE_NAME), "rb") as file:
+            return _has_our_mark(file.read())
+    except OSError:
+        return False
 
 
 def _check_node(directory: str, properties: dict[str, str], node_id: int) -> None:

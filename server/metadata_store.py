@@ -40,6 +40,8 @@ LOG = "-wal"
 _APPLICATION_ID = 0x0D7AD0EC
 _SCHEMA_VERSION = 1
 _VERSION_MAX = 0x7FFF
+_JOURNAL_MODES, _WITH_LOG, _WITHOUT_LOG = slice(18, 20), b"\2\2", b"\1\1"
+"""In SQLite's header: whether who reads and who writes has to know of a write-ahead log."""
 _ROWS_PER_STEP = 64
 """Half a millisecond."""
 _NOT_THE_FILES_FAULT = (
@@ -81,11 +83,19 @@ class SqliteMetadataStore:
         except UNREADABLE as error:
             self._connection.close()
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+            if code in _NOT_THE_FILES_FAULT and _is_full(path, error):
+                raise ConfigError(
+                    f"{path} cannot be opened: the disk is full, and SQLite needs room beside the file. Make "
+                    "room on it and start again."
+                ) from None
             kind = ConfigError if code in _NOT_THE_FILES_FAULT else DamagedMetadata
             raise kind(f"{path} cannot be read as the cluster's metadata: {error}.") from None
         except ConfigError:
             self._connection.close()
             raise
+        except OSError as error:
+            self._connection.close()
+            raise ConfigError(f"{path} cannot be opened: {error.strerror or error}.") from None
 
     def _look_before(self, path: str) -> None:
         """At what a kill has left: a repair that was not finished, changes that are in the log only. And
@@ -131,6 +141,9 @@ class SqliteMetadataStore:
                 f"{self.path} has schema {version} and this version of Odradek knows {_SCHEMA_VERSION}: "
                 "start it with the newer version that wrote it."
             )
+        if is_ours and not _has_journal_mode(_head(self.path)):
+            # SQLite would open it, and refuse every write.
+            raise DamagedMetadata(f"{self.path} is damaged in its head.")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         if not version:
@@ -223,6 +236,16 @@ def _version_of(number: int) -> int | None:
     return version if number == _number_of(version) or not number else None
 
 
+def _is_full(path: str, error: BaseException) -> bool:
+    """Whether it was for want of room that SQLite could not do something; it calls that an I/O error, too."""
+    if getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE):
+        return True
+    try:
+        return os.statvfs(os.path.dirname(path) or os.curdir).f_bavail == 0
+    except OSError:
+        return False
+
+
 def _told_of_lost(count: int) -> str:
     changes = "the last change" if count == 1 else f"the last {count} changes"
     return (
@@ -253,15 +276,16 @@ def verify(path: str) -> tuple[list[Row], list[str]]:
     Nothing is changed. A store that cannot be read at all has no rows.
     """
     rows: list[Row] = []
-    wrong = _wrong_with_log(path)
+    wrong: list[str] = []
     try:
-        connection = _reading(path)
+        wrong = _wrong_with_log(path)
+        connection = _in_memory(path)
         try:
             version = _version_of(_pragma(connection, "user_version"))
             is_ours = _pragma(connection, "application_id") == _APPLICATION_ID
             if version and version > _SCHEMA_VERSION:
                 return rows, [f"it has schema {version}, and {_SCHEMA_VERSION} is the newest known here"]
-            if not is_ours or not version:
+            if not is_ours or not version or not _has_journal_mode(_head(path)):
                 wrong.append("its head is damaged, or it is a database of another program")
             wrong += [told for (told,) in connection.execute("PRAGMA integrity_check(5)") if told != "ok"]
             for kind, key, value, crc in connection.execute("SELECT kind, key, value, crc FROM facts"):
@@ -274,17 +298,15 @@ def verify(path: str) -> tuple[list[Row], list[str]]:
             connection.close()
     except UNREADABLE as error:
         return rows, [*wrong, f"it cannot be read: {error}"]
+    except OSError as error:
+        return rows, [*wrong, f"it cannot be read: {error.strerror or error}"]
 
 
 def _wrong_with_log(path: str) -> list[str]:
     """What a start would have to do about the write-ahead log."""
     from odradek.server import write_ahead_log
 
-    try:
-        with open(path + LOG, "rb") as file:
-            found = write_ahead_log.read(file.read())
-    except FileNotFoundError:
-        return []
+    found = write_ahead_log.read(_content(path + LOG))
     wrong = []
     for position, _ in (*found.patches, *found.choices[:1]):
         wrong.append(f"its write-ahead log is damaged at byte {position}, and can be mended")
@@ -293,9 +315,38 @@ def _wrong_with_log(path: str) -> list[str]:
     return wrong
 
 
-def _reading(path: str) -> sqlite3.Connection:
-    from urllib.parse import quote  # a start does without
+def _head(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(_JOURNAL_MODES.stop)
 
-    # With "immutable" no file is made beside it; a write-ahead log that is there has to be read, though.
-    how = "mode=ro" if os.path.exists(path + LOG) else "mode=ro&immutable=1"
-    return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{how}", uri=True)
+
+def _has_journal_mode(head: bytes | bytearray) -> bool:
+    return head[_JOURNAL_MODES] in (_WITH_LOG, _WITHOUT_LOG)
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def _in_memory(path: str) -> sqlite3.Connection:
+    """A copy of the store. SQLite would need room on the disk to read one with a write-ahead log, and leave
+    files beside it.
+    """
+    from odradek.server import write_ahead_log
+
+    with open(path, "rb") as file:
+        pages = write_ahead_log.replayed(file.read(), _content(path + LOG))
+    if _has_journal_mode(pages[: _JOURNAL_MODES.stop]):
+        # In memory there is no log beside it, and what it had is in the pages.
+        pages[_JOURNAL_MODES] = _WITHOUT_LOG
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.deserialize(pages)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection

@@ -17,7 +17,7 @@ from functools import cache
 from operator import eq, mul
 from typing import NamedTuple
 
-__all__ = ["Patch", "Reading", "likeliest_first", "mend", "patch", "read"]
+__all__ = ["Patch", "Reading", "likeliest_first", "mend", "patch", "read", "replayed"]
 
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
@@ -84,6 +84,39 @@ def patch(path: str, patches: Sequence[Patch]) -> None:
             file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def replayed(database: bytes, log: bytes) -> bytearray:
+    """What SQLite would read of a database file and its log: the pages of each transaction up to the first
+    frame that is none of the log, or whose checksum does not fit.
+    """
+    pages = bytearray(database)
+    if len(log) < HEADER_BYTES:
+        return pages
+    magic, version, page_bytes = struct.unpack_from(">III", log)
+    order = next((order for order, known in _MAGIC.items() if known == magic), "")
+    if not order or version != _VERSION or page_bytes not in _PAGE_BYTES:
+        return pages
+    sums = _sums(_words(log[:_COVERED_BYTES], order), (0, 0))
+    if sums != _stored(log, _COVERED_BYTES):
+        return pages
+    frame_bytes = FRAME_HEADER_BYTES + page_bytes
+    waiting: list[tuple[int, bytes]] = []
+    for at in range(HEADER_BYTES, len(log) - frame_bytes + 1, frame_bytes):
+        page = log[at + FRAME_HEADER_BYTES : at + frame_bytes]
+        sums = _sums(_words(log[at : at + 8] + page, order), sums)
+        if log[at + 8 : at + 16] != log[16:24] or sums != _stored(log, at + 16):
+            break
+        number, page_count = struct.unpack_from(">II", log, at)
+        waiting.append(((number - 1) * page_bytes, page))
+        if page_count:
+            size_bytes = page_count * page_bytes
+            pages.extend(bytes(max(size_bytes - len(pages), 0)))
+            for position, content in waiting:
+                pages[position : position + page_bytes] = content
+            del pages[size_bytes:]
+            waiting.clear()
+    return pages
 
 
 def likeliest_first(choices: Sequence[Patch], log: bytes, database: bytes) -> list[Patch]:

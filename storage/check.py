@@ -1,9 +1,9 @@
 """Whether a partition's directory holds what it should: every byte read once, nothing changed.
 
 Log files: sizes, checksums and order of every batch (`log_walk.py`), segments that overlap. Beside them: each
-entry of the offset and time indexes against the batches, each aborted transaction of `.txnindex` against the
-markers in the log, each producer snapshot against a rescan up to its offset, `leader-epoch-checkpoint`
-against the epochs in the batches, `partition.metadata`.
+entry of the offset and time indexes against the batches, each entry of `.txnindex` against what a broker
+makes of the batches and markers in the log, each producer snapshot against a rescan up to its offset,
+`leader-epoch-checkpoint` against the epochs in the batches, `partition.metadata`.
 
 A finding is damage when somebody would get something wrong, or something is lost; else a note. What may
 rightly be missing is no finding: indexes and snapshots are made anew, an index may have few entries, a
@@ -15,13 +15,13 @@ the end of a log that no checkpoint speaks of.
 one segment and the producers of the partition.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 
 from odradek.storage import transaction_index
-from odradek.storage.batches import StoredBatch
+from odradek.storage.batches import HEADER_BYTES, StoredBatch
 from odradek.storage.checkpoints import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
@@ -49,7 +49,7 @@ from odradek.storage.transaction_index import AbortedTransaction
 from odradek.storage.transactions import stored_marker
 from odradek.wire.end_marker import EndMarker
 
-__all__ = ["DAMAGE", "NOTE", "Finding", "PartitionCheck", "SegmentCheck"]
+__all__ = ["DAMAGE", "NOTE", "Finding", "LostSegment", "PartitionCheck", "SegmentCheck", "lost_logs"]
 
 DAMAGE = "damage"
 NOTE = "note"
@@ -60,6 +60,7 @@ STEP_BATCHES = 256
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 _NO_TIMESTAMP = -1
+_INDEX_KINDS = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 
 class Finding(NamedTuple):
@@ -70,6 +71,44 @@ class Finding(NamedTuple):
     position: int | None
     what: str
     consequence: str
+
+
+class LostSegment(NamedTuple):
+    """One whose log file is gone. The offsets from `base_offset` to before `end_offset` were there, or what
+    compaction had left of them, in `size_bytes_min` bytes at least, as far as its index says.
+    """
+
+    base_offset: int
+    end_offset: int
+    size_bytes_min: int
+    is_compacted: bool
+
+    @property
+    def told(self) -> str:
+        what = f"the offsets {self.base_offset} to {self.end_offset - 1} are lost"
+        if self.is_compacted:
+            what = f"what was there of the offsets {self.base_offset} to {self.end_offset - 1} is lost"
+        if self.size_bytes_min:
+            return f"{what}, {self.size_bytes_min} bytes at least"
+        return f"{what}, how many bytes is not known"
+
+
+def lost_logs(names: list[str]) -> list[int]:
+    """The base offsets of segments of which there are indexes and no log file: nobody leaves that behind.
+
+    Whoever removes a segment renames its log first, and the new name tells so until all of it is gone. What a
+    compaction replaces goes without, but not before the `.swap` is there.
+    """
+    if any(name.endswith(LOG + SWAP) for name in names):
+        return []
+    indexes = {
+        name[: -len(kind)]
+        for name in names
+        for kind in _INDEX_KINDS
+        if base_offset_of(name, kind) is not None
+    }
+    logs = {name.partition(LOG)[0] for name in names if name.endswith((LOG, DELETED)) and LOG in name}
+    return sorted(map(int, indexes - logs))
 
 
 class SegmentCheck:
@@ -119,18 +158,23 @@ class PartitionCheck:
         recovery_point: int | None = None,
         was_clean: bool = False,
         group_log_waits: bool = False,
+        is_compacted: bool = True,
     ) -> None:
         """`recovery_point` is the checkpoint's, if there is one; `group_log_waits` says that a group log has
-        bytes for this partition that a start will put back.
+        bytes for this partition that a start will put back; `is_compacted`, whether compaction may have left
+        gaps, as far as anybody knows.
         """
         self.path = path
         self.findings: list[Finding] = []
         self.segments: list[SegmentCheck] = []
+        self.lost_segments: list[LostSegment] = []
         self.end_offset = 0
         self.batch_count = 0
         self.record_count = 0
         self.legacy_count = 0
         self.has_gaps = False
+        self.last_missing = -1
+        """The last offset before the walk's place that has no record: before the log's start, or in a gap."""
         self.latest_epoch = -1
         self.latest_producer_id = -1
         """The largest of all in the log and in snapshots."""
@@ -141,11 +185,16 @@ class PartitionCheck:
         self.bad_snapshots: dict[int, bytes | None] = {}
         """By offset; what should stand there instead, if that is known."""
         self.snapshot_at_end: bytes = encode_snapshot({})
+        self.unread: list[str] = []
+        """Paths of what the disk did not give: nothing is to be repaired by what was found without them."""
         self._disk = disk
         self._recovery_point = recovery_point
         self._was_clean = was_clean
         self._group_log_waits = group_log_waits
+        self._is_compacted = is_compacted
+        self._lost_logs: list[int] = []
         self._producers = ProducerState()
+        self._transactions = _Transactions(self._producers)
         self._first_legacy: tuple[str, int, int] | None = None
         self._legacy_finding: Finding | None = None
         # Batches of another epoch than the checkpoint says: segment, name of the file, batch, epoch by the
@@ -183,7 +232,11 @@ class PartitionCheck:
 
     def steps(self) -> Iterator[int]:
         """Do it; gives now and then how many bytes of log files were read since the last time."""
-        names = self._disk.list(self.path)
+        try:
+            names = self._disk.list(self.path)
+        except OSError as error:
+            self._say_unread("", error)
+            return
         self._look_at_names(names)
         self._look_at_metadata(names)
         checkpoint = self._read_epochs(names)
@@ -191,12 +244,17 @@ class PartitionCheck:
         snapshots = _Snapshots(self, names)
         if not bases:
             self._say(NOTE, "", None, "there is no segment", "a start makes an empty one")
+            self._judge_lost_end()
             return
+        self._judge_lost(0, bases[0])
         self.end_offset = bases[0]
+        self.last_missing = bases[0] - 1
         for number, base_offset in enumerate(bases):
             following = bases[number + 1] if number + 1 < len(bases) else None
             yield from self._segment(base_offset, following, names, checkpoint, snapshots)
-        snapshots.finish(self.end_offset, self._producers)
+        self._judge_lost_end()
+        if not self.unread:
+            snapshots.finish(self.end_offset, self._producers)
         self.snapshot_at_end = encode_snapshot(self._producers.producers)
         self.latest_producer_id = max(snapshots.latest_producer_id, *self._producers.producers, -1)
         self._judge_epochs(checkpoint, names)
@@ -217,8 +275,22 @@ class PartitionCheck:
         path = f"{self.path}/{name}" if name else self.path
         self.findings.append(Finding(kind, path, position, what, consequence))
 
+    def _say_unread(self, name: str, error: OSError) -> None:
+        self.unread.append(f"{self.path}/{name}")
+        self._say(DAMAGE, name, None, _told_of_error(error), _UNREAD_CONSEQUENCE)
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a small file; None, and a finding, where the disk does not give it."""
+        try:
+            return read_file(self._disk, f"{self.path}/{name}")
+        except OSError as error:
+            self._say_unread(name, error)
+            return None
+
     def _look_at_names(self, names: list[str]) -> None:
+        self._lost_logs = lost_logs(names)
         logs = {base for name in names if (base := base_offset_of(name, LOG)) is not None}
+        logs.update(self._lost_logs)
         for name in sorted(names):
             if name.endswith((DELETED, CLEANED, ".tmp")):
                 self._say(NOTE, name, None, "was left by work that a stop interrupted", "a start removes it")
@@ -233,13 +305,15 @@ class PartitionCheck:
             elif name.endswith(LOG) and base_offset_of(name, LOG) is None:
                 self._say(NOTE, name, None, "is not named as a segment is", "it is left alone")
             else:
-                for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX):
+                for kind in _INDEX_KINDS:
                     base = base_offset_of(name, kind)
                     if base is not None and base not in logs:
                         self._say(NOTE, name, None, "belongs to no segment", "a start removes it")
 
     def _look_at_metadata(self, names: list[str]) -> None:
         if PARTITION_METADATA not in names:
+            return
+        if self.read(PARTITION_METADATA) is None:
             return
         self.topic_id = read_partition_metadata(self._disk, f"{self.path}/{PARTITION_METADATA}")
         if self.topic_id is None:
@@ -255,7 +329,10 @@ class PartitionCheck:
         """What the checkpoint says; None when there is none or it cannot be read."""
         if LEADER_EPOCHS not in names:
             return None
-        entries = parse_leader_epochs(read_file(self._disk, f"{self.path}/{LEADER_EPOCHS}"))
+        content = self.read(LEADER_EPOCHS)
+        if content is None:
+            return None
+        entries = parse_leader_epochs(content)
         if isinstance(entries, str):
             self._call_epochs_bad(entries)
             return None
@@ -272,14 +349,18 @@ class PartitionCheck:
         snapshots: "_Snapshots",
     ) -> Iterator[int]:
         name = file_name(base_offset, LOG)
-        file = self._disk.open(f"{self.path}/{name}")
+        try:
+            file = self._disk.open(f"{self.path}/{name}")
+        except OSError as error:
+            self._pass_over(name, following, error)
+            return
         try:
             segment = SegmentCheck(base_offset, file.size())
             self.segments.append(segment)
             self._judge_gap(name, base_offset)
             offsets = _OffsetIndexCheck(self._disk, self.path, base_offset, names)
             times = _TimeIndexCheck(self._disk, self.path, base_offset, names)
-            aborted = _AbortedCheck(self._disk, self.path, base_offset, names)
+            aborted = _AbortedCheck(self._disk, self.path, base_offset, names, self._transactions)
             done_bytes = 0
             for number, batch in enumerate(self._batches(segment, name, file, following)):
                 snapshots.reach(batch.base_offset, self._producers, has_gaps=self.has_gaps)
@@ -287,25 +368,36 @@ class PartitionCheck:
                 offsets.take(batch)
                 times.take(batch)
                 ended = self._producers.replay(batch, file.read)
-                if batch.is_control:
-                    aborted.take_marker(batch, stored_marker(batch, file.read), ended)
+                aborted.take(batch, file.read, ended, self.last_missing)
                 if number % STEP_BATCHES == 0:
                     yield batch.position - done_bytes
                     done_bytes = batch.position
             self.end_offset = max(segment.end_offset, self.end_offset)
             offsets.finish()
             times.finish(is_sealed=following is not None)
-            aborted.finish(segment.end_offset)
+            aborted.finish(segment.end_offset, self.last_missing)
             segment.aborted = aborted.expected
             for each in (offsets, times, aborted):
                 self.findings += each.findings
-                if each.findings:
+                if each.is_unread:
+                    self.unread.append(each.path)
+                elif each.findings:
                     segment.bad_indexes.add(each.kind)
                 if each.is_padded:
                     segment.padded_indexes.add(each.kind)
             yield segment.size_bytes - done_bytes
+        except OSError as error:
+            self._pass_over(name, following, error)
         finally:
             file.close()
+
+    def _pass_over(self, name: str, following: int | None, error: OSError) -> None:
+        """A log file that the disk does not give: what is in it is not missing, and nobody knows it."""
+        self._say_unread(name, error)
+        self.has_gaps = True
+        if following is not None:
+            self.end_offset = following
+            self.last_missing = following - 1
 
     def _batches(
         self, segment: SegmentCheck, name: str, file: File, following: int | None
@@ -323,8 +415,13 @@ class PartitionCheck:
                 self._tell_mend(name, item)
                 segment.mends.append(item)
             batch = batch_of(item)
-            if batch.base_offset != segment.end_offset or _has_inner_gaps(batch):
+            if batch.base_offset != segment.end_offset:
+                self.last_missing = batch.base_offset - 1
                 self.has_gaps = True
+            if _has_inner_gaps(batch):
+                self.has_gaps = True
+                if not batch.record_count:
+                    self.last_missing = batch.last_offset
             segment.end_offset = batch.last_offset + 1
             yield batch
 
@@ -341,16 +438,47 @@ class PartitionCheck:
             )
         elif base_offset > end_offset:
             self.has_gaps = True
+            self.last_missing = base_offset - 1
+            until = self._judge_lost(end_offset, base_offset)
             point = self._recovery_point
-            cuts = point is not None and not self._was_clean and end_offset >= point
-            consequence = "a start after a crash takes it for a loss and cuts the log there"
+            if point is not None and not self._was_clean and end_offset >= point:
+                kind, consequence = DAMAGE, "a start after a crash takes it for a loss and cuts the log there"
+            elif until == end_offset:
+                return
+            elif self._is_compacted:
+                kind, consequence = NOTE, "compaction leaves such gaps, and so does a repair"
+            else:
+                kind = NOTE
+                consequence = (
+                    "they are lost, unless a repair has told of that, or the topic was once compacted"
+                )
+            gap_end = base_offset if kind == DAMAGE else until
             self._say(
-                DAMAGE if cuts else NOTE,
-                name,
-                None,
-                f"no segment has the offsets {end_offset} to {base_offset - 1}",
-                consequence if cuts else "compaction leaves such gaps, and so does a repair",
+                kind, name, None, f"no segment has the offsets {end_offset} to {gap_end - 1}", consequence
             )
+
+    def _judge_lost(self, from_offset: int, end_offset: int) -> int:
+        """Tell of the lost segments of an empty stretch; returns where the first of them begins."""
+        bases = [base for base in self._lost_logs if from_offset <= base < end_offset]
+        for base, following in pairwise([*bases, end_offset]):
+            size_bytes_min = _size_bytes_min(self._disk, self.path, base)
+            lost = LostSegment(base, following, size_bytes_min, self._is_compacted)
+            self.lost_segments.append(lost)
+            what = "it is not there, but its indexes are, and a broker removes all files of a segment or none"
+            self._say(DAMAGE, file_name(base, LOG), None, what, lost.told)
+        self._lost_logs = [base for base in self._lost_logs if base not in bases]
+        return bases[0] if bases else end_offset
+
+    def _judge_lost_end(self) -> None:
+        """Behind the end of the log, where only what was flushed is known to have been there."""
+        if self.unread:
+            return
+        self._judge_lost(self.end_offset, max(self._recovery_point or 0, self.end_offset))
+        for base in self._lost_logs:
+            for kind in _INDEX_KINDS:
+                name = file_name(base, kind)
+                if self._disk.exists(f"{self.path}/{name}"):
+                    self._say(NOTE, name, None, "belongs to no segment", "a start removes it")
 
     def _take_batch(self, name: str, batch: StoredBatch, checkpoint: LeaderEpochs | None) -> None:
         self.batch_count += 1
@@ -456,7 +584,20 @@ def _has_inner_gaps(batch: StoredBatch) -> bool:
     return batch.record_count != batch.last_offset_delta + 1
 
 
+def _told_of_error(error: OSError) -> str:
+    return f"it cannot be read: {error.strerror or error}"
+
+
+_UNREAD_CONSEQUENCE = "what it says was not checked, and nothing beside it is repaired"
+
+
 # Indexes ----------------------------------------------------------------------------------------------------
+
+
+def _size_bytes_min(disk: Disk, directory: str, base_offset: int) -> int:
+    """How large a log file must have been by its offset index; 0 where that says nothing."""
+    index = _OffsetIndexCheck(disk, directory, base_offset, disk.list(directory))
+    return index.entries[-1][1] + HEADER_BYTES if index.entries else 0
 
 
 class _IndexFile:
@@ -474,10 +615,11 @@ class _IndexFile:
         self.name = file_name(base_offset, self.kind)
         self.path = f"{directory}/{self.name}"
         self.is_there = self.name in names
+        self.is_unread = False
         self.is_padded = False
         self._bad: tuple[int, str] | None = None
         self._bad_count = 0
-        data = read_file(disk, self.path) if self.is_there else b""
+        data = self._read(disk) if self.is_there else b""
         size = self.entry.size
         over = len(data) % size
         whole = data[: len(data) - over]
@@ -489,6 +631,14 @@ class _IndexFile:
         if over:
             self._call_bad(len(data) - over, f"{over} bytes follow the last whole entry")
 
+    def _read(self, disk: Disk) -> bytes:
+        try:
+            return read_file(disk, self.path)
+        except OSError as error:
+            self.is_unread = True
+            self.findings.append(Finding(DAMAGE, self.path, None, _told_of_error(error), _UNREAD_CONSEQUENCE))
+            return b""
+
     def _call_bad(self, position: int, what: str) -> None:
         if self._bad is None or position < self._bad[0]:
             self._bad = (position, what)
@@ -498,7 +648,7 @@ class _IndexFile:
         self._call_bad(number * self.entry.size, what)
 
     def _conclude(self) -> None:
-        if self._bad is None:
+        if self._bad is None or self.is_unread:
             return
         position, what = self._bad
         if self._bad_count > 1:
@@ -512,7 +662,10 @@ class _IndexFile:
 
 
 class _OffsetIndexCheck(_IndexFile):
-    """Each entry names the place where a batch begins, and an offset not before that batch's last one."""
+    """Each entry names the place where a batch begins, and that batch's last offset. Followers of Kafka
+    before 3.9 have one entry for all that came with a fetch: the place of the first batch, the last offset of
+    a later one before the next entry's place.
+    """
 
     kind = INDEX
     entry = _OFFSET_ENTRY
@@ -521,26 +674,43 @@ class _OffsetIndexCheck(_IndexFile):
     def __init__(self, disk: Disk, directory: str, base_offset: int, names: list[str]) -> None:
         super().__init__(disk, directory, base_offset, names)
         self._next = 0
+        # The last offset of the batch where the entry before `_next` points to, until one is met that ends
+        # where the entry says.
+        self._sought_from: int | None = None
         self._check_ascent(0, "relative offset")
         self._check_ascent(1, "position")
 
     def take(self, batch: StoredBatch) -> None:
         entries = self.entries
-        while self._next < len(entries):
-            relative_offset, position = entries[self._next]
-            if position > batch.position:
-                return
-            if position < batch.position:
-                self._call_entry_bad(self._next, f"no batch begins at position {position}")
-            elif relative_offset + self.base_offset < batch.last_offset:
-                self._call_entry_bad(
-                    self._next,
-                    f"the batch at position {position} ends at offset {batch.last_offset}, not at "
-                    f"{relative_offset + self.base_offset}",
-                )
+        while self._next < len(entries) and entries[self._next][1] <= batch.position:
+            self._give_up()
+            if entries[self._next][1] < batch.position:
+                self._call_entry_bad(self._next, f"no batch begins at position {entries[self._next][1]}")
+            else:
+                self._sought_from = batch.last_offset
             self._next += 1
+        if self._sought_from is not None and batch.last_offset >= self._offset(self._next - 1):
+            if batch.last_offset == self._offset(self._next - 1):
+                self._sought_from = None
+            self._give_up()
+
+    def _offset(self, number: int) -> int:
+        return self.entries[number][0] + self.base_offset
+
+    def _give_up(self) -> None:
+        """No batch ends where the last entry says."""
+        if self._sought_from is None:
+            return
+        number = self._next - 1
+        self._call_entry_bad(
+            number,
+            f"the batch at position {self.entries[number][1]} ends at offset {self._sought_from}, not at "
+            f"{self._offset(number)}",
+        )
+        self._sought_from = None
 
     def finish(self) -> None:
+        self._give_up()
         for number in range(self._next, len(self.entries)):
             self._call_entry_bad(number, f"no batch begins at position {self.entries[number][1]}")
         self._conclude()
@@ -600,32 +770,174 @@ class _TimeIndexCheck(_IndexFile):
         self._conclude()
 
 
+class _Abort:
+    """An abort marker, and what the log says of the transaction that it ends: what its entry must say.
+
+    The log says all of it, save for what went with retention, compaction or a hole before anybody looked:
+    `last_missing` bounds that. Offsets; -1 is none.
+    """
+
+    __slots__ = (
+        "after_offset",
+        "first_offset",
+        "last_missing_before",
+        "last_missing_until",
+        "next_begin",
+        "offset",
+        "open_from",
+        "producer_id",
+    )
+
+    def __init__(self, producer_id: int, offset: int) -> None:
+        self.producer_id = producer_id
+        self.offset = offset
+        self.first_offset = -1
+        """Of what is there of the transaction."""
+        self.after_offset = -1
+        """The producer was doing something else there: its transaction has begun later."""
+        self.last_missing_before = -1
+        """Before `first_offset`, or the marker."""
+        self.open_from = -1
+        """Where the earliest transaction begins that is still open behind the marker."""
+        self.next_begin = -1
+        """Where the next transaction of the segment begins: unless one is open that is a last stable offset,
+        too. A follower of Kafka notes that, when both have come with one fetch (`UnifiedLog.append`).
+        """
+        self.last_missing_until = -1
+        """Before whatever bounds the last stable offset: the marker where one is open, else `next_begin`, or
+        the segment's end.
+        """
+
+    @property
+    def entry(self) -> AbortedTransaction | None:
+        """What a broker makes of it that reads the log; None where that has nothing of the transaction."""
+        if self.first_offset < 0:
+            return None
+        return AbortedTransaction(self.producer_id, self.first_offset, self.offset, self._last_stable_offset)
+
+    @property
+    def _last_stable_offset(self) -> int:
+        return self.offset + 1 if self.open_from < 0 else self.open_from
+
+    @property
+    def name(self) -> str:
+        before = "" if self.first_offset < 0 else f"from offset {self.first_offset} "
+        return f"the aborted transaction of producer {self.producer_id} {before}to {self.offset}"
+
+    def difference(self, entry: AbortedTransaction) -> str:
+        """What an entry says otherwise; "" where it is right, or may be by what is missing."""
+        first, stable = entry.first_offset, entry.last_stable_offset
+        if first != self.first_offset and not self.after_offset < first <= self.last_missing_before:
+            if self.first_offset < 0 and self.after_offset >= self.last_missing_before:
+                return f"at offset {self.offset} no transaction of producer {self.producer_id} is open"
+            return f"{self.name} is said to begin at {first}"
+        if stable in (self._last_stable_offset, self.next_begin) and stable >= 0:
+            return ""
+        # Too low it makes readers look further; too high it hides what was aborted later.
+        if 0 <= stable <= self.last_missing_until and (self.open_from < 0 or stable < self.open_from):
+            return ""
+        return (
+            f"behind {self.name} the last stable offset is said to be {stable}, by the log it is "
+            f"{self._last_stable_offset}"
+        )
+
+
+class _Transactions:
+    """What each producer was about, through all segments. `producers` has taken in each batch before."""
+
+    def __init__(self, producers: ProducerState) -> None:
+        self._producers = producers
+        # By producer: the offset of its last marker or of its last batch in no transaction, and what was
+        # missing before the transaction that is open.
+        self._done: dict[int, int] = {}
+        self._missing: dict[int, int] = {}
+
+    def begins(self, batch: StoredBatch, last_missing: int) -> bool:
+        """Whether the next batch, of records, begins a transaction. `last_missing` is before the batch."""
+        producer_id = batch.producer_id
+        if producer_id < 0 or not batch.record_count:
+            return False
+        if not batch.is_transactional:
+            self._done[producer_id] = batch.last_offset
+            return False
+        if self._producers.producers[producer_id].current_txn_first_offset != batch.base_offset:
+            return False
+        self._missing[producer_id] = last_missing
+        return True
+
+    def end(self, marker: EndMarker, offset: int, first_offset: int, last_missing: int) -> _Abort | None:
+        """A marker at `offset` ends what has begun at `first_offset`, -1 for nothing; what an abort says."""
+        producer_id = marker.producer_id
+        missing_before = self._missing.pop(producer_id, last_missing)
+        after_offset = self._done.get(producer_id, -1)
+        self._done[producer_id] = offset
+        if marker.commit:
+            return None
+        abort = _Abort(producer_id, offset)
+        abort.first_offset, abort.after_offset = first_offset, after_offset
+        abort.last_missing_before, abort.last_missing_until = missing_before, last_missing
+        open_from = self._producers.first_unstable_offset
+        abort.open_from = -1 if open_from is None else open_from
+        return abort
+
+
 class _AbortedCheck(_IndexFile):
-    """Each entry belongs to an abort marker in the log, and each marker that ends a transaction has one."""
+    """Each entry belongs to an abort marker in the log and says of it what the log says; each marker that
+    ends a transaction has one.
+    """
 
     kind = TRANSACTION_INDEX
     entry = transaction_index.ENTRY
     consequence = "READ_COMMITTED would show what was aborted, or hide what was not; it can be rebuilt"
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, names: list[str]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        names: list[str],
+        transactions: _Transactions,
+    ) -> None:
         super().__init__(disk, directory, base_offset, names)
         self.expected: list[AbortedTransaction] = []
-        self._markers: set[tuple[int, int]] = set()
+        """What it should say."""
+        self._transactions = transactions
+        self._aborts: dict[int, _Abort] = {}
+        # Behind these no transaction is open, nor has one begun yet.
+        self._waiting: list[_Abort] = []
 
-    def take_marker(
-        self, batch: StoredBatch, marker: EndMarker | None, ended: AbortedTransaction | None
+    def take(
+        self,
+        batch: StoredBatch,
+        read: Callable[[int, int], bytes],
+        ended: AbortedTransaction | None,
+        last_missing: int,
     ) -> None:
-        """A control batch, and the transaction that it aborts, if that has data here."""
-        if marker is not None and not marker.commit:
-            self._markers.add((batch.producer_id, batch.base_offset))
-        if ended is not None:
-            self.expected.append(ended)
+        """The next batch, the transaction that it aborts, and the last offset that is missing before it."""
+        if not batch.is_control:
+            if self._transactions.begins(batch, last_missing):
+                self._settle(batch.base_offset, last_missing)
+        elif (marker := stored_marker(batch, read)) is not None:
+            first_offset = -1 if ended is None else ended.first_offset
+            abort = self._transactions.end(marker, batch.base_offset, first_offset, last_missing)
+            if abort is not None:
+                self._aborts[abort.offset] = abort
+                if abort.open_from < 0:
+                    self._waiting.append(abort)
 
-    def finish(self, end_offset: int) -> None:
-        known: dict[int, AbortedTransaction] = {}
+    def _settle(self, next_begin: int, last_missing: int) -> None:
+        for abort in self._waiting:
+            abort.next_begin, abort.last_missing_until = next_begin, last_missing
+        self._waiting.clear()
+
+    def finish(self, end_offset: int, last_missing: int) -> None:
+        self._settle(-1, last_missing)
+        sound: dict[int, AbortedTransaction] = {}
+        told = set()
         previous = -1
         for number, (version, *fields) in enumerate(self.entries):
             entry = AbortedTransaction(*fields)
+            abort = self._aborts.get(entry.last_offset)
             if version != transaction_index.VERSION:
                 self._call_entry_bad(number, f"version {version} is not known")
             elif entry.last_offset <= previous:
@@ -633,26 +945,22 @@ class _AbortedCheck(_IndexFile):
             elif not 0 <= entry.first_offset <= entry.last_offset < end_offset:
                 what = f"a transaction from offset {entry.first_offset} to {entry.last_offset}"
                 self._call_entry_bad(number, f"{what} is not in a segment that ends at {end_offset}")
-            elif (entry.producer_id, entry.last_offset) not in self._markers:
+            elif abort is None or abort.producer_id != entry.producer_id:
                 what = f"at offset {entry.last_offset} is no abort marker of producer {entry.producer_id}"
                 self._call_entry_bad(number, what)
             else:
-                known[entry.last_offset] = entry
                 previous = entry.last_offset
-        for wanted in self.expected:
-            entry_there = known.get(wanted.last_offset)
-            what = (
-                f"the aborted transaction of producer {wanted.producer_id} from offset {wanted.first_offset} "
-                f"to {wanted.last_offset}"
-            )
-            if entry_there is None:
-                self._call_bad(len(self.entries) * self.entry.size, f"{what} is missing")
-            elif entry_there.first_offset > wanted.first_offset:
-                self._call_bad(0, f"{what} is said to begin at {entry_there.first_offset}")
-        if self._bad is not None:
-            # What the log says, and beside it what only the index knows of: data that retention has removed.
-            merged = {**known, **{entry.last_offset: entry for entry in self.expected}}
-            self.expected = [merged[offset] for offset in sorted(merged)]
+                told.add(previous)
+                if what := abort.difference(entry):
+                    self._call_entry_bad(number, what)
+                else:
+                    sound[previous] = entry
+        due = {offset: made for offset, abort in self._aborts.items() if (made := abort.entry) is not None}
+        for offset in sorted(due.keys() - told):
+            self._call_bad(len(self.entries) * self.entry.size, f"{self._aborts[offset].name} is missing")
+        # What only the index knows of was removed by retention or compaction.
+        due |= sound
+        self.expected = [due[offset] for offset in sorted(due)]
         self._conclude()
 
 
@@ -688,7 +996,9 @@ class _Snapshots:
     def _compare(self, offset: int, producers: ProducerState) -> None:
         check = self._check
         rescan = producers.producers
-        content = read_file(check._disk, f"{check.path}/{file_name(offset, SNAPSHOT)}")
+        content = check.read(file_name(offset, SNAPSHOT))
+        if content is None:
+            return
         said = decode_snapshot(content)
         if said is None:
             what = "the checksum or the length of the snapshot does not fit"

@@ -1,7 +1,8 @@
 """Making good what `check.py` found in a partition's directory, with as little lost as can be.
 
 Of a log file only what is no sound batch goes: at its end by cutting it, elsewhere by copying what is sound
-into a new file that takes the old one's place. Offsets never change; what has gone leaves a gap, as
+into a new file that takes the old one's place. Of a log file that is gone its indexes go, too, and tell
+what was in it. Offsets never change; what has gone leaves a gap, as
 compaction does, so the recovery point has to be behind it afterwards (a start after a crash takes gaps for
 losses). A header whose fault is known is put right. Indexes, snapshots and the epoch checkpoint are made anew
 from the log, never edited: their files may have other names, too.
@@ -37,7 +38,9 @@ _PREFIX = Struct(">qiib")
 
 
 class Repair(NamedTuple):
-    """One line: what was done to a file, and how many bytes of log that cost."""
+    """One line: what was done to a file, and how many bytes of log are gone with that, or were before, as far
+    as anybody knows.
+    """
 
     path: str
     position: int | None
@@ -48,6 +51,11 @@ class Repair(NamedTuple):
 def repair_log(disk: Disk, check: PartitionCheck) -> list[Repair]:
     """Let the log files hold sound batches only. Raises `OSError`; then it can be tried again."""
     repairs: list[Repair] = []
+    for lost in check.lost_segments:
+        for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
+            disk.remove(f"{check.path}/{file_name(lost.base_offset, kind)}")
+        path = f"{check.path}/{file_name(lost.base_offset, LOG)}"
+        repairs.append(Repair(path, None, f"removed its indexes; {lost.told}", lost.size_bytes_min))
     for number, segment in enumerate(check.segments):
         if segment.is_sound:
             continue

@@ -128,6 +128,75 @@ def test_a_partition_of_nobody_is_checked_by_itself(data, tmp_path):
     assert told(alone) == []
 
 
+def in_segments(data, **configs):
+    """A clean stop of one partition of orders whose log has a segment for each two of ten records."""
+    make_data(data, **configs)
+    shutil.rmtree(data / "orders-0")
+    store = LogStore(OsDisk(), [str(data)])
+    store.open(NOW_MS)
+    config = LogConfig(segment_bytes=250, index_interval_bytes=0)
+    partition = store.create("orders", 0, TOPIC_ID, config)
+    for number in range(10):
+        partition.append(build_batch([Record(0, NOW_MS + number, b"k", b"v" * 30)]), now_ms=NOW_MS)
+        partition.commit()
+    bases = [segment.base_offset for segment in partition.log.segments]
+    store.close(NOW_MS)
+    assert bases == [0, 2, 4, 6, 8]
+    return data / "orders-0"
+
+
+@pytest.mark.parametrize("is_repaired_at_once", [False, True])
+def test_the_records_of_a_log_file_that_is_gone_are_told_as_lost(tmp_path, is_repaired_at_once):
+    data = tmp_path / "data"
+    partition = in_segments(data)
+    gone = partition / f"{4:020}.log"
+    last_batch = gone.stat().st_size // 2
+    gone.unlink()
+    # A repair finishes what was interrupted before it looks.
+    (partition / f"{0:020}.log.cleaned").touch()
+    lost = f"the offsets 4 to 5 are lost, {last_batch + 61} bytes at least"
+    if not is_repaired_at_once:
+        lines = told(data, status=1)
+        assert (
+            f"damage orders-0/{4:020}.log: it is not there, but its indexes are, and a broker removes all "
+            f"files of a segment or none. T{lost[1:]}."
+        ) in lines
+    out = io.StringIO()
+    assert check([str(data)], repair=True, as_json=True, out=out) == 0
+    facts = [json.loads(line) for line in out.getvalue().splitlines()]
+    (fact,) = (fact for fact in facts if fact["what"] == "repair" and fact["lost_bytes"])
+    assert (fact["done"], fact["lost_bytes"]) == (f"removed its indexes; {lost}", last_batch + 61)
+    assert facts[-1]["lost_bytes"] == last_batch + 61
+    assert told(data) == [
+        f"note orders-0/{6:020}.log: no segment has the offsets 4 to 5. "
+        "They are lost, unless a repair has told of that, or the topic was once compacted."
+    ]
+
+
+def test_a_gap_of_a_compacted_topic_may_be_of_compaction(tmp_path):
+    partition = in_segments(tmp_path / "data", **{"cleanup.policy": "compact,delete"})
+    for path in partition.glob(f"{4:020}.*"):
+        path.unlink()
+    (line,) = told(tmp_path / "data")
+    assert line.endswith(
+        "no segment has the offsets 4 to 5. Compaction leaves such gaps, and so does a repair."
+    )
+
+
+def test_a_repair_tells_what_was_lost_with_a_log_that_was_cut_between_batches(data):
+    log = data / "orders-0" / f"{FIRST}.log"
+    content = log.read_bytes()
+    log.write_bytes(content[: 3 * len(content) // 5])
+    lines = told(data, repair=True)
+    assert "repair orders-0: the offsets 3 to 4 are lost." in lines
+    assert told(data) == []
+    # Where a hole has told it, it is told once.
+    log = data / "orders-1" / f"{FIRST}.log"
+    log.write_bytes(content[:-5])
+    lines = told(data, repair=True)
+    assert sum("are lost" in line for line in lines if line.startswith("repair ")) == 1
+
+
 def test_after_a_repair_a_start_cuts_nothing_more(tmp_path):
     """Not a clean stop, nothing flushed, a segment in the middle gone: a start would take that for a loss."""
     data = tmp_path / "data"
@@ -402,6 +471,68 @@ def test_a_partition_that_is_not_there_is_told(data):
         "damage orders-1: it is not there. "
         "A start makes it anew, empty; if it is in another of log.dirs, check all together."
     ]
+
+
+def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, capsys):
+    content = (data / FILE_NAME).read_bytes()
+    (data / FILE_NAME).unlink()
+    (line,) = told(data, status=1)
+    assert line == (
+        f"damage {FILE_NAME}: it is not there, but partitions of 1 topic are. A broker would serve none of "
+        "them: restore the file from a backup, or start Odradek once without it and take each topic in where "
+        f"it is (odradek import-log {data} --topic NAME --data-dir {data}); if it is in another of log.dirs, "
+        "check all together."
+    )
+    assert line in told(data, repair=True, status=1)
+    assert not (data / FILE_NAME).exists()
+    (data / FILE_NAME).write_bytes(content)
+    assert told(data) == []
+    (data / FILE_NAME).unlink()
+    SqliteMetadataStore(str(data / FILE_NAME)).close()  # as a start makes it
+    assert run(capsys, "import-log", str(data), "--topic", "orders", "--data-dir", str(data))[0] == 0
+    assert told(data) == []
+
+
+@pytest.mark.parametrize("repair", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"orders-0/{FIRST}{kind}" for kind in (".log", ".index", ".timeindex")),
+        *("orders-0/partition.metadata", "orders-0/leader-epoch-checkpoint"),
+        *("recovery-point-offset-checkpoint", "log-end-checkpoint", "meta.properties"),
+    ],
+)
+def test_a_directory_where_a_file_should_be_is_told_with_its_path_and_the_rest_is_checked(data, name, repair):
+    other = data / "orders-1" / f"{FIRST}.log"
+    other.write_bytes(other.read_bytes() + b"torn")
+    (data / name).unlink(missing_ok=True)
+    (data / name).mkdir()
+    lines = told(data, status=1, repair=repair)
+    line = next(line for line in lines if line.startswith(f"damage {name}: it cannot be read"))
+    assert "Is a directory" in line
+    assert any(line.startswith(f"damage orders-1/{FIRST}.log at byte ") for line in lines)
+    assert any("removed 4 bytes" in line for line in lines) is repair
+    assert not any(line.startswith("repair orders-0") for line in lines)
+
+
+def test_a_log_file_that_is_a_link_to_nowhere_is_told(data):
+    path = data / "orders-0" / f"{FIRST}.log"
+    path.unlink()
+    path.symlink_to("nowhere")
+    (line,) = told(data, status=1)
+    assert line.startswith(f"damage orders-0/{FIRST}.log: it cannot be read: No such file or directory.")
+
+
+def test_directories_that_were_never_served_by_odradek_need_no_metadata_of_ours(data):
+    (data / FILE_NAME).unlink()
+    identity = data / "meta.properties"
+    identity.write_bytes(identity.read_bytes().partition(b"#crc32=")[0])
+    assert told(data) == []
+    shutil.rmtree(data / "orders-0")
+    shutil.rmtree(data / "orders-1")
+    identity.unlink()
+    claim_directories([str(data)], node_id=1)
+    assert told(data) == [], "nor has a new one"
 
 
 def test_two_directories_of_one_broker_are_checked_together(data, tmp_path):

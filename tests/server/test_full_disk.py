@@ -9,6 +9,7 @@ import marshal
 import os
 import resource
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -218,6 +219,39 @@ def on_a_disk_that_fills(directory: Path) -> None:
         assert produced(broker, b"last") == (ErrorCode.NONE, len(values))
 
 
+def odradek_says(*arguments: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "odradek", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def looked_at_on_a_full_disk(directory: Path) -> None:
+    """Needs a small file system at `directory`."""
+    ballast, data = directory / "ballast", directory / "data"
+    with odradek.Broker(process=True, data_dir=data) as broker:
+        assert created(broker, "t", 1)[0] is ErrorCode.NONE
+        assert produced(broker, b"x" * 100) == (ErrorCode.NONE, 0)
+        broker.kill()
+        killed = directory / "killed"
+        shutil.copytree(data, killed)
+        # What a copy lacks, or a reboot: SQLite makes it anew.
+        (killed / "odradek-metadata.db-shm").unlink()
+        broker.restart()
+    for path in (killed, data):
+        fill(ballast)
+        status, told, _ = odradek_says("check", str(path))
+        assert (status, told.count("damage ")) == (0, 0), told
+        status, _, refusal = odradek_says("serve", "--data-dir", str(path), "--listen", "127.0.0.1:0")
+        assert (status, refusal.strip()) == (
+            1,
+            f"odradek: {path}/odradek-metadata.db cannot be opened: the disk is full, and SQLite needs room "
+            "beside the file. Make room on it and start again.",
+        )
+        ballast.unlink()
+    with odradek.Broker(process=True, data_dir=killed) as broker:
+        assert values_of(broker, "t", 1) == [b"x" * 100]
+
+
 def own_mounts() -> list[str]:
     """What gives a program a view of the file systems of its own; skips where that is not allowed."""
     command = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
@@ -233,14 +267,24 @@ def own_mounts() -> list[str]:
     return command
 
 
-def test_a_file_system_without_room_refuses_records_offsets_and_topics_loses_nothing_and_heals(tmp_path):
+def told_on_a_file_system_of_its_own(story, tmp_path: Path) -> None:
     mounts = f"mount -t tmpfs -o size={DISK_BYTES} odradek {shlex.quote(str(tmp_path))}"
-    story = [sys.executable, __file__, str(tmp_path)]
-    command = [*own_mounts(), "sh", "-c", f"{mounts} && exec {shlex.join(story)}"]
+    program = [sys.executable, __file__, story.__name__, str(tmp_path)]
+    command = [*own_mounts(), "sh", "-c", f"{mounts} && exec {shlex.join(program)}"]
     told = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
     assert told.returncode == 0, told.stdout
     assert not list(tmp_path.iterdir()), "what it did is on its own file system"
 
 
+def test_a_file_system_without_room_refuses_records_offsets_and_topics_loses_nothing_and_heals(tmp_path):
+    told_on_a_file_system_of_its_own(on_a_disk_that_fills, tmp_path)
+
+
+def test_a_full_disk_is_no_damage_to_a_check_and_a_start_says_that_it_is_full(tmp_path):
+    told_on_a_file_system_of_its_own(looked_at_on_a_full_disk, tmp_path)
+
+
 if __name__ == "__main__":
-    on_a_disk_that_fills(Path(sys.argv[1]))
+    {story.__name__: story for story in (on_a_disk_that_fills, looked_at_on_a_full_disk)}[sys.argv[1]](
+        Path(sys.argv[2])
+    )

@@ -12,7 +12,7 @@ from odradek.coordinator.cluster import Row
 from odradek.server.config import ConfigError
 from odradek.server.meta_properties import FILE_NAME, claim_directories
 from odradek.server.metadata_repair import repair
-from odradek.server.metadata_store import DamagedMetadata, SqliteMetadataStore
+from odradek.server.metadata_store import DamagedMetadata, SqliteMetadataStore, verify
 from odradek.server.properties import parse_properties
 from odradek.storage.checkpoints import write_partition_metadata
 from odradek.storage.disk import OsDisk
@@ -80,6 +80,22 @@ def test_a_changed_row_is_told_instead_of_served(path):
         other.execute("UPDATE facts SET value = '2'")
     with pytest.raises(ConfigError, match="damaged at topic 'a'"):
         rows_of(path)
+
+
+@pytest.mark.parametrize("byte", [18, 19])
+@pytest.mark.parametrize("bit", range(8))
+def test_a_store_that_sqlite_would_open_and_never_write_is_damaged(path, byte, bit):
+    store = SqliteMetadataStore(path)
+    store.write([Row("topic", "a", "1")])
+    store.close()
+    with open(path, "r+b") as file:
+        content = bytearray(file.read())
+        content[byte] ^= 1 << bit
+        file.seek(0)
+        file.write(content)
+    assert verify(path)[1]
+    with pytest.raises(DamagedMetadata):
+        SqliteMetadataStore(path)
 
 
 def test_a_newer_schema_is_refused_unchanged(path):

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.coordinator.cluster import Row
 from odradek.server.metadata_store import SqliteMetadataStore, verify
-from odradek.server.write_ahead_log import FRAME_HEADER_BYTES, HEADER_BYTES, mend, read
+from odradek.server.write_ahead_log import FRAME_HEADER_BYTES, HEADER_BYTES, mend, read, replayed
 
 PAGE_BYTES = 4096
 FRAME_BYTES = FRAME_HEADER_BYTES + PAGE_BYTES
@@ -58,6 +58,47 @@ def test_a_sound_log_is_left_as_it_is(killed, caplog):
     assert not caplog.records
 
 
+def test_a_check_needs_no_room_for_what_a_kill_has_left(killed):
+    before = {path.name: path.read_bytes() for path in killed.parent.iterdir()}
+    rows, wrong = verify(str(killed))
+    assert (sorted(rows), wrong) == (ALL, [])
+    assert {path.name: path.read_bytes() for path in killed.parent.iterdir()} == before
+
+
+def read_by_sqlite(database, log, tmp_path):
+    """The rows that SQLite finds; None where it cannot read the file."""
+    path = tmp_path / "copy.db"
+    for left in tmp_path.glob("copy.db*"):
+        left.unlink()
+    path.write_bytes(database)
+    if log is not None:
+        log_of(path).write_bytes(log)
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("SELECT kind, key, value FROM facts ORDER BY kind, key").fetchall()
+    except sqlite3.Error:
+        return None
+    finally:
+        connection.close()
+
+
+def test_a_log_is_replayed_as_far_as_sqlite_does(killed, tmp_path):
+    database, log = killed.read_bytes(), log_of(killed).read_bytes()
+    chance = random.Random(3)
+    logs = [b"", log, log[:20], *(log[:size] for size in range(HEADER_BYTES, len(log), FRAME_BYTES // 2))]
+    for _ in range(60):
+        other = bytearray(log)
+        other[chance.randrange(len(log))] ^= 1 << chance.randrange(8)
+        logs.append(bytes(other))
+    for number in range(len(log) // FRAME_BYTES):
+        other = bytearray(log)
+        other[HEADER_BYTES + number * FRAME_BYTES + 20] ^= 1
+        logs.append(bytes(other))
+    found = [read_by_sqlite(database, one, tmp_path) for one in logs]
+    assert [read_by_sqlite(replayed(database, one), None, tmp_path) for one in logs] == found
+    assert len({str(rows) for rows in found}) > CHANGES
+
+
 def test_what_is_left_over_from_before_the_log_was_begun_anew_is_no_loss(tmp_path):
     path = tmp_path / "metadata.db"
     store = SqliteMetadataStore(str(path))
@@ -68,6 +109,7 @@ def test_what_is_left_over_from_before_the_log_was_begun_anew_is_no_loss(tmp_pat
     length = log_of(path).stat().st_size
     store.write([Row("topic", "last", "y")])
     log = log_of(path).read_bytes()
+    assert len(verify(str(path))[0]) == CHANGES + 1
     assert len(log) == length
     assert read(log) == ([], [], 0)
     store.close()

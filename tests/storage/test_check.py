@@ -1,11 +1,13 @@
 """Each kind of damage to a partition's directory: what the check says of it, and what the repair leaves."""
 
+import errno
 import random
 import struct
 
 import pytest
 from memory_disk import MemoryDisk
 
+from odradek.storage import transaction_index
 from odradek.storage.batches import StoredBatch, scan
 from odradek.storage.check import DAMAGE, PartitionCheck
 from odradek.storage.config import LogConfig
@@ -274,6 +276,12 @@ def test_messages_of_old_formats_are_told_and_kept(disk):
         (".index", b"\0", "1 bytes follow the last whole entry"),
         (".index", struct.pack(">ii", 5, 61), "no batch begins at position 61"),
         (".index", struct.pack(">ii", 4, -1), "the batch at position {second} ends at offset 5, not at 4"),
+        (".index", struct.pack(">ii", 6, -1), "the batch at position {second} ends at offset 5, not at 6"),
+        (
+            ".index",
+            struct.pack(">ii", 2**21 + 5, -1),
+            "the batch at position {second} ends at offset 5, not at 2097157",
+        ),
         (
             ".timeindex",
             struct.pack(">qi", NOW_MS, 5),
@@ -315,6 +323,26 @@ def test_an_index_may_be_missing_or_sparse_or_have_room_behind_its_entries(disk)
     checked = check(disk)
     assert checked.findings == []
     assert checked.segments[0].padded_indexes == {".index", ".timeindex"}
+
+
+def test_an_index_of_a_follower_may_name_the_end_of_all_that_one_fetch_brought(disk):
+    second, third = (batch.position for batch in batches(disk)[1:3])
+    content = disk.files[f"{PATH}/{FIRST}.index"].data
+    content[:] = struct.pack(">ii", 8, second)
+    assert told(disk) == []
+    content[:] = struct.pack(">iiii", 8, second, 11, third)
+    (line,) = told(disk)
+    assert f": the batch at position {second} ends at offset 5, not at 8 | " in line
+
+
+def test_any_flipped_bit_of_an_offset_index_is_found(disk):
+    path = f"{PATH}/{FIRST}.index"
+    size_bytes = len(disk.files[path].data)
+    assert size_bytes
+    for bit in range(8 * size_bytes):
+        flip(disk, path, bit // 8, bit % 8)
+        assert damaged_files(disk) == {f"{FIRST}.index"}, bit
+        flip(disk, path, bit // 8, bit % 8)
 
 
 def test_an_index_without_a_log_is_a_note(disk):
@@ -366,6 +394,16 @@ def test_a_transaction_index_as_kafka_writes_it_is_sound(with_transactions):
             encode_aborted([Aborted(7, 2, 4, 3)]),
             "the aborted transaction of producer 7 from offset 0 to 4 is said to begin at 2",
         ),
+        (
+            encode_aborted([Aborted(7, 0, 4, 2**40 + 3)]),
+            "behind the aborted transaction of producer 7 from offset 0 to 4 the last stable offset is said "
+            "to be 1099511627779, by the log it is 3",
+        ),
+        (
+            encode_aborted([Aborted(7, 0, 4, 2)]),
+            "behind the aborted transaction of producer 7 from offset 0 to 4 the last stable offset is said "
+            "to be 2, by the log it is 3",
+        ),
         (encode_aborted([Aborted(7, 0, 4, 3)]) + b"xx", "2 bytes follow the last whole entry"),
         (encode_aborted([Aborted(7, 0, 4, 3)] * 2), "last offset 4 comes after 4"),
         (
@@ -384,6 +422,130 @@ def test_a_wrong_transaction_index_is_found_and_made_anew(with_transactions, con
     assert f": {what} | READ_COMMITTED would show" in line
     assert repair(disk) == [("made anew from the log", 0)]
     assert read_file(disk, path) == sound
+
+
+def test_any_flipped_bit_of_a_transaction_index_is_found(with_transactions):
+    disk = with_transactions
+    path = f"{PATH}/{FIRST}.txnindex"
+    for bit in range(8 * transaction_index.ENTRY.size):
+        flip(disk, path, bit // 8, bit % 8)
+        assert damaged_files(disk) == {f"{FIRST}.txnindex"}, bit
+        flip(disk, path, bit // 8, bit % 8)
+
+
+def transaction_log(*batches: tuple[int, str, int]) -> MemoryDisk:
+    """A log of (offset, what, producer): "data" in a transaction, "commit", "abort", "empty" as compaction
+    leaves the last batch of a producer, "plain" in no transaction. No index.
+    """
+    disk = MemoryDisk()
+    disk.make_directory(PATH)
+    log = bytearray()
+    for offset, what, producer_id in batches:
+        if what in ("commit", "abort"):
+            batch = bytearray(
+                end_txn_marker(
+                    committed=what == "commit",
+                    producer_id=producer_id,
+                    producer_epoch=0,
+                    coordinator_epoch=0,
+                    timestamp=NOW_MS,
+                )
+            )
+        else:
+            records = [] if what == "empty" else [Record(0, NOW_MS, None, b"%d" % offset)]
+            batch = build_batch(
+                records,
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=offset,
+                transactional=what != "plain",
+            )
+        patch_batch(batch, 0, offset, 0)
+        log.extend(batch)
+    replace_file(disk, f"{PATH}/{batches[0][0]:020}.log", bytes(log))
+    replace_file(disk, f"{PATH}/leader-epoch-checkpoint", f"0\n1\n0 {batches[0][0]}\n".encode())
+    return disk
+
+
+def has_index(disk: MemoryDisk, *entries: Aborted, base_offset: int = 0) -> list[str]:
+    replace_file(disk, f"{PATH}/{base_offset:020}.txnindex", encode_aborted(entries))
+    return [line for line in told(disk) if ".txnindex" in line]
+
+
+def test_where_compaction_has_left_gaps_an_entry_may_say_what_is_not_there_any_more():
+    # What was there: 0 data of 7, 1 data of 8, 2 data of 7, 3 its abort; 4 commit of 8, 5 data of 9.
+    disk = transaction_log((2, "data", 7), (3, "abort", 7), (4, "commit", 8), (5, "data", 9))
+    disk.rename(f"{PATH}/{2:020}.log", LOG)
+    assert has_index(disk, Aborted(7, 0, 3, 1)) == []
+    # By the log alone.
+    assert has_index(disk, Aborted(7, 2, 3, 4)) == []
+    assert has_index(disk, Aborted(7, 3, 3, 1)) != []
+    assert has_index(disk, Aborted(7, 0, 3, 2)) != []
+    assert has_index(disk, Aborted(7, 0, 3, 6)) != []
+
+
+def test_a_transaction_that_began_before_the_log_does_may_have_any_first_offset_there():
+    disk = transaction_log((50, "data", 7), (51, "plain", 5), (52, "abort", 7), (53, "data", 8))
+    assert has_index(disk, Aborted(7, 44, 52, 53), base_offset=50) == []
+    assert has_index(disk, Aborted(7, 50, 52, 41), base_offset=50) == []
+    assert has_index(disk, Aborted(7, 51, 52, 53), base_offset=50) != []
+    assert has_index(disk, Aborted(7, 44, 52, 54), base_offset=50) != []
+    # Nothing of it is there but its marker.
+    disk = transaction_log((50, "plain", 5), (51, "abort", 7), (52, "abort", 7))
+    assert has_index(disk, Aborted(7, 44, 51, 52), base_offset=50) == []
+    assert has_index(disk, base_offset=50) == []
+    (line,) = has_index(disk, Aborted(7, 44, 52, 53), base_offset=50)
+    assert "at offset 52 no transaction of producer 7 is open" in line
+
+
+def test_a_follower_may_note_the_transaction_that_begins_next_as_last_stable():
+    disk = transaction_log((0, "data", 7), (1, "abort", 7), (2, "plain", 5), (3, "data", 8), (4, "abort", 8))
+    assert has_index(disk, Aborted(7, 0, 1, 2), Aborted(8, 3, 4, 5)) == []
+    assert has_index(disk, Aborted(7, 0, 1, 3), Aborted(8, 3, 4, 5)) == []
+    assert has_index(disk, Aborted(7, 0, 1, 4), Aborted(8, 3, 4, 5)) != []
+
+
+def committed(disk: MemoryDisk, offset: int, end_offset: int) -> list[int]:
+    """What a consumer sees of a fetch, by the index as it is."""
+    index = transaction_index.TransactionIndex.load(disk, f"{PATH}/{FIRST}.txnindex")
+    left = sorted((first, producer_id) for producer_id, first in index.find(offset, end_offset)[0])
+    file, aborted, seen = disk.open(LOG), set(), []
+    for batch in scan(file.read, 0, file.size()):
+        if not offset <= batch.base_offset < end_offset:
+            continue
+        while left and left[0][0] <= batch.base_offset:
+            aborted.add(left.pop(0)[1])
+        if batch.is_control:
+            aborted.discard(batch.producer_id)
+        elif batch.record_count and not (batch.is_transactional and batch.producer_id in aborted):
+            seen.append(batch.base_offset)
+    return seen
+
+
+def test_no_flipped_bit_of_a_transaction_index_changes_unseen_what_is_read():
+    disk = transaction_log(
+        *(
+            (3, "empty", 9),
+            (6, "data", 7),
+            (7, "data", 8),
+            (8, "abort", 7),
+            (9, "data", 7),
+            (10, "commit", 7),
+        ),
+        *((12, "plain", 5), (13, "abort", 8), (20, "data", 8), (21, "data", 7), (22, "abort", 8)),
+        *((23, "abort", 7), (30, "data", 8), (31, "commit", 8), (33, "abort", 9), (34, "data", 9)),
+    )
+    disk.rename(f"{PATH}/{3:020}.log", LOG)
+    entries = [Aborted(7, 5, 8, 4), Aborted(8, 4, 13, 14), Aborted(8, 20, 22, 21), Aborted(7, 21, 23, 24)]
+    assert has_index(disk, *entries, Aborted(9, 32, 33, 34)) == []
+    path = f"{PATH}/{FIRST}.txnindex"
+    fetches = [(offset, end) for offset in range(35) for end in range(offset + 1, 37)]
+    before = [committed(disk, *fetch) for fetch in fetches]
+    for bit in range(8 * len(disk.files[path].data)):
+        flip(disk, path, bit // 8, bit % 8)
+        if not damaged_files(disk):
+            assert [committed(disk, *fetch) for fetch in fetches] == before, bit
+        flip(disk, path, bit // 8, bit % 8)
 
 
 # --- Snapshots, epochs, identity ---
@@ -472,6 +634,35 @@ def test_a_directory_has_to_say_whose_it_is(disk):
     ]
 
 
+# --- What the disk does not give ---
+
+
+UNREAD = "what it says was not checked, and nothing beside it is repaired"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"{FIRST}{kind}" for kind in (".log", ".index", ".timeindex")),
+        *(f"{SECOND}{kind}" for kind in (".log", ".index", ".timeindex", ".snapshot")),
+        "partition.metadata",
+        "leader-epoch-checkpoint",
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_finding_and_the_rest_is_checked(disk, name):
+    damaged = SECOND if name == f"{FIRST}.log" else FIRST
+    second = batches(disk, damaged)[1]
+    flip(disk, f"{PATH}/{damaged}.log", second.end_position - 1)
+    before = [line for line in told(disk) if not line.startswith(f"damage {name}")]
+    disk.fail = lambda operation, path: errno.EIO if (operation, path) == ("read", f"{PATH}/{name}") else None
+    lines = told(disk)
+    finding = f"damage {name}: it cannot be read: Input/output error | {UNREAD}"
+    assert finding in lines
+    assert {*lines} - {finding} <= {*before}
+    assert any(f"damage {damaged}.log at {second.position}" in line for line in lines)
+    assert check(disk).unread == [f"{PATH}/{name}"]
+
+
 # --- Segments ---
 
 
@@ -489,6 +680,67 @@ def test_a_gap_between_segments_is_a_note_unless_a_start_would_cut_there(disk):
         f"damage {30:020}.log: no segment has the offsets 21 to 29 | "
         "a start after a crash takes it for a loss and cuts the log there"
     ]
+
+
+def test_a_gap_of_a_log_that_is_not_compacted_is_said_to_be_a_loss(disk):
+    batch = a_batch(9)
+    patch_batch(batch, 0, 30, 0)
+    replace_file(disk, f"{PATH}/{30:020}.log", bytes(batch))
+    assert told(disk, is_compacted=False) == [
+        f"note {30:020}.log: no segment has the offsets 21 to 29 | "
+        "they are lost, unless a repair has told of that, or the topic was once compacted"
+    ]
+
+
+LOST = "it is not there, but its indexes are, and a broker removes all files of a segment or none"
+
+
+def test_a_log_file_that_is_gone_is_told_by_its_indexes(disk):
+    batch = a_batch(9)
+    patch_batch(batch, 0, 21, 0)
+    replace_file(disk, f"{PATH}/{21:020}.log", bytes(batch))
+    gone = f"{PATH}/{SECOND}"
+    size_bytes = struct.unpack(">i", disk.files[f"{gone}.index"].data[-4:])[0] + 61
+    assert 61 < size_bytes < len(disk.files[f"{gone}.log"].data)
+    disk.remove(f"{gone}.log")
+    lost = f"the offsets 12 to 20 are lost, {size_bytes} bytes at least"
+    assert told(disk, recovery_point=24, is_compacted=False) == [f"damage {SECOND}.log: {LOST} | {lost}"]
+    lost = f"what was there of the offsets 12 to 20 is lost, {size_bytes} bytes at least"
+    assert told(disk, recovery_point=24) == [f"damage {SECOND}.log: {LOST} | {lost}"]
+    index = read_file(disk, f"{gone}.index")
+    replace_file(disk, f"{gone}.index", b"")
+    assert told(disk, recovery_point=24)[0].endswith("12 to 20 is lost, how many bytes is not known")
+    replace_file(disk, f"{gone}.index", index)
+    done = repair(disk)
+    assert done[0] == (f"removed its indexes; {lost}", size_bytes)
+    assert not any(path.startswith(gone) for path in disk.files)
+    assert [line.partition(":")[0] for line in told(disk, recovery_point=24)] == [f"note {21:020}.log"]
+
+
+def test_a_log_file_that_is_gone_from_either_end_is_told_as_far_as_it_is_known(disk):
+    for name in (FIRST, SECOND):
+        disk.remove(f"{PATH}/{name}.snapshot")
+    disk.remove(LOG)
+    (line,) = told(disk)
+    assert line.startswith(f"damage {FIRST}.log: {LOST} | what was there of the offsets 0 to 11 is lost")
+    disk.remove(f"{PATH}/{SECOND}.log")
+    lines = [line for line in told(disk, is_compacted=False) if ".log: " in line]
+    assert [line.rpartition(" are ")[0] for line in lines] == [
+        f"damage {FIRST}.log: {LOST} | the offsets 0 to 11",
+        f"damage {SECOND}.log: {LOST} | the offsets 12 to 20",
+    ]
+    # What was never flushed may never have been there.
+    lines = told(disk, was_clean=False, recovery_point=10)
+    assert f"note {SECOND}.index: belongs to no segment | a start removes it" in lines
+
+
+def test_a_deletion_or_a_compaction_that_was_interrupted_is_no_loss(disk):
+    disk.rename(LOG, f"{LOG}.deleted")
+    assert all(line.startswith("note ") for line in told(disk))
+    disk.rename(f"{LOG}.deleted", f"{LOG}.1.deleted")
+    assert all(line.startswith("note ") for line in told(disk))
+    disk.rename(f"{LOG}.1.deleted", f"{LOG}.swap")
+    assert all(line.startswith("note ") for line in told(disk))
 
 
 def test_segments_that_overlap_are_told(disk):

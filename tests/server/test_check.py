@@ -543,7 +543,7 @@ def test_two_directories_of_one_broker_are_checked_together(data, tmp_path):
     shutil.copytree(other / "orders-1", data / "orders-1")
     assert told(data, other) == [
         f"note {other}/orders-1: the partition is in {data}, too. "
-        "A move between them was interrupted: a start keeps the longer one and removes the other."
+        "A start keeps the longer one, and removes the other if it is a part of that, as after a move."
     ]
     store = LogStore(OsDisk(), [str(data), str(other)])
     store.open(NOW_MS)

@@ -685,7 +685,8 @@ class _Check:
                 path = f"{self._directories[0].path}/{topic.name}-{partition.index}"
                 had_records = known.get(key, 0) > 0
                 consequence = (
-                    "a start makes it anew, empty; if it is in another of log.dirs, check all together"
+                    "a start with all of log.dirs that there were makes it anew, empty, and one without "
+                    "leaves it offline: check all of them together"
                 )
                 self.report.findings(
                     [Finding(DAMAGE if had_records else NOTE, path, None, "it is not there", consequence)]

@@ -469,7 +469,8 @@ def test_a_partition_that_is_not_there_is_told(data):
     shutil.rmtree(data / "orders-1")
     assert told(data, status=1) == [
         "damage orders-1: it is not there. "
-        "A start makes it anew, empty; if it is in another of log.dirs, check all together."
+        "A start with all of log.dirs that there were makes it anew, empty, and one without leaves it "
+        "offline: check all of them together."
     ]
 
 

@@ -138,7 +138,11 @@ def from_start(partitions: Iterable[Partition]) -> list[TopicPartition]:
 def messages(
     bootstrap: str, partitions: Sequence[Partition], isolation: int = READ_COMMITTED
 ) -> dict[Partition, list[Any]]:
-    """confluent-kafka's messages of every partition, from its first offset to its end of now."""
+    """confluent-kafka's messages of every partition, from its first offset to its end of now.
+
+    Where a transaction is committed meanwhile a partition has all of it or nothing; of several partitions one
+    may have it and another not yet.
+    """
     consumer = new_consumer(bootstrap, isolation)
     read: dict[Partition, list[Any]] = {one: [] for one in partitions}
     unread = set(partitions)
@@ -151,6 +155,7 @@ def messages(
                 where = (message.topic(), message.partition())
                 if message.error() is None:
                     read[where].append(message)
+                    unread.add(where)  # behind an end, too: without the rest it would be cut off anywhere
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     unread.discard(where)
                 elif not message.error().retriable() and message.error().code() not in PASSING:

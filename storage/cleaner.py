@@ -149,8 +149,9 @@ def unread_of_plan(log: Log, first_dirty: int) -> list[Segment]:
     return [
         segment
         for segment, end_offset in zip(log.segments, log.bases[1:], strict=False)
-        if (
-            (end_offset > first_dirty and (wants_latest and not segment.knows_latest_timestamp))
+        if end_offset > first_dirty
+        and (
+            (wants_latest and not segment.knows_latest_timestamp)
             or (wants_first and segment.first_timestamp_ms is None)
         )
     ]

@@ -11,7 +11,7 @@ import pytest
 from memory_disk import MemoryDisk, MemoryFile
 from stores import NOW_MS, append, open_store
 
-from odradek.storage.cleaner import CleanerSettings
+from odradek.storage.cleaner import CleanerSettings, unread_of_plan
 from odradek.storage.config import LogConfig
 from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.storage.slices import WouldWait
@@ -143,6 +143,14 @@ def test_what_a_plan_of_compaction_reads(disk, store, partition, settings):
     partition.set_config(LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=700, **settings))
     now_ms = NOW_MS + 2 * COUNT * 1000
     assert disk.done(store.cleaner.next_round(now_ms, CleanerSettings())) is not None
+    assert unread_of_plan(partition.log, 0) == [], "the next look has nothing to read"
+
+
+def test_of_what_is_clean_a_plan_reads_nothing(partition):
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=700, max_compaction_lag_ms=1000)
+    partition.set_config(config)
+    assert len(unread_of_plan(partition.log, 0)) == len(partition.log.segments) - 1
+    assert unread_of_plan(partition.log, COUNT) == []
 
 
 @pytest.mark.parametrize("renaming", ["doom", "change_suffix"])

@@ -3,8 +3,8 @@
 A start in which one of them is missing, or in which the order is another one, would begin partitions anew at
 offset 0 while their records lie elsewhere, or know of no topics at all. Kafka does not start then. So the
 metadata of the cluster note the ids of the directories (`meta.properties`) and where they were: what is
-plainly a mistake is refused before anything is written, and partitions of a directory that is not named any
-more are offline (KAFKA_STORAGE_ERROR), as those of a disk that has failed, until it is back.
+plainly a mistake is refused before a partition is touched, and partitions of a directory that is not named
+any more are offline (KAFKA_STORAGE_ERROR), as those of a disk that has failed, until it is back.
 """
 
 from __future__ import annotations

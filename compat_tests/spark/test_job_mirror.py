@@ -168,7 +168,11 @@ def test_a_copy_is_made_with_the_settings_of_its_source(
 ) -> None:
     source, name = tables.client.bootstrap, topic_name("settings")
     settings = {"cleanup.policy": "compact", "retention.ms": "777000", "max.message.bytes": "2000000"}
-    own = {"min.insync.replicas": "1", "message.timestamp.type": "LogAppendTime"}
+    own = {
+        "min.insync.replicas": "1",
+        "message.timestamp.type": "LogAppendTime",
+        "internal.segment.bytes": "10000",
+    }
     TopicAdmin(source).create(name, 5, {**settings, **own})
     tables.client.produce(name, [Message(b"v", b"k", partition=4)])
     options = {"prefix": "copy.", "topics": [], "topic_pattern": f"{name[:-1]}."}

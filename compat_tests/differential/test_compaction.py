@@ -78,6 +78,14 @@ def compacted(pair: Pair, prefix: str, ratio: str) -> str:
     )
 
 
+def set_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(20)
+
+
 def roll(side: Side, topic: str, hours: int) -> None:
     """A record of nobody's key, in a segment of its own."""
     one = bytes(build_batch([Record(0, NOW_MS + hours * HOUR_MS, b"roll%d" % hours, b"v")]))
@@ -201,11 +209,7 @@ class Story:
                 self.hours += 2
 
     def set_ratio(self, ratio: str) -> None:
-        entry = ConfigEntry("min.cleanable.dirty.ratio", ratio, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, self.topic, incremental_configs=[entry])
-        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
-        for future in admin.incremental_alter_configs([resource]).values():
-            future.result(20)
+        set_topic(self.kafka.bootstrap_servers, self.topic, "min.cleanable.dirty.ratio", ratio)
 
     def first_dirty(self) -> int:
         path = self.kafka.data_dir / "cleaner-offset-checkpoint"
@@ -303,3 +307,52 @@ def test_the_same_requests_leave_the_same_records(both: Pair, kafka: reference.K
     assert theirs == ours
     latest = {key: offset for offset, _, key, _ in ours}
     assert len(latest) == len(ours)
+
+
+# When a log is cleaned, and how far
+
+
+def two_keys_an_hour(pair: Pair, topic: str, hours: range) -> list[tuple[int, bytes]]:
+    """The same records for both, of so many hours ago, each hour's in a segment; offset and key of each."""
+    now_ms = int(time.time() * 1000)
+    keys = [b"even", b"odd"]
+    written: list[tuple[int, bytes]] = []
+    for hour in hours:
+        written += [(len(written) + place, key) for place, key in enumerate(keys)]
+        records = [Record(place, now_ms - hour * HOUR_MS, key, b"v") for place, key in enumerate(keys)]
+        one = bytes(build_batch(records))
+        for side in pair.sides:
+            answer = side.ask(produce(side, topic, one), 9)
+            assert answer.responses[0].partition_responses[0].error_code == 0, (side.name, answer)
+    return written
+
+
+def left(side: Side, topic: str) -> list[tuple[int, bytes | None]]:
+    return [(offset, key) for offset, _, key, _ in survivors(side, topic, f"127.0.0.1:{side.port}")]
+
+
+def test_lags_decide_alike_when_a_log_is_cleaned_and_how_far(both: Pair) -> None:
+    settings = {"cleanup_policy": "compact", "segment_ms": str(HOUR_MS // 2)}
+    lag_ms = str(11 * HOUR_MS // 2)
+    # Cleaned up to the first segment that has a record younger than the least lag.
+    recent = new_topic(
+        both, "recent", **settings, min_cleanable_dirty_ratio=SOON, min_compaction_lag_ms=lag_ms
+    )
+    of_recent = two_keys_an_hour(both, recent, range(10, -1, -1))[8:]
+    # Never dirty enough, so that nothing but the age of their first record has them cleaned.
+    young, old = (
+        new_topic(both, name, **settings, min_cleanable_dirty_ratio=NEVER) for name in ("young", "old")
+    )
+    of_young = two_keys_an_hour(both, young, range(5, -1, -1))
+    of_old = two_keys_an_hour(both, old, range(6, -1, -1))[-4:]
+    for side in both.sides:
+        # Only now, with all of the records there: each round would end where a log ends then.
+        for topic in (young, old):
+            set_topic(f"127.0.0.1:{side.port}", topic, "max.compaction.lag.ms", lag_ms)
+        for topic, wanted in ((recent, of_recent), (old, of_old)):
+            wait_until(
+                lambda side=side, topic=topic, wanted=wanted: left(side, topic) == wanted,
+                f"{side.name} does not clean {topic} so",
+            )
+        assert left(side, young) == of_young
+        assert left(side, recent) == of_recent

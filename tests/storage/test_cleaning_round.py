@@ -31,7 +31,7 @@ from odradek.server.child_python import let_find_package
 from odradek.storage import _cleaning_python
 from odradek.storage.cleaning_run import CleaningJob, JobSegment, cleaning_round, group_segments, slots_of
 from odradek.storage.indexes import OffsetIndex, TimeIndex
-from odradek.storage.throttle import Throttle
+from odradek.storage.throttle import INTERVAL_S, Throttle
 from odradek.storage.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
 from odradek.wire.compression import Compression
 from odradek.wire.errors import KafkaError
@@ -507,6 +507,28 @@ def test_a_throttle_keeps_its_rate_and_rests_after_an_interval_or_what_it_has_ro
     # What was below the rate is not made up for later.
     assert throttle.add(1, 20.0) == 0
     assert throttle.add(1000, 20.5) == pytest.approx(0.5)
+
+
+@given(
+    rate=st.integers(10**3, 10**9),
+    steps=st.lists(st.tuples(st.integers(0, 10**8), st.floats(0, 2)), min_size=1, max_size=60),
+)
+def test_what_is_read_and_written_stays_within_the_rate(rate, steps):
+    throttle, now_s, total, largest = Throttle(rate, 0.0), 0.0, 0, 0
+    for size_bytes, took_s in steps:
+        now_s += took_s
+        now_s += throttle.add(size_bytes, now_s)
+        total, largest = total + size_bytes, max(largest, size_bytes)
+        # What the interval under way has had, and a step that went beyond it.
+        assert total <= (rate * (now_s + INTERVAL_S) + largest) * 1.000001
+
+
+@given(rate=st.integers(10**4, 10**9), size_bytes=st.integers(1, 10**6), steps=st.integers(1, 300))
+def test_a_disk_that_takes_no_time_is_kept_at_the_rate(rate, size_bytes, steps):
+    throttle, now_s = Throttle(rate, 0.0), 0.0
+    for _ in range(steps):
+        now_s += throttle.add(size_bytes, now_s)
+    assert now_s <= size_bytes * steps / rate * 1.000001
 
 
 def test_a_new_rate_counts_for_the_rest_under_way():

@@ -43,6 +43,8 @@ WARM_UP_S = 0.3
 TIMES_IDLE_MAX = 2.0
 LENGTH = struct.Struct(">i")
 SETTINGS = {"log.cleaner.backoff.ms": "100"}
+LIMITED_S = 5
+"""At the limited rate so many seconds go for each time that a log is read; it is read twice."""
 KAFKA_LOGGING = """\
 rootLogger.level = WARN
 rootLogger.appenderRefs = out
@@ -174,12 +176,13 @@ def drop(broker: Running, topic: str) -> None:
 
 
 def speed(run: Run) -> Section:
-    """Takes about 80 s a round, and one round more than asked for. A round of one broker that has not ended
-    after three minutes ends the part."""
+    """Takes about two and a half minutes a round, and one round more than asked for. A round of one broker
+    that has not ended after three minutes ends the part."""
     shape = run.choose(FULL, SMALL)
     # The input, the log of one broker before and after, and what is left of the other's.
     run.need_room(shape.input_bytes * 4, "Compaction beside Kafka")
     took: dict[str, list[float]] = {"kafka": [], "odradek": []}
+    limited: dict[str, list[float]] = {"kafka": [], "odradek": []}
     processor: dict[str, list[float]] = {"kafka": [], "odradek": []}
     with run.folder("compaction") as folder:
         path = folder / "batches"
@@ -192,6 +195,13 @@ def speed(run: Run) -> Section:
                     if number:
                         took[broker.name].append(seconds)
                         processor[broker.name].append(used)
+            limit = shape.input_bytes // LIMITED_S
+            for broker in pair:
+                with WireClient("127.0.0.1", broker.port) as client:
+                    client.configure_brokers({"log.cleaner.io.max.bytes.per.second": str(limit)})
+            for number in range(run.rounds):
+                for broker in pair if number % 2 else pair[::-1]:
+                    limited[broker.name].append(one_round(broker, f"limited-{number}", shape, path)[0])
     found = Section("Compaction beside Kafka's cleaner")
     found.notes = [
         f"The same batches to both: {shape}. Each broker is on core {run.cores.server} with its cleaner, the "
@@ -199,7 +209,14 @@ def speed(run: Run) -> Section:
         "round of each is there to warm it and does not count."
     ]
     name = f"compaction of {shape.megabytes:,} MB, one core"
-    found.outcomes = [Outcome(name, "s", True, 1.0, took["kafka"], took["odradek"])]
+    found.outcomes = [
+        Outcome(name, "s", True, 1.0, took["kafka"], took["odradek"]),
+        Outcome(
+            f"the same with log.cleaner.io.max.bytes.per.second at {limit / 1e6:,.0f} MB",
+            *("s", True, None),
+            *(limited["kafka"], limited["odradek"]),
+        ),
+    ]
     for broker_name, title in (("kafka", "Apache Kafka"), ("odradek", "Odradek")):
         what = f"processor time of {title} meanwhile, start and end of the round included"
         found.figures.append(Figure.median(what, processor[broker_name], "s"))

@@ -30,6 +30,7 @@ PRODUCE_VERSION = 9
 FETCH_VERSION = 11
 LATEST = -1
 TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
 SET = 0
 PIPELINE_DEPTH = 32
 
@@ -98,11 +99,18 @@ class WireClient:
 
     def configure_topic(self, name: str, configs: Mapping[str, str]) -> None:
         """Sets these settings of a topic and leaves the others."""
+        self._configure(TOPIC_RESOURCE, name, configs)
+
+    def configure_brokers(self, configs: Mapping[str, str]) -> None:
+        """Sets these settings of all brokers, which go by them at once."""
+        self._configure(BROKER_RESOURCE, "", configs)
+
+    def _configure(self, kind: int, name: str, configs: Mapping[str, str]) -> None:
         changes = [
             AlterableConfig(name=setting, config_operation=SET, value=value)
             for setting, value in configs.items()
         ]
-        resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes)
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
         (answer,) = self.call(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
         assert answer.error_code == 0, (name, answer.error_code, answer.error_message)
 

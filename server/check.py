@@ -756,7 +756,7 @@ def _identity(directory: str) -> tuple[str, str] | None:
         return None
     node_id = properties.get("node.id", properties.get("broker.id", ""))
     cluster_id = properties.get("cluster.id", "")
-    if properties.get("version") not in ("0", "1") or not cluster_id or not node_id.isdigit():
+    if properties.get("version") not in ("0", "1") or not cluster_id or not node_id.isdecimal():
         return None
     return cluster_id, node_id
 

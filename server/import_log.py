@@ -381,7 +381,7 @@ class _Import:
             from odradek.server.properties import parse_properties
 
             node_id = parse_properties(meta_properties.mended(file.read())).get("node.id", "")
-        if not node_id.isdigit():
+        if not node_id.isdecimal():
             raise CannotImport(
                 f"{directory}/{meta_properties.FILE_NAME} is damaged: odradek check says more."
             )

@@ -443,6 +443,23 @@ def test_directories_that_no_topic_has_are_noted(data):
     ]
 
 
+def test_digits_that_are_no_number_make_no_partition_no_segment_and_no_count(data):
+    """`str.isdigit` takes a superscript for one, `int` does not."""
+    (data / "notes-²").mkdir()
+    (data / "orders-0" / f"²{FIRST[1:]}.log").write_bytes(b"")
+    assert told(data) == [
+        f"note orders-0/²{FIRST[1:]}.log: is not named as a segment is. It is left alone."
+    ]
+    store = LogStore(OsDisk(), [str(data)])
+    store.open(NOW_MS)
+    store.close(NOW_MS)
+    (data / "replication-offset-checkpoint").write_text("0\n²\norders 0 5\n")
+    (data / "orders-0" / "leader-epoch-checkpoint").write_text("0\n²\n0 0\n")
+    damage = [line for line in told(data, status=1) if line.startswith("damage")]
+    assert len(damage) == 2
+    assert all("it is not a checkpoint of version 0" in line for line in damage)
+
+
 def test_a_directory_of_another_topic_is_told_and_left_alone(data):
     path = data / "orders-1" / "partition.metadata"
     path.write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0OEA")

@@ -439,6 +439,8 @@ def _import_log(options: argparse.Namespace) -> int:
     except CannotImport as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

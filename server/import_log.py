@@ -113,7 +113,7 @@ def import_log(
     """Take partition directories, or those of `topic` in a log directory, into `data_dir` as a new topic.
 
     `partitions` are the numbers of the directories in their order, by default what their names say. Raises
-    CannotImport; then nothing is visible in `data_dir`.
+    CannotImport; then nothing is visible in `data_dir`. An OSError is of `out`.
     """
     if topic is None:
         raise _which_topic(paths)
@@ -136,7 +136,7 @@ def import_log(
             {os.path.realpath(data_dir), *(os.path.realpath(one.parent) for one in sources)}
         ):
             locks += _lock(directory, is_target=directory == os.path.realpath(data_dir))
-        run.do()
+        view = run.do()
     except OSError as error:
         # Reads of a source say their path: what does not is a write.
         where = error.filename or data_dir
@@ -150,6 +150,8 @@ def import_log(
     finally:
         for lock in locks:
             lock.release()
+    # Behind all that says that nothing was taken in: the reader of this may be gone.
+    run.tell(view)
 
 
 # What to take -----------------------------------------------------------------------------------------------
@@ -335,8 +337,10 @@ class _Import:
         self._out = out
         self._disk: Disk = OsDisk()
         self._progress = Progress(terminal)
+        self._not_removed: list[str] = []
 
-    def do(self) -> None:
+    def do(self) -> TopicView:
+        """Take it in; returns the topic, of which `tell` is to tell."""
         node_id = self._claim()
         store = metadata_store.SqliteMetadataStore(os.path.join(self._data_dir, metadata_store.FILE_NAME))
         try:
@@ -362,8 +366,12 @@ class _Import:
             store.close()
         if self._move:
             for source in self._sources:
-                self._remove_source(source)
-        self._tell(topic)
+                try:
+                    self._remove_source(source)
+                except OSError as error:
+                    where = f"{error.filename or source.path}: {error.strerror or error}"
+                    self._not_removed.append(f"{where}; remove {source.path} by hand")
+        return topic
 
     def _claim(self) -> int:
         """The node whose data directory it is; one that is new becomes node 1's."""
@@ -691,10 +699,12 @@ class _Import:
             return
         for name in os.listdir(source.path):
             self._disk.remove(os.path.join(source.path, name))
-        self._disk.remove_directory(source.path)
+        self._disk.remove_directory(os.path.realpath(source.path))
+        if os.path.islink(path := os.path.abspath(source.path)):
+            self._disk.remove(path)
         self._disk.sync_directory(source.parent)
 
-    def _tell(self, topic: TopicView) -> None:
+    def tell(self, topic: TopicView) -> None:
         for source in self._sources:
             checked = _checked(source)
             start = max(source.log_start_offset, checked.start_offset)
@@ -705,6 +715,8 @@ class _Import:
                 said += f", {source.converted_count} messages of an old format converted"
             name = f"{topic.name}-{source.index}"
             self._out.write(f"partition {name}: {said}, {checked.size_bytes} bytes\n")
+        for text in self._not_removed:
+            self._out.write(f"attention: {text}\n")
         self._tell_open_transactions(topic)
         self._warn_of_retention(topic)
         self._out.write(

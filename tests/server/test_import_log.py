@@ -358,6 +358,39 @@ def test_moving_links_and_removes_the_source(kafka, tmp_path):
     assert served(data) == (expected(), 0)
 
 
+def test_a_source_that_cannot_be_removed_is_told_with_the_topic_that_is_there(kafka, tmp_path):
+    data = tmp_path / "data"
+    (kafka / "orders-1" / "notes").mkdir()
+    lines = take_in(kafka, data=data, move=True)
+    assert f"attention: {kafka}/orders-1/notes: Is a directory; remove {kafka}/orders-1 by hand" in lines
+    assert served(data, index=2) == (expected(2), 0)
+    assert not (kafka / "orders-0").exists()
+    assert not (kafka / "orders-2").exists()
+
+
+def test_moving_removes_a_directory_and_the_link_to_it(kafka, tmp_path):
+    (kafka / "orders-1").rename(tmp_path / "elsewhere")
+    (kafka / "orders-1").symlink_to(tmp_path / "elsewhere")
+    assert not any(
+        "attention" in line and "remove" in line for line in take_in(kafka, data=tmp_path / "data", move=True)
+    )
+    assert served(tmp_path / "data", index=1) == (expected(1), 0)
+    assert not os.path.lexists(kafka / "orders-1")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_reader_that_is_gone_does_not_undo_what_was_taken_in(kafka, tmp_path):
+    class Gone(io.StringIO):
+        def write(self, text):
+            if topics(tmp_path / "data"):
+                raise BrokenPipeError
+            return len(text)
+
+    with pytest.raises(BrokenPipeError):
+        import_log([str(kafka)], topic="orders", data_dir=str(tmp_path / "data"), out=Gone())
+    assert served(tmp_path / "data") == (expected(), 0)
+
+
 def test_a_directory_that_lies_in_its_place_is_taken_in_where_it_is(kafka, tmp_path):
     data = tmp_path / "data"
     take_in(kafka, data=data)

@@ -77,6 +77,14 @@ class CannotCheck(Exception):
     """Nothing was looked at; the text is one sentence for the person who asked."""
 
 
+class _CannotTell(Exception):
+    """`out` has failed, which would pass for the disk that is checked."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 def check(
     paths: Sequence[str],
     *,
@@ -87,7 +95,7 @@ def check(
 ) -> int:
     """Check data directories (together those of one broker) and partition directories; the exit status.
 
-    `terminal` is where to show how far a long check is. Raises CannotCheck.
+    `terminal` is where to show how far a long check is. Raises CannotCheck; an OSError is of `out`.
     """
     disk = OsDisk() if repair else ReadingDisk()
     directories = _directories(disk, paths)
@@ -96,6 +104,8 @@ def check(
         run = _Check(disk, directories, repair, _Report(out, as_json), Progress(terminal))
         run.do()
         return 1 if run.report.damage_count else 0
+    except _CannotTell as failure:
+        raise failure.error from None
     except OSError as error:
         raise CannotCheck(
             f"{error.filename or 'The disk'} does not answer: {error.strerror or error}."
@@ -238,7 +248,10 @@ class _Report:
         self._line({"what": "summary", **facts}, f"summary {text}")
 
     def _line(self, fact: dict[str, Any], text: str) -> None:
-        self._out.write((json.dumps(fact) if self._as_json else text) + "\n")
+        try:
+            self._out.write((json.dumps(fact) if self._as_json else text) + "\n")
+        except OSError as error:
+            raise _CannotTell(error) from error
 
 
 def _at(position: int | None) -> str:

@@ -404,15 +404,16 @@ def _check(options: argparse.Namespace) -> int:
     from odradek.server.check import CannotCheck, check
 
     try:
-        return check(
+        status = check(
             options.paths, repair=options.repair, as_json=options.json, out=sys.stdout, terminal=_terminal()
         )
+        sys.stdout.flush()
+        return status
     except CannotCheck as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except OSError as error:
+        return _output_failed(error)
 
 
 def _import_log(options: argparse.Namespace) -> int:
@@ -436,12 +437,22 @@ def _import_log(options: argparse.Namespace) -> int:
             out=sys.stdout,
             terminal=_terminal(),
         )
+        sys.stdout.flush()
     except CannotImport as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        return _output_failed(error)
     return 0
+
+
+def _output_failed(error: OSError) -> int:
+    """The reader (head, less) has seen enough, or the disk of a file is full."""
+    if not isinstance(error, BrokenPipeError):
+        print(f"odradek: the output cannot be written: {error.strerror or error}.", file=sys.stderr)
+    # Python would complain once more while it closes stdout.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 # --- spark ---

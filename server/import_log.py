@@ -337,7 +337,8 @@ class _Import:
         self._out = out
         self._disk: Disk = OsDisk()
         self._progress = Progress(terminal)
-        self._not_removed: list[str] = []
+        self._attentions: list[str] = []
+        """Kept until all is done: what fails before that is never `out`."""
 
     def do(self) -> TopicView:
         """Take it in; returns the topic, of which `tell` is to tell."""
@@ -370,7 +371,7 @@ class _Import:
                     self._remove_source(source)
                 except OSError as error:
                     where = f"{error.filename or source.path}: {error.strerror or error}"
-                    self._not_removed.append(f"{where}; remove {source.path} by hand")
+                    self._attentions.append(f"{where}; remove {source.path} by hand")
         return topic
 
     def _claim(self) -> int:
@@ -435,10 +436,10 @@ class _Import:
         from odradek.wire import options
 
         if isinstance(self._known, str):
-            self._out.write(
-                f"attention: which settings {self._topic} had in Kafka is not known, since {self._known}: it "
+            self._attentions.append(
+                f"which settings {self._topic} had in Kafka is not known, since {self._known}: it "
                 "gets the defaults, and what --config NAME=VALUE says; name all of Kafka's log.dirs, or give "
-                "its settings with --config\n"
+                "its settings with --config"
             )
             return {}
         settings: dict[str, str] = {}
@@ -449,7 +450,7 @@ class _Import:
                     raise KafkaError(ErrorCode.INVALID_CONFIG, "there is one replica here.")
             except KafkaError as error:
                 if option not in self._configs:
-                    self._out.write(f"attention: {option}={value} is not taken over: {error.message}\n")
+                    self._attentions.append(f"{option}={value} is not taken over: {error.message}")
             else:
                 settings[option] = value
         return settings
@@ -705,6 +706,8 @@ class _Import:
         self._disk.sync_directory(source.parent)
 
     def tell(self, topic: TopicView) -> None:
+        for text in self._attentions:
+            self._out.write(f"attention: {text}\n")
         for source in self._sources:
             checked = _checked(source)
             start = max(source.log_start_offset, checked.start_offset)
@@ -715,8 +718,6 @@ class _Import:
                 said += f", {source.converted_count} messages of an old format converted"
             name = f"{topic.name}-{source.index}"
             self._out.write(f"partition {name}: {said}, {checked.size_bytes} bytes\n")
-        for text in self._not_removed:
-            self._out.write(f"attention: {text}\n")
         self._tell_open_transactions(topic)
         self._warn_of_retention(topic)
         self._out.write(

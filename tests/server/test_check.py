@@ -1,8 +1,12 @@
 """`odradek check` of whole data directories: what is around the partitions, the exit status, the repair."""
 
+import errno
 import io
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -447,9 +451,7 @@ def test_digits_that_are_no_number_make_no_partition_no_segment_and_no_count(dat
     """`str.isdigit` takes a superscript for one, `int` does not."""
     (data / "notes-²").mkdir()
     (data / "orders-0" / f"²{FIRST[1:]}.log").write_bytes(b"")
-    assert told(data) == [
-        f"note orders-0/²{FIRST[1:]}.log: is not named as a segment is. It is left alone."
-    ]
+    assert told(data) == [f"note orders-0/²{FIRST[1:]}.log: is not named as a segment is. It is left alone."]
     store = LogStore(OsDisk(), [str(data)])
     store.open(NOW_MS)
     store.close(NOW_MS)
@@ -630,6 +632,36 @@ def test_a_directory_that_a_broker_has_is_left_alone(data):
             with pytest.raises(CannotCheck, match=r"data is in use by a broker: stop it first, it changes"):
                 check([str(path)], repair=repair, out=io.StringIO())
     store.close(NOW_MS)
+
+
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(errno.EPIPE, "Broken pipe"), OSError(errno.ENOSPC, "Full")]
+)
+def test_an_output_that_takes_no_more_is_no_fault_of_the_disk(data, error):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise error
+
+    (data / "orders-0" / f"{FIRST}.log").open("ab").write(b"torn")
+    with pytest.raises(type(error)) as raised:
+        check([str(data)], out=Gone())
+    assert raised.value is error
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has such a device")
+def test_an_output_on_a_full_disk_is_told_in_one_sentence(data):
+    for arguments in (
+        ("check", str(data)),
+        ("import-log", str(data), "--topic", "orders", "--data-dir", f"{data}-2"),
+    ):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "odradek", *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+            )
+        assert (done.returncode, done.stderr) == (
+            1,
+            "odradek: the output cannot be written: No space left on device.\n",
+        )
 
 
 def run(capsys, *arguments):

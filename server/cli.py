@@ -7,6 +7,7 @@ stderr), 2 for a usage that is not understood. Modules are imported where they a
 
 import argparse
 import gc
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -124,6 +125,9 @@ exit status: 0, or 1 when something is damaged or cannot be read."""
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # Names of files may be bytes that are no text at all.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if arguments[:1] == ["spark"]:
         return _spark(arguments[1:])
     parser = _parser()

@@ -691,6 +691,21 @@ def test_the_command_tells_by_its_status_and_refuses_in_one_sentence(data, tmp_p
     )
 
 
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
+def test_a_name_that_the_output_cannot_spell_is_told_all_the_same(data, encoding):
+    try:
+        open(os.fsencode(data / "orders-0") + b"/\xff\xc3\xbc.log", "wb").close()
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    done = subprocess.run(
+        [sys.executable, "-m", "odradek", "check", str(data)],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b".log: is not named as a segment is." in done.stdout
+
+
 def test_a_long_check_shows_how_far_it_is(data):
     terminal = io.StringIO()
     check([str(data)], out=io.StringIO(), terminal=terminal)

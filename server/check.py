@@ -37,7 +37,17 @@ from odradek.storage.heads import HEADS, Head
 from odradek.storage.places import topic_id_in
 from odradek.storage.recovery import base_offset_of, finish_interrupted
 from odradek.storage.repair import Repair, repair_caches, repair_log, sync_log
-from odradek.storage.segment import CLEANED, DELETED, LOG, SWAP, file_name
+from odradek.storage.segment import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    SWAP,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+)
 from odradek.storage.store import DELETE_SUFFIX, STRAY_SUFFIX, Key, key_of
 from odradek.wire.errors import KafkaError
 from odradek.wire.schema import uuid_to_text
@@ -70,6 +80,8 @@ _LOST_WITH_CHECKPOINT = {
 }
 
 
+_SEGMENT_KINDS = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
+_PARTITION_FILES = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
 _NO_CHECKPOINT = "it is not a checkpoint of version 0 with as many lines as it announces"
 
 
@@ -98,9 +110,11 @@ def check(
     `terminal` is where to show how far a long check is. Raises CannotCheck; an OSError is of `out`.
     """
     disk = OsDisk() if repair else ReadingDisk()
-    directories = _directories(disk, paths)
-    locks = [_lock(directory.path, repair=repair) for directory in directories]
+    locks: list[Lock | None] = []
     try:
+        directories = _directories(disk, paths)
+        for directory in directories:
+            locks.append(_lock(directory.path, repair=repair))
         run = _Check(disk, directories, repair, _Report(out, as_json), Progress(terminal))
         run.do()
         return 1 if run.report.damage_count else 0
@@ -143,30 +157,45 @@ class _Directory:
 
 
 def _directories(disk: Disk, paths: Sequence[str]) -> list[_Directory]:
+    # By the real path: of two names of one directory the second would wait for the lock of the first.
     found: dict[str, _Directory] = {}
     for path in paths:
         path = os.path.normpath(path)
         if not os.path.isdir(path):
             raise CannotCheck(f"{path} is no directory: name a data directory, or that of a partition.")
-        if _is_partition(disk, path):
-            name = os.path.basename(os.path.abspath(path))
-            parent = os.path.normpath(os.path.join(path, os.pardir)) if name != path else os.curdir
-            directory = found.setdefault(parent, _Directory(parent, set()))
+        parent, name = _parted(path)
+        has_data = _has_data(disk, parent)
+        if not has_data and os.path.islink(path):
+            # Somebody's link to a partition: lock and checkpoints are beside what it leads to.
+            parent, name = _parted(os.path.realpath(path))
+            has_data = _has_data(disk, parent)
+        if _is_partition(disk, path) or (has_data and key_of(name) is not None):
+            directory = found.setdefault(os.path.realpath(parent), _Directory(parent, set(), has_data))
             if directory.only is not None:
                 directory.only.add(name)
-            has_data = any(
-                disk.exists(f"{parent}/{name}") for name in (meta_properties.FILE_NAME, *_OFFSET_FILES)
-            )
-            directory.is_data_directory = has_data
         else:
-            found[path] = _Directory(path)
+            directory = found.setdefault(os.path.realpath(path), _Directory(path))
+            directory.only, directory.is_data_directory = None, True
     for directory in found.values():
         directory.was_clean = disk.exists(f"{directory.path}/{checkpoints.CLEAN_SHUTDOWN}")
     return list(found.values())
 
 
+def _parted(path: str) -> tuple[str, str]:
+    """The directory that a directory is in, and its name there."""
+    name = os.path.basename(os.path.abspath(path))
+    return os.path.normpath(os.path.join(path, os.pardir)) if name != path else os.curdir, name
+
+
+def _has_data(disk: Disk, path: str) -> bool:
+    return any(disk.exists(f"{path}/{name}") for name in (meta_properties.FILE_NAME, *_OFFSET_FILES))
+
+
 def _is_partition(disk: Disk, path: str) -> bool:
-    return any(base_offset_of(name, LOG) is not None for name in disk.list(path))
+    return any(
+        name in _PARTITION_FILES or any(base_offset_of(name, kind) is not None for kind in _SEGMENT_KINDS)
+        for name in disk.list(path)
+    )
 
 
 def _lock(path: str, *, repair: bool) -> Lock | None:

@@ -555,6 +555,32 @@ def test_directories_that_were_never_served_by_odradek_need_no_metadata_of_ours(
     assert told(data) == [], "nor has a new one"
 
 
+def test_a_directory_that_is_named_twice_is_checked_once(data, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(data)
+    monkeypatch.chdir(tmp_path)
+    out = io.StringIO()
+    assert check([str(data), "data", "link/orders-0", str(tmp_path / "link")], out=out) == 0
+    assert out.getvalue().startswith("summary partitions=2 ")
+
+
+@pytest.mark.parametrize("left", [[f"{FIRST}.index", f"{FIRST}.timeindex"], [f"{FIRST[:-1]}5.snapshot"], []])
+def test_a_partition_alone_whose_log_file_is_gone_is_damaged(data, left):
+    for path in (data / "orders-0").iterdir():
+        if path.name not in left:
+            path.unlink()
+    lines = told(data / "orders-0", status=1)
+    assert any("recovery-point-offset-checkpoint: it says 5 of orders-0" in line for line in lines)
+
+
+def test_what_cannot_be_listed_is_told_in_one_sentence(data, monkeypatch):
+    def refuse(self, path):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(OsDisk, "list", refuse)
+    with pytest.raises(CannotCheck, match=r"^.*/data does not answer: Permission denied\.$"):
+        check([str(data)], out=io.StringIO())
+
+
 def test_two_directories_of_one_broker_are_checked_together(data, tmp_path):
     other = tmp_path / "second"
     claim_directories([str(other)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
@@ -662,6 +688,22 @@ def test_an_output_on_a_full_disk_is_told_in_one_sentence(data):
             1,
             "odradek: the output cannot be written: No space left on device.\n",
         )
+
+
+def test_a_link_to_a_partition_that_a_broker_has_is_left_alone(data, tmp_path):
+    (tmp_path / "link").symlink_to(data / "orders-0")
+    store = LogStore(OsDisk(), [str(data)])
+    store.open(NOW_MS)
+    with pytest.raises(CannotCheck, match=r"data is in use by a broker: stop it first, it changes"):
+        check([str(tmp_path / "link")], repair=True, out=io.StringIO())
+    store.close(NOW_MS)
+    # Where a partition of a data directory is a link, the lock and the checkpoints are beside the link.
+    (data / "orders-1").rename(tmp_path / "elsewhere")
+    (data / "orders-1").symlink_to(tmp_path / "elsewhere")
+    with (data / "orders-1" / f"{FIRST}.log").open("r+b") as log:
+        log.truncate(0)
+    lines = told(data / "orders-1", status=1)
+    assert any("recovery-point-offset-checkpoint: it says 5 of orders-1" in line for line in lines)
 
 
 def run(capsys, *arguments):

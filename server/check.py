@@ -17,6 +17,7 @@ checked, but nothing of its partition is repaired.
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,10 +62,12 @@ __all__ = [
     "Progress",
     "ReadingDisk",
     "check",
+    "is_import",
     "parse_offsets",
 ]
 
 IMPORT_SUFFIX = "-import"
+_IMPORT = re.compile(r".*\.[0-9a-f]{32}-import", re.DOTALL)
 PROGRESS_INTERVAL_S = 0.2
 _OFFSET_FILES = (
     checkpoints.RECOVERY_POINTS,
@@ -136,6 +139,13 @@ class ReadingDisk(OsDisk):
     def open(self, path: str, *, create: bool = False) -> OsFile:
         assert not create
         return OsFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def is_import(name: str) -> bool:
+    """Whether import-log has made a directory of that name, to copy a partition to: its name is all that
+    tells it from somebody's own.
+    """
+    return _IMPORT.fullmatch(name) is not None
 
 
 # What was asked for -----------------------------------------------------------------------------------------
@@ -549,7 +559,7 @@ class _Check:
                     "it is left alone; odradek import-log can take it in",
                 )
                 self.report.findings([Finding(NOTE, path, None, what, consequence)])
-            elif name.endswith(IMPORT_SUFFIX):
+            elif is_import(name):
                 what, consequence = "an import that was interrupted", "the next odradek import-log removes it"
                 self.report.findings([Finding(NOTE, path, None, what, consequence)])
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, TextIO
 from odradek.coordinator.cluster import Broker, ClusterMachine, NewTopic, Row, TopicView, rows_of_new
 from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.server import meta_properties, metadata_store
-from odradek.server.check import IMPORT_SUFFIX, Progress, parse_offsets
+from odradek.server.check import IMPORT_SUFFIX, Progress, is_import, parse_offsets
 from odradek.server.config import ConfigError
 from odradek.server.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
 from odradek.storage import checkpoints
@@ -118,6 +118,8 @@ def import_log(
     if topic is None:
         raise _which_topic(paths)
     _check_topic(topic)
+    if not data_dir:
+        raise CannotImport("--data-dir is empty: name the directory where Odradek has its data.")
     sources = _sources(paths, topic, partitions)
     locks: list[Lock] = []
     try:
@@ -686,7 +688,7 @@ class _Import:
                     self._remove(path)
             store.write([Row(IMPORT_TABLE, row.key, None)])
         for name in os.listdir(self._data_dir):
-            if name.endswith(IMPORT_SUFFIX):
+            if is_import(name):
                 self._remove(f"{self._data_dir}/{name}")
 
     def _remove(self, path: str) -> None:

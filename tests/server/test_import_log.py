@@ -741,6 +741,24 @@ def test_a_broker_starts_whatever_is_wrong_in_the_head_of_its_metadata(kafka, tm
     assert check([str(data)], out=io.StringIO()) == 0
 
 
+def test_a_directory_of_somebody_is_not_taken_for_an_interrupted_import(kafka, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(kafka / "orders-0", data / "old-import")
+    out = io.StringIO()
+    take_in(data / "old-import", data=data, partitions=[0])
+    assert (data / "old-import" / f"{FIRST}.log").exists()
+    assert check([str(data)], out=out) == 0
+    assert "old-import" not in out.getvalue()
+
+
+def test_an_empty_name_is_no_data_directory(kafka, tmp_path, monkeypatch):
+    """`--data-dir "$NOT_SET"` of a shell: it would be the root of all directories."""
+    monkeypatch.setattr("odradek.server.import_log._Import", None)  # lest it come so far
+    with pytest.raises(CannotImport) as error:
+        import_log([str(kafka)], topic="orders", data_dir="", out=io.StringIO())
+    assert str(error.value) == "--data-dir is empty: name the directory where Odradek has its data."
+
+
 def test_a_directory_in_the_way_is_refused(kafka, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(kafka / "users-0", data / "orders-1")

@@ -87,7 +87,8 @@ def config_record(name, value, topic="orders"):
 
 def write_metadata(kafka, name, offset, *values):
     records = [Record(offset + n, NOW_MS, None, value) for n, value in enumerate(values)]
-    (kafka / "__cluster_metadata-0" / name).write_bytes(bytes(build_batch(records)) + bytes(500))
+    room = bytes(500) if name.endswith(".log") else b""  # as a kill leaves it
+    (kafka / "__cluster_metadata-0" / name).write_bytes(bytes(build_batch(records)) + room)
 
 
 @pytest.fixture
@@ -260,6 +261,69 @@ def test_settings_that_nobody_knows_are_told_with_the_way_to_give_them(kafka, tm
     (kafka / "orders-0").rename(kafka / "old")
     lines = take_in(kafka / "old", data=tmp_path / "four", partitions=[0])
     assert lines[0] == UNKNOWN.format("the names of the directories do not say what it was called")
+
+
+def batches_of(*values, offset=0):
+    """One batch for each value, as Kafka appends them to its metadata log."""
+    return [
+        bytes(build_batch([Record(number, NOW_MS, None, value)]))
+        for number, value in enumerate(values, offset)
+    ]
+
+
+SETTINGS = (
+    *topic_records("orders", 3),
+    config_record("retention.ms", "1"),
+    config_record("retention.ms", "-1"),
+)
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        (lambda before, last: [*before[:-1], before[-1][:-1] + b"?", last], "the checksum of a batch is 0x"),
+        (lambda before, last: [*before[:-1], last], "the records from offset 4 to 4 are not there"),
+        (lambda before, last: [*before[1:], last], "the records from offset 0 to 0 are not there"),
+    ],
+)
+def test_metadata_that_are_damaged_in_the_middle_are_not_believed(kafka, tmp_path, damage, what):
+    metadata = kafka / "__cluster_metadata-0"
+    *before, last = batches_of(*SETTINGS)
+    (metadata / f"{FIRST}.log").write_bytes(b"".join(damage(before, last)))
+    line, *_ = take_in(kafka, data=tmp_path / "data")
+    assert line.startswith("attention: which settings orders had in Kafka is not known, since ")
+    assert f"{metadata} cannot be read ({FIRST}.log" in line
+    assert what in line
+    assert not topics(tmp_path / "data")["orders"].configs
+
+
+def test_a_segment_of_the_metadata_that_is_missing_is_told(kafka, tmp_path):
+    metadata = kafka / "__cluster_metadata-0"
+    batches = batches_of(*SETTINGS)
+    (metadata / f"{FIRST}.log").write_bytes(batches[0])
+    (metadata / f"{4:020}.log").write_bytes(b"".join(batches[4:]))
+    assert "the records from offset 1 to 3 are not there" in take_in(kafka, data=tmp_path / "data")[0]
+
+
+@pytest.mark.parametrize("tail", [b"", bytes(500), b"torn", bytes(60), "batch"])
+def test_what_a_crash_has_torn_off_the_end_of_the_metadata_was_not_decided(kafka, tmp_path, tail):
+    *before, last = batches_of(*SETTINGS)
+    tail = last[:-1] if tail == "batch" else tail
+    (kafka / "__cluster_metadata-0" / f"{FIRST}.log").write_bytes(b"".join(before) + tail)
+    assert not any("is not known" in line for line in take_in(kafka, data=tmp_path / "data"))
+    assert dict(topics(tmp_path / "data")["orders"].configs) == {"retention.ms": "1"}
+
+
+def test_a_snapshot_of_the_metadata_has_to_be_whole(kafka, tmp_path):
+    metadata = kafka / "__cluster_metadata-0"
+    batches = batches_of(*SETTINGS)
+    (metadata / f"{FIRST}.log").unlink()
+    (metadata / f"{6:020}.log").write_bytes(b"")
+    snapshot = metadata / f"{6:020}-0000000001.checkpoint"
+    snapshot.write_bytes(b"".join(batches))
+    assert take_in(kafka, data=tmp_path / "one")[0].startswith("partition ")
+    snapshot.write_bytes(b"".join(batches)[:-1])
+    assert f"cannot be read ({snapshot.name} at byte " in take_in(kafka, data=tmp_path / "two")[0]
 
 
 def test_the_log_directories_of_one_kafka_are_taken_together(two_directories, tmp_path):

@@ -504,10 +504,12 @@ class _Check:
                 continue
             count = "1 topic" if len(topics) == 1 else f"{len(topics)} topics"
             what = f"it is not there, but partitions of {count} are"
+            # First what is harmless: a start with the second of log.dirs alone would make it a first one.
             consequence = (
-                "a broker would serve none of them: restore the file from a backup, or start Odradek once "
-                f"without it and take each topic in where it is (odradek import-log {directory.path} --topic "
-                f"NAME --data-dir {directory.path}); if it is in another of log.dirs, check all together"
+                "if the broker has other log.dirs, one of those has the file: name all of them together; if "
+                "none has it, a broker would serve none of the topics: restore the file from a backup, or "
+                "start Odradek once without it and take each topic in where it is (odradek import-log "
+                f"{directory.path} --topic NAME --data-dir {directory.path})"
             )
             path = f"{directory.path}/{metadata_store.FILE_NAME}"
             self.report.findings([Finding(DAMAGE, path, None, what, consequence)])

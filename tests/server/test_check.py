@@ -498,10 +498,10 @@ def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, capsys):
     (data / FILE_NAME).unlink()
     (line,) = told(data, status=1)
     assert line == (
-        f"damage {FILE_NAME}: it is not there, but partitions of 1 topic are. A broker would serve none of "
-        "them: restore the file from a backup, or start Odradek once without it and take each topic in where "
-        f"it is (odradek import-log {data} --topic NAME --data-dir {data}); if it is in another of log.dirs, "
-        "check all together."
+        f"damage {FILE_NAME}: it is not there, but partitions of 1 topic are. If the broker has other "
+        "log.dirs, one of those has the file: name all of them together; if none has it, a broker would "
+        "serve none of the topics: restore the file from a backup, or start Odradek once without it and take each "
+        f"topic in where it is (odradek import-log {data} --topic NAME --data-dir {data})."
     )
     assert line in told(data, repair=True, status=1)
     assert not (data / FILE_NAME).exists()
@@ -595,6 +595,19 @@ def test_two_directories_of_one_broker_are_checked_together(data, tmp_path):
     store.open(NOW_MS)
     store.close(NOW_MS)
     assert told(data, other) == []
+
+
+def test_of_one_of_several_directories_it_is_said_first_that_the_others_must_be_named(data, tmp_path):
+    other = tmp_path / "second"
+    claim_directories([str(other)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+    shutil.move(data / "orders-1", other)
+    (line,) = told(other, status=1)
+    assert (
+        "partitions of 1 topic are. If the broker has other log.dirs, one of those has the file: name" in line
+    )
+    (line,) = told(data, status=1)
+    assert line.startswith("damage orders-1: it is not there. ")
+    assert line.endswith("check all of them together.")
 
 
 def test_of_a_stray_beside_the_partition_it_is_not_said_that_this_begins_empty(data, tmp_path):

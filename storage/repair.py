@@ -57,9 +57,13 @@ def repair_log(disk: Disk, check: PartitionCheck) -> list[Repair]:
         path = f"{check.path}/{file_name(lost.base_offset, LOG)}"
         repairs.append(Repair(path, None, f"removed its indexes; {lost.told}", lost.size_bytes_min))
     for number, segment in enumerate(check.segments):
+        path = f"{check.path}/{file_name(segment.base_offset, LOG)}"
+        if segment.cut_off is not None:
+            lost_bytes = segment.cut_off.size_bytes_min
+            what = f"it was longer: {segment.cut_off.told}"
+            repairs.append(Repair(path, segment.size_bytes, what, lost_bytes))
         if segment.is_sound:
             continue
-        path = f"{check.path}/{file_name(segment.base_offset, LOG)}"
         # First: an index must never be newer than its log.
         for kind in (INDEX, TIME_INDEX):
             disk.remove(f"{check.path}/{file_name(segment.base_offset, kind)}")

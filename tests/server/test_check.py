@@ -500,8 +500,8 @@ def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, capsys):
     assert line == (
         f"damage {FILE_NAME}: it is not there, but partitions of 1 topic are. If the broker has other "
         "log.dirs, one of those has the file: name all of them together; if none has it, a broker would "
-        "serve none of the topics: restore the file from a backup, or start Odradek once without it and take each "
-        f"topic in where it is (odradek import-log {data} --topic NAME --data-dir {data})."
+        "serve none of the topics: restore the file from a backup, or start Odradek once without it "
+        f"and take each topic in where it is (odradek import-log {data} --topic NAME --data-dir {data})."
     )
     assert line in told(data, repair=True, status=1)
     assert not (data / FILE_NAME).exists()

@@ -486,8 +486,12 @@ class _Check:
                     self.report.findings(_check_settings(path, view))
 
     def _has_store(self, directory: _Directory) -> bool:
+        """SQLite makes an empty file first: to a start that is as good as none."""
         path = f"{directory.path}/{metadata_store.FILE_NAME}"
-        return any(self._disk.exists(path + ending) for ending in ("", metadata_store.REPAIRED))
+        return self._disk.exists(path + metadata_store.REPAIRED) or any(
+            self._disk.exists(path + ending) and self._disk.size(path + ending) > 0
+            for ending in ("", metadata_store.LOG)
+        )
 
     def _look_for_store(self) -> None:
         """Data that a broker of ours has served and none would serve any more."""
@@ -503,7 +507,9 @@ class _Check:
             if not topics:
                 continue
             count = "1 topic" if len(topics) == 1 else f"{len(topics)} topics"
-            what = f"it is not there, but partitions of {count} are"
+            path = f"{directory.path}/{metadata_store.FILE_NAME}"
+            is_empty = self._disk.exists(path)
+            what = f"it is {'empty' if is_empty else 'not there'}, but partitions of {count} are there"
             # First what is harmless: a start with the second of log.dirs alone would make it a first one.
             consequence = (
                 "if the broker has other log.dirs, one of those has the file: name all of them together; if "
@@ -511,7 +517,6 @@ class _Check:
                 "start Odradek once without it and take each topic in where it is (odradek import-log "
                 f"{directory.path} --topic NAME --data-dir {directory.path})"
             )
-            path = f"{directory.path}/{metadata_store.FILE_NAME}"
             self.report.findings([Finding(DAMAGE, path, None, what, consequence)])
             return
 

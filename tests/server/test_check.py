@@ -498,7 +498,7 @@ def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, capsys):
     (data / FILE_NAME).unlink()
     (line,) = told(data, status=1)
     assert line == (
-        f"damage {FILE_NAME}: it is not there, but partitions of 1 topic are. If the broker has other "
+        f"damage {FILE_NAME}: it is not there, but partitions of 1 topic are there. If the broker has other "
         "log.dirs, one of those has the file: name all of them together; if none has it, a broker would "
         "serve none of the topics: restore the file from a backup, or start Odradek once without it "
         f"and take each topic in where it is (odradek import-log {data} --topic NAME --data-dir {data})."
@@ -511,6 +511,26 @@ def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, capsys):
     SqliteMetadataStore(str(data / FILE_NAME)).close()  # as a start makes it
     assert run(capsys, "import-log", str(data), "--topic", "orders", "--data-dir", str(data))[0] == 0
     assert told(data) == []
+
+
+@pytest.mark.parametrize("size_bytes", [19, 20, 99, 100, 511, 4095, 4096])
+def test_metadata_that_were_cut_are_damaged_and_made_anew_from_the_directories(data, size_bytes):
+    with (data / FILE_NAME).open("r+b") as file:
+        file.truncate(size_bytes)
+    assert any(line.startswith(f"damage {FILE_NAME}: ") for line in told(data, status=1))
+    assert any("topic orders: found again by its directories" in line for line in told(data, repair=True))
+    assert told(data) == []
+
+
+def test_metadata_of_which_nothing_is_left_are_as_good_as_gone(data):
+    (data / FILE_NAME).unlink()
+    gone = told(data, status=1)
+    (data / FILE_NAME).touch()
+    for repair in (False, True):
+        assert told(data, status=1, repair=repair) == [line.replace("not there", "empty") for line in gone]
+    shutil.rmtree(data / "orders-0")
+    shutil.rmtree(data / "orders-1")
+    assert told(data) == [], "as a kill leaves the first start"
 
 
 @pytest.mark.parametrize("repair", [False, True])
@@ -603,7 +623,8 @@ def test_of_one_of_several_directories_it_is_said_first_that_the_others_must_be_
     shutil.move(data / "orders-1", other)
     (line,) = told(other, status=1)
     assert (
-        "partitions of 1 topic are. If the broker has other log.dirs, one of those has the file: name" in line
+        "partitions of 1 topic are there. If the broker has other log.dirs, one of those has the file: name"
+        in line
     )
     (line,) = told(data, status=1)
     assert line.startswith("damage orders-1: it is not there. ")

@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from odradek.coordinator.topics import INTERNAL_TOPICS
 from odradek.server import meta_properties, metadata_store
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IMPORT_SUFFIX",
+    "IMPORT_TABLE",
     "CannotCheck",
     "Progress",
     "ReadingDisk",
@@ -67,6 +68,8 @@ __all__ = [
 ]
 
 IMPORT_SUFFIX = "-import"
+IMPORT_TABLE = "import"
+"""Rows of imports under way: topic -> JSON of the topic's id and the directories that are made for it."""
 _IMPORT = re.compile(r".*\.[0-9a-f]{32}-import", re.DOTALL)
 PROGRESS_INTERVAL_S = 0.2
 _OFFSET_FILES = (
@@ -85,6 +88,7 @@ _LOST_WITH_CHECKPOINT = {
 
 _SEGMENT_KINDS = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
 _PARTITION_FILES = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
+_INTERRUPTED_IMPORT = ("an import that was interrupted", "the next odradek import-log removes it")
 _NO_CHECKPOINT = "it is not a checkpoint of version 0 with as many lines as it announces"
 
 
@@ -344,6 +348,7 @@ class _Check:
         self._progress = progress
         self._view: ClusterView | None = None
         self._deletions: Mapping[bytes, str] = {}
+        self._imports: set[bytes] = set()
         self._homes: dict[Key, list[str]] = {}
         """The data directories that have a partition."""
         self._counts = [0, 0, 0, 0]
@@ -472,18 +477,18 @@ class _Check:
             if not has_store[directory.path]:
                 continue
             path = f"{directory.path}/{metadata_store.FILE_NAME}"
-            view, deletions, findings = _look_at_store(path)
+            known, findings = _look_at_store(path)
             if directory.only is None and findings:
                 repairs = self._repair_metadata(directory.path, path) if self._repair else []
                 self.report.findings(findings, is_repaired=bool(repairs))
                 if repairs:
                     self.report.repairs(repairs)
-                    view, deletions, findings = _look_at_store(path)
+                    known, findings = _look_at_store(path)
                     self.report.findings(findings)
-            if view is not None:
-                self._view, self._deletions = view, deletions
+            if known is not None:
+                self._view, self._deletions, self._imports = known
                 if directory.only is None:
-                    self.report.findings(_check_settings(path, view))
+                    self.report.findings(_check_settings(path, known.view))
 
     def _has_store(self, directory: _Directory) -> bool:
         """SQLite makes an empty file first: to a start that is as good as none."""
@@ -533,7 +538,7 @@ class _Check:
         try:
             store = metadata_store.SqliteMetadataStore(path)
             try:
-                _view_of(list(store.rows()))
+                _known_by(list(store.rows()))
             finally:
                 store.close()
             told.append("what a kill has left in its write-ahead log was mended and taken in")
@@ -567,8 +572,7 @@ class _Check:
                 )
                 self.report.findings([Finding(NOTE, path, None, what, consequence)])
             elif is_import(name):
-                what, consequence = "an import that was interrupted", "the next odradek import-log removes it"
-                self.report.findings([Finding(NOTE, path, None, what, consequence)])
+                self.report.findings([Finding(NOTE, path, None, *_INTERRUPTED_IMPORT)])
 
     # A partition
 
@@ -681,6 +685,8 @@ class _Check:
         topic = self._view.topics.get(key[0])
         if checked.topic_id is not None and checked.topic_id in self._deletions:
             yield Finding(NOTE, checked.path, None, "its topic is deleted", "a start removes it")
+        elif topic is None and checked.topic_id in self._imports:
+            yield Finding(NOTE, checked.path, None, *_INTERRUPTED_IMPORT)
         elif topic is None or key[1] >= len(topic.partitions):
             consequence = "it is left alone; odradek import-log can take it in"
             yield Finding(NOTE, checked.path, None, "no topic has it", consequence)
@@ -820,20 +826,27 @@ def _identity(directory: str) -> tuple[str, str] | None:
     return cluster_id, node_id
 
 
-def _look_at_store(path: str) -> "tuple[ClusterView | None, Mapping[bytes, str], list[Finding]]":
-    """What the metadata store says, and which deletions are not finished; nothing where it is damaged."""
+class _Known(NamedTuple):
+    """What the metadata store says: topics, deletions that are not finished, ids of imports likewise."""
+
+    view: "ClusterView"
+    deletions: Mapping[bytes, str]
+    imports: set[bytes]
+
+
+def _look_at_store(path: str) -> tuple[_Known | None, list[Finding]]:
+    """What the metadata store says; nothing where it is damaged."""
     rows, wrong = metadata_store.verify(path)
     consequence = "a start makes it anew from what can be read, and tells what is missing"
     if not wrong:
         try:
-            return *_view_of(rows), []
+            return _known_by(rows), []
         except (AssertionError, LookupError, ValueError):
             wrong = ["its rows contradict each other"]
-    return None, {}, [Finding(DAMAGE, path, None, what, consequence) for what in wrong]
+    return None, [Finding(DAMAGE, path, None, what, consequence) for what in wrong]
 
 
-def _view_of(rows: list[Any]) -> "tuple[ClusterView, Mapping[bytes, str]]":
-    """What the metadata store says, and which deletions are not finished."""
+def _known_by(rows: list[Any]) -> _Known:
     from odradek.coordinator.cluster import ClusterMachine
 
     class Rows:
@@ -849,7 +862,8 @@ def _view_of(rows: list[Any]) -> "tuple[ClusterView, Mapping[bytes, str]]":
 
     machine = ClusterMachine(Rows(), cluster_id="", new_topic_id=lambda: bytes(16))
     machine.load()
-    return machine.view, machine.deletions
+    imports = {bytes.fromhex(json.loads(row.value)["id"]) for row in rows if row.table == IMPORT_TABLE}
+    return _Known(machine.view, machine.deletions, imports)
 
 
 def _check_settings(path: str, view: "ClusterView") -> Iterator[Finding]:

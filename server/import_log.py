@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, TextIO
 from odradek.coordinator.cluster import Broker, ClusterMachine, NewTopic, Row, TopicView, rows_of_new
 from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.server import meta_properties, metadata_store
-from odradek.server.check import IMPORT_SUFFIX, Progress, is_import, parse_offsets
+from odradek.server.check import IMPORT_SUFFIX, IMPORT_TABLE, Progress, is_import, parse_offsets
 from odradek.server.config import ConfigError
 from odradek.server.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
 from odradek.storage import checkpoints
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CannotImport", "import_log"]
 
-IMPORT_TABLE = "import"
-"""Rows of imports under way: topic -> JSON of the topic's id and the directories that are made for it."""
 PRODUCER_IDS = ("cluster", "next_producer_id")
 _COPIED = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
 _COPY_BYTES = 1 << 20
@@ -676,20 +674,31 @@ class _Import:
         """Remove what interrupted imports have left: copies that nobody has seen."""
         rows = list(store.rows())
         topic_ids = {row.value for row in rows if row.table == "topic"}
+        sources = {os.path.realpath(source.path) for source in self._sources}
         for row in rows:
             if row.table != IMPORT_TABLE or row.value is None:
                 continue
             intent = json.loads(row.value)
-            for name in intent["names"]:
-                path = f"{self._data_dir}/{name}"
-                metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
-                topic_id = checkpoints.read_partition_metadata(self._disk, metadata)
-                if topic_id is not None and topic_id.hex() == intent["id"] and intent["id"] not in topic_ids:
-                    self._remove(path)
+            left = [f"{self._data_dir}/{name}" for name in intent["names"]]
+            left = [path for path in left if intent["id"] == self._id_in(path) not in topic_ids]
+            for path in left:
+                if os.path.realpath(path) in sources:
+                    # Somebody takes it for complete, and the checkpoints may not have its lines.
+                    raise CannotImport(
+                        f"{path} was left by an import that was interrupted: import from where that took it, "
+                        f"or move it out of {self._data_dir} first and name it there."
+                    )
+            for path in left:
+                self._remove(path)
             store.write([Row(IMPORT_TABLE, row.key, None)])
         for name in os.listdir(self._data_dir):
             if is_import(name):
                 self._remove(f"{self._data_dir}/{name}")
+
+    def _id_in(self, path: str) -> str:
+        """What a directory says of its topic, in hexadecimal digits; "" for nothing."""
+        metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
+        return (checkpoints.read_partition_metadata(self._disk, metadata) or b"").hex()
 
     def _remove(self, path: str) -> None:
         if os.path.isdir(path):

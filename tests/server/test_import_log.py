@@ -13,7 +13,7 @@ from odradek.server import cli
 from odradek.server.check import check
 from odradek.server.embedded import Broker as Embedded
 from odradek.server.embedded import BrokerStartError
-from odradek.server.import_log import CannotImport, import_log
+from odradek.server.import_log import CannotImport, _Import, import_log
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
@@ -956,6 +956,37 @@ def test_a_kill_at_any_moment_leaves_nothing_visible_or_the_whole(kafka, tmp_pat
             assert served(data, index=index) == (expected(index), 0), moment
         assert not [path for path in data.iterdir() if path.name.endswith("-import")]
     assert visible
+
+
+def test_what_an_interrupted_import_has_left_is_no_source(kafka, tmp_path, monkeypatch):
+    """It would be cleared away first: the only copy, where somebody took the import for complete."""
+    data = tmp_path / "data"
+
+    def killed(self):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Import, "_write_checkpoints", killed)
+        with pytest.raises(Killed):
+            take_in(kafka, data=data)
+    out = io.StringIO()
+    assert check([str(data)], out=out) == 0
+    for index, line in enumerate(out.getvalue().splitlines()[:-1]):
+        assert line == (
+            f"note {data}/orders-{index}: an import that was interrupted. "
+            "The next odradek import-log removes it."
+        )
+    (tmp_path / "link").symlink_to(data)
+    for source in (data, tmp_path / "link", data / "orders-1"):
+        options = {"partitions": [0]} if source.name == "orders-1" else {}
+        first = source if options else data / "orders-0"
+        assert refused(source, data=data, **options) == (
+            f"{first} was left by an import that was interrupted: import from where that took it, or "
+            f"move it out of {data} first and name it there."
+        )
+    assert (data / "orders-0" / f"{FIRST}.log").exists()
+    take_in(kafka, data=data)
+    assert served(data) == (expected(), 0)
 
 
 # --- The command ---

@@ -9,7 +9,7 @@ store.
 interrupted compaction), then removes what is no sound batch and makes the rest anew from the log. It tells
 each byte of a log that is lost. A damaged metadata store is made anew from what can be read and from the
 directories (`metadata_repair`), as a start would. Not repaired, since nobody knows better: `meta.properties`,
-a directory of another topic's id.
+a directory of another topic's id, segments whose records overlap.
 
 A directory that a broker has is left alone. A file that the disk does not give is damage, and the rest is
 checked, but nothing of its partition is repaired.

@@ -150,6 +150,11 @@ class SegmentCheck:
     def is_sound(self) -> bool:
         return not self.holes and not self.mends
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no batch, or none that is sound."""
+        return self.end_offset == self.base_offset
+
 
 class PartitionCheck:
     """The check of one directory: run `steps` to its end, then read the rest."""

@@ -768,6 +768,22 @@ def test_a_deletion_or_a_compaction_that_was_interrupted_is_no_loss(disk):
     assert all(line.startswith("note ") for line in told(disk))
 
 
+@pytest.mark.parametrize("content", [b"", b"torn"])
+@pytest.mark.parametrize("base_offset", [5, 15])
+def test_a_segment_in_the_midst_of_another_that_has_no_batch_goes(disk, base_offset, content):
+    before = offsets(disk)
+    path = f"{PATH}/{base_offset:020}.log"
+    replace_file(disk, path, content)
+    said = (
+        f"damage {base_offset:020}.log: the segment begins at offset {base_offset}, the one before it ends at"
+    )
+    assert any(line.startswith(said) for line in told(disk))
+    done = repair(disk)
+    assert sum(lost_bytes for _, lost_bytes in done) == len(content)
+    assert path not in disk.files
+    assert (told(disk), offsets(disk)) == ([], before)
+
+
 def test_segments_that_overlap_are_told(disk):
     path = f"{PATH}/{15:020}.log"
     batch = a_batch(9)

@@ -35,7 +35,7 @@ from odradek.storage.ends import ENDS, End
 from odradek.storage.group_log import NAMES as GROUP_LOGS
 from odradek.storage.group_log import read_entries, replay
 from odradek.storage.heads import HEADS, Head
-from odradek.storage.places import topic_id_in
+from odradek.storage.places import FUTURE_SUFFIX, topic_id_in
 from odradek.storage.recovery import base_offset_of, finish_interrupted
 from odradek.storage.repair import Repair, repair_caches, repair_log, sync_log
 from odradek.storage.segment import (
@@ -473,6 +473,7 @@ class _Check:
         has_store = {directory.path: self._has_store(directory) for directory in self._directories}
         if not any(has_store.values()):
             self._look_for_store()
+        first = ""
         for directory in self._directories:
             if not has_store[directory.path]:
                 continue
@@ -485,6 +486,14 @@ class _Check:
                     self.report.repairs(repairs)
                     known, findings = _look_at_store(path)
                     self.report.findings(findings)
+            if directory.only is None:
+                if first:
+                    what = f"{first} has metadata of a cluster, too"
+                    consequence = (
+                        "a broker does not start with both: check each with the directories that belong to it"
+                    )
+                    self.report.findings([Finding(DAMAGE, path, None, what, consequence)])
+                first = first or directory.path
             if known is not None:
                 self._view, self._deletions, self._imports = known
                 if directory.only is None:
@@ -565,6 +574,12 @@ class _Check:
                 yield name
             elif name.endswith(DELETE_SUFFIX):
                 self.report.findings([Finding(NOTE, path, None, "it is deleted", "a start removes it")])
+            elif name.endswith(FUTURE_SUFFIX):
+                what, consequence = (
+                    "a copy of a move between data directories that was interrupted",
+                    "a start removes it, and begins the move anew",
+                )
+                self.report.findings([Finding(NOTE, path, None, what, consequence)])
             elif name.endswith(STRAY_SUFFIX):
                 what, consequence = (
                     "a partition that was set aside",

@@ -434,10 +434,12 @@ def test_a_setting_of_a_group_that_is_refused_is_found(data):
 def test_directories_that_no_topic_has_are_noted(data):
     shutil.copytree(data / "orders-0", data / "orders-7")
     shutil.copytree(data / "orders-0", data / "bills-0")
-    for ending in ("delete", "stray", "import"):
+    for ending in ("delete", "stray", "import", "future"):
         (data / f"gone-0.{'0' * 32}-{ending}").mkdir()
     assert told(data) == [
         f"note gone-0.{'0' * 32}-delete: it is deleted. A start removes it.",
+        f"note gone-0.{'0' * 32}-future: a copy of a move between data directories that was interrupted. "
+        "A start removes it, and begins the move anew.",
         f"note gone-0.{'0' * 32}-import: an import that was interrupted. "
         "The next odradek import-log removes it.",
         f"note gone-0.{'0' * 32}-stray: a partition that was set aside. "
@@ -615,6 +617,20 @@ def test_two_directories_of_one_broker_are_checked_together(data, tmp_path):
     store.open(NOW_MS)
     store.close(NOW_MS)
     assert told(data, other) == []
+
+
+def test_of_two_directories_one_only_may_have_the_metadata(data, tmp_path):
+    """A start is refused (`log_directories.refuse_misplaced`)."""
+    other = tmp_path / "second"
+    shutil.copytree(data, other)
+    shutil.rmtree(data / "orders-1")
+    shutil.rmtree(other / "orders-0")
+    line = (
+        f"damage {{}}/{FILE_NAME}: {{}} has metadata of a cluster, too. A broker does not start with both: "
+        "check each with the directories that belong to it."
+    )
+    assert line.format(other, data) in told(data, other, status=1)
+    assert line.format(data, other) in told(other, data, status=1)
 
 
 def test_of_one_of_several_directories_it_is_said_first_that_the_others_must_be_named(data, tmp_path):

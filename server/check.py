@@ -65,6 +65,7 @@ __all__ = [
     "check",
     "is_import",
     "parse_offsets",
+    "surroundings",
 ]
 
 IMPORT_SUFFIX = "-import"
@@ -177,12 +178,7 @@ def _directories(disk: Disk, paths: Sequence[str]) -> list[_Directory]:
         path = os.path.normpath(path)
         if not os.path.isdir(path):
             raise CannotCheck(f"{path} is no directory: name a data directory, or that of a partition.")
-        parent, name = _parted(path)
-        has_data = _has_data(disk, parent)
-        if not has_data and os.path.islink(path):
-            # Somebody's link to a partition: lock and checkpoints are beside what it leads to.
-            parent, name = _parted(os.path.realpath(path))
-            has_data = _has_data(disk, parent)
+        parent, name, has_data = surroundings(disk, path)
         if _is_partition(disk, path) or (has_data and key_of(name) is not None):
             directory = found.setdefault(os.path.realpath(parent), _Directory(parent, set(), has_data))
             if directory.only is not None:
@@ -193,6 +189,20 @@ def _directories(disk: Disk, paths: Sequence[str]) -> list[_Directory]:
     for directory in found.values():
         directory.was_clean = disk.exists(f"{directory.path}/{checkpoints.CLEAN_SHUTDOWN}")
     return list(found.values())
+
+
+def surroundings(disk: Disk, path: str) -> tuple[str, str, bool]:
+    """The data directory that a partition's directory is in, its name there, and whether it is one.
+
+    Of somebody's link to a partition lock and checkpoints are beside what it leads to; of one in a data
+    directory they are beside the link.
+    """
+    path = os.path.normpath(path)
+    parent, name = _parted(path)
+    if _has_data(disk, parent) or not os.path.islink(path):
+        return parent, name, _has_data(disk, parent)
+    parent, name = _parted(os.path.realpath(path))
+    return parent, name, _has_data(disk, parent)
 
 
 def _parted(path: str) -> tuple[str, str]:

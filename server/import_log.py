@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, TextIO
 from odradek.coordinator.cluster import Broker, ClusterMachine, NewTopic, Row, TopicView, rows_of_new
 from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.server import meta_properties, metadata_store
-from odradek.server.check import IMPORT_SUFFIX, IMPORT_TABLE, Progress, is_import, parse_offsets
+from odradek.server.check import IMPORT_SUFFIX, IMPORT_TABLE, Progress, is_import, parse_offsets, surroundings
 from odradek.server.config import ConfigError
 from odradek.server.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
 from odradek.storage import checkpoints
@@ -90,11 +90,11 @@ class _Source:
 
     @property
     def parent(self) -> str:
-        return os.path.dirname(os.path.abspath(self.path))
+        return os.path.abspath(surroundings(OsDisk(), self.path)[0])
 
     @property
     def key(self) -> Key | None:
-        return key_of(os.path.basename(os.path.abspath(self.path)))
+        return key_of(surroundings(OsDisk(), self.path)[1])
 
 
 def import_log(

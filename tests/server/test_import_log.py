@@ -385,6 +385,21 @@ def test_deleted_records_stay_deleted(kafka, tmp_path):
     assert served(data, index=1) == (expected(1)[5:], 5)
 
 
+def test_of_a_link_to_a_partition_counts_what_is_beside_the_partition(kafka, tmp_path):
+    (kafka / "log-start-offset-checkpoint").write_text("0\n1\norders 0 7\n")
+    (tmp_path / "orders-0").symlink_to(kafka / "orders-0")
+    data = tmp_path / "data"
+    store = LogStore(OsDisk(), [str(kafka)])
+    store.open(NOW_MS)
+    why = refused(tmp_path / "orders-0", data=data, partitions=[0])
+    assert why == f"A broker is running on {kafka}: stop it first."
+    store.close(NOW_MS)
+    take_in(tmp_path / "orders-0", data=data, partitions=[0], move=True)
+    assert served(data) == (expected()[7:], 7)
+    assert not os.path.lexists(tmp_path / "orders-0")
+    assert not (kafka / "orders-0").exists()
+
+
 def test_a_log_of_which_all_is_deleted_goes_on_in_its_leader_epoch(kafka, tmp_path):
     """Nothing in it says the epoch any more: the topic's metadata do."""
     data = tmp_path / "data"

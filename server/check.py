@@ -63,6 +63,7 @@ __all__ = [
     "Progress",
     "ReadingDisk",
     "check",
+    "finish_work",
     "is_import",
     "parse_offsets",
     "surroundings",
@@ -144,6 +145,19 @@ class ReadingDisk(OsDisk):
     def open(self, path: str, *, create: bool = False) -> OsFile:
         assert not create
         return OsFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def finish_work(disk: Disk, path: str) -> list[str]:
+    """Finish or take back in a partition's directory what was interrupted; returns the names that told of it.
+    What tells of a lost log file is left for the check, which a start would remove.
+    """
+    all_names = disk.list(path)
+    lost = {file_name(base, "") for base in lost_logs(all_names)}
+    names = [name for name in all_names if name.partition(".")[0] not in lost]
+    left = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
+    if left:
+        finish_interrupted(disk, path, names)
+    return left
 
 
 def is_import(name: str) -> bool:
@@ -604,7 +618,10 @@ class _Check:
     def _partition(self, directory: _Directory, name: str) -> None:
         path = f"{directory.path}/{name}"
         if self._repair:
-            self._finish_interrupted(path)
+            self.report.repairs(
+                Repair(f"{path}/{one}", None, "finished what was interrupted")
+                for one in finish_work(self._disk, path)
+            )
         checked = self._checked(directory, name)
         findings = [*checked.findings, *self._against_checkpoints(directory, name, checked)]
         findings += self._against_metadata(directory, name, checked)
@@ -662,17 +679,6 @@ class _Check:
         if topic is None or topic.name in INTERNAL_TOPICS:
             return True
         return "compact" in topic.configs.get("cleanup.policy", "")
-
-    def _finish_interrupted(self, path: str) -> None:
-        # What tells of a lost log file is left for the check.
-        lost = {file_name(base, "") for base in lost_logs(self._disk.list(path))}
-        names = [name for name in self._disk.list(path) if name.partition(".")[0] not in lost]
-        left = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
-        if left:
-            finish_interrupted(self._disk, path, names)
-            self.report.repairs(
-                Repair(f"{path}/{name}", None, "finished what was interrupted") for name in left
-            )
 
     def _count(self, checked: PartitionCheck) -> None:
         for place, count in enumerate((1, len(checked.segments), checked.batch_count, checked.size_bytes)):

@@ -31,7 +31,15 @@ from typing import TYPE_CHECKING, TextIO
 from odradek.coordinator.cluster import Broker, ClusterMachine, NewTopic, Row, TopicView, rows_of_new
 from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.server import meta_properties, metadata_store
-from odradek.server.check import IMPORT_SUFFIX, IMPORT_TABLE, Progress, is_import, parse_offsets, surroundings
+from odradek.server.check import (
+    IMPORT_SUFFIX,
+    IMPORT_TABLE,
+    Progress,
+    finish_work,
+    is_import,
+    parse_offsets,
+    surroundings,
+)
 from odradek.server.config import ConfigError
 from odradek.server.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
 from odradek.storage import checkpoints
@@ -85,6 +93,9 @@ class _Source:
     """It lies where it is to be, unknown to all."""
     log_start_offset: int = 0
     first_dirty: int = 0
+    recovery_point: int = 0
+    was_clean: bool = False
+    """Whether the log ends at the recovery point."""
     checked: PartitionCheck | None = None
     converted_count: int = 0
 
@@ -497,18 +508,19 @@ class _Import:
         self._read_surroundings(source)
         if source.is_in_place:
             source.staged = self._place(source)
-            finish_interrupted(disk, source.staged, disk.list(source.staged))
         else:
             ending = f".{os.urandom(16).hex()}{IMPORT_SUFFIX}"
             name = f"{self._topic}-{source.index}"[: FILE_NAME_BYTES_MAX - len(ending)]
             source.staged = f"{self._data_dir}/{name}{ending}"
             self._copy(source)
-            finish_interrupted(disk, source.staged, disk.list(source.staged))
+        finish_work(disk, source.staged)
         checked = self._check(source)
         if checked.legacy_count:
             self._convert(source, checked)
             source.converted_count = checked.legacy_count
             checked = self._check(source)
+        # Indexes without a log that was flushed: a start would remove them.
+        finish_interrupted(disk, source.staged, disk.list(source.staged))
         for segment in checked.segments:
             segment.bad_indexes |= segment.padded_indexes
         repair_caches(disk, checked)
@@ -523,11 +535,11 @@ class _Import:
         source.checked = checked
 
     def _read_surroundings(self, source: _Source) -> None:
-        """What the checkpoints beside it say: where its log starts, how far it is compacted."""
+        """What the checkpoints beside it say: where its log starts, how far it is compacted and flushed."""
         key = source.key
         if key is None:
             return
-        for name in (checkpoints.LOG_STARTS, checkpoints.FIRST_DIRTY):
+        for name in (checkpoints.LOG_STARTS, checkpoints.FIRST_DIRTY, checkpoints.RECOVERY_POINTS):
             path = os.path.join(source.parent, name)
             if not os.path.exists(path):
                 continue
@@ -539,8 +551,12 @@ class _Import:
                 )
             if name == checkpoints.LOG_STARTS:
                 source.log_start_offset = offsets.get(key, 0)
-            else:
+            elif name == checkpoints.FIRST_DIRTY:
                 source.first_dirty = offsets.get(key, 0)
+            else:
+                source.recovery_point = offsets.get(key, 0)
+                has_mark = os.path.exists(os.path.join(source.parent, checkpoints.CLEAN_SHUTDOWN))
+                source.was_clean = has_mark and key in offsets
 
     def _copy(self, source: _Source) -> None:
         os.mkdir(source.staged)
@@ -577,7 +593,8 @@ class _Import:
 
     def _check(self, source: _Source) -> PartitionCheck:
         """Read all that is staged; a damaged log is refused."""
-        checked = PartitionCheck(self._disk, source.staged, was_clean=True)
+        point = source.recovery_point if source.was_clean else None
+        checked = PartitionCheck(self._disk, source.staged, was_clean=True, recovery_point=point)
         for size_bytes in checked.steps():
             self._progress.advance(size_bytes, source.path)
         wrong = checked.log_damage
@@ -592,6 +609,12 @@ class _Import:
             )
         if not checked.segments:
             raise CannotImport(f"{source.path} holds no segment.")
+        if checked.end_offset < source.recovery_point:
+            raise CannotImport(
+                f"{source.path} is damaged (its log ends at {checked.end_offset}, and a flush had vouched "
+                f"for it up to {source.recovery_point}): odradek check --repair {source.path} saves what can "
+                "be saved."
+            )
         return checked
 
     def _convert(self, source: _Source, checked: PartitionCheck) -> None:

@@ -872,6 +872,51 @@ def test_a_damaged_log_is_refused_until_it_is_repaired(kafka, tmp_path):
     assert len(served(data, index=1)[0]) == COUNT - 1
 
 
+@pytest.mark.parametrize(("which", "in_place"), [(0, False), (1, False), (-1, False), (0, True), (1, True)])
+def test_a_log_file_that_is_gone_is_refused_as_damage(kafka, tmp_path, which, in_place):
+    data = tmp_path / "data"
+    if in_place:
+        take_in(kafka, data=data, topic="users")
+        for index in range(3):
+            (kafka / f"orders-{index}").rename(data / f"orders-{index}")
+    source = data if in_place else kafka
+    log = sorted((source / "orders-1").glob("*.log"))[which]
+    log.unlink()
+    with pytest.raises(CannotImport) as error:
+        take_in(source, data=data)
+    assert str(error.value).startswith(f"{log} is damaged (it is not there, but its indexes are")
+    assert log.with_suffix(".index").exists()
+    assert check([str(source / "orders-1")], repair=True, out=io.StringIO()) == 0
+    take_in(source, data=data)
+
+
+def test_indexes_of_a_segment_that_was_never_flushed_are_not_taken_over(kafka, tmp_path):
+    (kafka / ".kafka_cleanshutdown").unlink()
+    (kafka / "recovery-point-offset-checkpoint").write_text("0\n1\norders 1 8\n")
+    log = sorted((kafka / "orders-1").glob("*.log"))[-1]
+    log.unlink()
+    data = tmp_path / "data"
+    take_in(kafka, data=data)
+    assert not (data / "orders-1" / log.name.replace(".log", ".index")).exists()
+    assert served(data, index=1) == (expected(1)[:8], 0)
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_log_that_ends_before_what_was_flushed_is_refused_as_damage(kafka, tmp_path, is_clean):
+    data = tmp_path / "data"
+    if not is_clean:
+        (kafka / ".kafka_cleanshutdown").unlink()
+    log = sorted((kafka / "orders-1").glob("*.log"))[-1]
+    log.write_bytes(b"")
+    assert refused(kafka, data=data) == (
+        f"{kafka}/orders-1 is damaged (its log ends at 8, and a flush had vouched for it up to {COUNT}): "
+        f"odradek check --repair {kafka}/orders-1 saves what can be saved."
+    )
+    assert check([str(kafka / "orders-1")], repair=True, out=io.StringIO()) == 0
+    take_in(kafka, data=data)
+    assert served(data, index=1) == (expected(1)[:8], 0)
+
+
 def test_a_full_disk_is_told_with_the_path(kafka, tmp_path, monkeypatch):
     """Whichever write finds it so. A short one, and one of SQLite's, bring no path of their own."""
     left = 0

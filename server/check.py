@@ -9,7 +9,7 @@ store.
 interrupted compaction), then removes what is no sound batch and makes the rest anew from the log. It tells
 each byte of a log that is lost. A damaged metadata store is made anew from what can be read and from the
 directories (`metadata_repair`), as a start would. Not repaired, since nobody knows better: `meta.properties`,
-a directory of another topic's id.
+a directory of another topic's id, segments whose records overlap.
 
 A directory that a broker has is left alone. A file that the disk does not give is damage, and the rest is
 checked, but nothing of its partition is repaired.
@@ -17,11 +17,12 @@ checked, but nothing of its partition is repaired.
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from odradek.coordinator.topics import INTERNAL_TOPICS
 from odradek.server import meta_properties, metadata_store
@@ -34,10 +35,20 @@ from odradek.storage.ends import ENDS, End
 from odradek.storage.group_log import NAMES as GROUP_LOGS
 from odradek.storage.group_log import read_entries, replay
 from odradek.storage.heads import HEADS, Head
-from odradek.storage.places import topic_id_in
+from odradek.storage.places import FUTURE_SUFFIX, topic_id_in
 from odradek.storage.recovery import base_offset_of, finish_interrupted
 from odradek.storage.repair import Repair, repair_caches, repair_log, sync_log
-from odradek.storage.segment import CLEANED, DELETED, LOG, SWAP, file_name
+from odradek.storage.segment import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    SWAP,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+)
 from odradek.storage.store import DELETE_SUFFIX, STRAY_SUFFIX, Key, key_of
 from odradek.wire.errors import KafkaError
 from odradek.wire.schema import uuid_to_text
@@ -47,14 +58,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IMPORT_SUFFIX",
+    "IMPORT_TABLE",
     "CannotCheck",
     "Progress",
     "ReadingDisk",
     "check",
+    "finish_work",
+    "is_import",
     "parse_offsets",
+    "surroundings",
 ]
 
 IMPORT_SUFFIX = "-import"
+IMPORT_TABLE = "import"
+"""Rows of imports under way: topic -> JSON of the topic's id and the directories that are made for it."""
+_IMPORT = re.compile(r".*\.[0-9a-f]{32}-import", re.DOTALL)
 PROGRESS_INTERVAL_S = 0.2
 _OFFSET_FILES = (
     checkpoints.RECOVERY_POINTS,
@@ -70,11 +88,22 @@ _LOST_WITH_CHECKPOINT = {
 }
 
 
+_SEGMENT_KINDS = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
+_PARTITION_FILES = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
+_INTERRUPTED_IMPORT = ("an import that was interrupted", "the next odradek import-log removes it")
 _NO_CHECKPOINT = "it is not a checkpoint of version 0 with as many lines as it announces"
 
 
 class CannotCheck(Exception):
     """Nothing was looked at; the text is one sentence for the person who asked."""
+
+
+class _CannotTell(Exception):
+    """`out` has failed, which would pass for the disk that is checked."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 def check(
@@ -87,15 +116,19 @@ def check(
 ) -> int:
     """Check data directories (together those of one broker) and partition directories; the exit status.
 
-    `terminal` is where to show how far a long check is. Raises CannotCheck.
+    `terminal` is where to show how far a long check is. Raises CannotCheck; an OSError is of `out`.
     """
     disk = OsDisk() if repair else ReadingDisk()
-    directories = _directories(disk, paths)
-    locks = [_lock(directory.path, repair=repair) for directory in directories]
+    locks: list[Lock | None] = []
     try:
+        directories = _directories(disk, paths)
+        for directory in directories:
+            locks.append(_lock(directory.path, repair=repair))
         run = _Check(disk, directories, repair, _Report(out, as_json), Progress(terminal))
         run.do()
         return 1 if run.report.damage_count else 0
+    except _CannotTell as failure:
+        raise failure.error from None
     except OSError as error:
         raise CannotCheck(
             f"{error.filename or 'The disk'} does not answer: {error.strerror or error}."
@@ -112,6 +145,26 @@ class ReadingDisk(OsDisk):
     def open(self, path: str, *, create: bool = False) -> OsFile:
         assert not create
         return OsFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def finish_work(disk: Disk, path: str) -> list[str]:
+    """Finish or take back in a partition's directory what was interrupted; returns the names that told of it.
+    What tells of a lost log file is left for the check, which a start would remove.
+    """
+    all_names = disk.list(path)
+    lost = {file_name(base, "") for base in lost_logs(all_names)}
+    names = [name for name in all_names if name.partition(".")[0] not in lost]
+    left = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
+    if left:
+        finish_interrupted(disk, path, names)
+    return left
+
+
+def is_import(name: str) -> bool:
+    """Whether import-log has made a directory of that name, to copy a partition to: its name is all that
+    tells it from somebody's own.
+    """
+    return _IMPORT.fullmatch(name) is not None
 
 
 # What was asked for -----------------------------------------------------------------------------------------
@@ -133,30 +186,54 @@ class _Directory:
 
 
 def _directories(disk: Disk, paths: Sequence[str]) -> list[_Directory]:
+    # By the real path: of two names of one directory the second would wait for the lock of the first.
     found: dict[str, _Directory] = {}
     for path in paths:
         path = os.path.normpath(path)
         if not os.path.isdir(path):
             raise CannotCheck(f"{path} is no directory: name a data directory, or that of a partition.")
-        if _is_partition(disk, path):
-            name = os.path.basename(os.path.abspath(path))
-            parent = os.path.normpath(os.path.join(path, os.pardir)) if name != path else os.curdir
-            directory = found.setdefault(parent, _Directory(parent, set()))
+        parent, name, has_data = surroundings(disk, path)
+        if _is_partition(disk, path) or (has_data and key_of(name) is not None):
+            directory = found.setdefault(os.path.realpath(parent), _Directory(parent, set(), has_data))
             if directory.only is not None:
                 directory.only.add(name)
-            has_data = any(
-                disk.exists(f"{parent}/{name}") for name in (meta_properties.FILE_NAME, *_OFFSET_FILES)
-            )
-            directory.is_data_directory = has_data
         else:
-            found[path] = _Directory(path)
+            directory = found.setdefault(os.path.realpath(path), _Directory(path))
+            directory.only, directory.is_data_directory = None, True
     for directory in found.values():
         directory.was_clean = disk.exists(f"{directory.path}/{checkpoints.CLEAN_SHUTDOWN}")
     return list(found.values())
 
 
+def surroundings(disk: Disk, path: str) -> tuple[str, str, bool]:
+    """The data directory that a partition's directory is in, its name there, and whether it is one.
+
+    Of somebody's link to a partition lock and checkpoints are beside what it leads to; of one in a data
+    directory they are beside the link.
+    """
+    path = os.path.normpath(path)
+    parent, name = _parted(path)
+    if _has_data(disk, parent) or not os.path.islink(path):
+        return parent, name, _has_data(disk, parent)
+    parent, name = _parted(os.path.realpath(path))
+    return parent, name, _has_data(disk, parent)
+
+
+def _parted(path: str) -> tuple[str, str]:
+    """The directory that a directory is in, and its name there."""
+    name = os.path.basename(os.path.abspath(path))
+    return os.path.normpath(os.path.join(path, os.pardir)) if name != path else os.curdir, name
+
+
+def _has_data(disk: Disk, path: str) -> bool:
+    return any(disk.exists(f"{path}/{name}") for name in (meta_properties.FILE_NAME, *_OFFSET_FILES))
+
+
 def _is_partition(disk: Disk, path: str) -> bool:
-    return any(base_offset_of(name, LOG) is not None for name in disk.list(path))
+    return any(
+        name in _PARTITION_FILES or any(base_offset_of(name, kind) is not None for kind in _SEGMENT_KINDS)
+        for name in disk.list(path)
+    )
 
 
 def _lock(path: str, *, repair: bool) -> Lock | None:
@@ -238,7 +315,10 @@ class _Report:
         self._line({"what": "summary", **facts}, f"summary {text}")
 
     def _line(self, fact: dict[str, Any], text: str) -> None:
-        self._out.write((json.dumps(fact) if self._as_json else text) + "\n")
+        try:
+            self._out.write((json.dumps(fact) if self._as_json else text) + "\n")
+        except OSError as error:
+            raise _CannotTell(error) from error
 
 
 def _at(position: int | None) -> str:
@@ -292,6 +372,7 @@ class _Check:
         self._progress = progress
         self._view: ClusterView | None = None
         self._deletions: Mapping[bytes, str] = {}
+        self._imports: set[bytes] = set()
         self._homes: dict[Key, list[str]] = {}
         """The data directories that have a partition."""
         self._counts = [0, 0, 0, 0]
@@ -416,26 +497,39 @@ class _Check:
         has_store = {directory.path: self._has_store(directory) for directory in self._directories}
         if not any(has_store.values()):
             self._look_for_store()
+        first = ""
         for directory in self._directories:
             if not has_store[directory.path]:
                 continue
             path = f"{directory.path}/{metadata_store.FILE_NAME}"
-            view, deletions, findings = _look_at_store(path)
+            known, findings = _look_at_store(path)
             if directory.only is None and findings:
                 repairs = self._repair_metadata(directory.path, path) if self._repair else []
                 self.report.findings(findings, is_repaired=bool(repairs))
                 if repairs:
                     self.report.repairs(repairs)
-                    view, deletions, findings = _look_at_store(path)
+                    known, findings = _look_at_store(path)
                     self.report.findings(findings)
-            if view is not None:
-                self._view, self._deletions = view, deletions
+            if directory.only is None:
+                if first:
+                    what = f"{first} has metadata of a cluster, too"
+                    consequence = (
+                        "a broker does not start with both: check each with the directories that belong to it"
+                    )
+                    self.report.findings([Finding(DAMAGE, path, None, what, consequence)])
+                first = first or directory.path
+            if known is not None:
+                self._view, self._deletions, self._imports = known
                 if directory.only is None:
-                    self.report.findings(_check_settings(path, view))
+                    self.report.findings(_check_settings(path, known.view))
 
     def _has_store(self, directory: _Directory) -> bool:
+        """SQLite makes an empty file first: to a start that is as good as none."""
         path = f"{directory.path}/{metadata_store.FILE_NAME}"
-        return any(self._disk.exists(path + ending) for ending in ("", metadata_store.REPAIRED))
+        return self._disk.exists(path + metadata_store.REPAIRED) or any(
+            self._disk.exists(path + ending) and self._disk.size(path + ending) > 0
+            for ending in ("", metadata_store.LOG)
+        )
 
     def _look_for_store(self) -> None:
         """Data that a broker of ours has served and none would serve any more."""
@@ -451,13 +545,16 @@ class _Check:
             if not topics:
                 continue
             count = "1 topic" if len(topics) == 1 else f"{len(topics)} topics"
-            what = f"it is not there, but partitions of {count} are"
-            consequence = (
-                "a broker would serve none of them: restore the file from a backup, or start Odradek once "
-                f"without it and take each topic in where it is (odradek import-log {directory.path} --topic "
-                f"NAME --data-dir {directory.path}); if it is in another of log.dirs, check all together"
-            )
             path = f"{directory.path}/{metadata_store.FILE_NAME}"
+            is_empty = self._disk.exists(path)
+            what = f"it is {'empty' if is_empty else 'not there'}, but partitions of {count} are there"
+            # First what is harmless: a start with the second of log.dirs alone would make it a first one.
+            consequence = (
+                "if the broker has other log.dirs, one of those has the file: name all of them together; if "
+                "none has it, a broker would serve none of the topics: restore the file from a backup, or "
+                "start Odradek once without it and take each topic in where it is (odradek import-log "
+                f"{directory.path} --topic NAME --data-dir {directory.path})"
+            )
             self.report.findings([Finding(DAMAGE, path, None, what, consequence)])
             return
 
@@ -474,7 +571,7 @@ class _Check:
         try:
             store = metadata_store.SqliteMetadataStore(path)
             try:
-                _view_of(list(store.rows()))
+                _known_by(list(store.rows()))
             finally:
                 store.close()
             told.append("what a kill has left in its write-ahead log was mended and taken in")
@@ -501,22 +598,30 @@ class _Check:
                 yield name
             elif name.endswith(DELETE_SUFFIX):
                 self.report.findings([Finding(NOTE, path, None, "it is deleted", "a start removes it")])
+            elif name.endswith(FUTURE_SUFFIX):
+                what, consequence = (
+                    "a copy of a move between data directories that was interrupted",
+                    "a start removes it, and begins the move anew",
+                )
+                self.report.findings([Finding(NOTE, path, None, what, consequence)])
             elif name.endswith(STRAY_SUFFIX):
                 what, consequence = (
                     "a partition that was set aside",
                     "it is left alone; odradek import-log can take it in",
                 )
                 self.report.findings([Finding(NOTE, path, None, what, consequence)])
-            elif name.endswith(IMPORT_SUFFIX):
-                what, consequence = "an import that was interrupted", "the next odradek import-log removes it"
-                self.report.findings([Finding(NOTE, path, None, what, consequence)])
+            elif is_import(name):
+                self.report.findings([Finding(NOTE, path, None, *_INTERRUPTED_IMPORT)])
 
     # A partition
 
     def _partition(self, directory: _Directory, name: str) -> None:
         path = f"{directory.path}/{name}"
         if self._repair:
-            self._finish_interrupted(path)
+            self.report.repairs(
+                Repair(f"{path}/{one}", None, "finished what was interrupted")
+                for one in finish_work(self._disk, path)
+            )
         checked = self._checked(directory, name)
         findings = [*checked.findings, *self._against_checkpoints(directory, name, checked)]
         findings += self._against_metadata(directory, name, checked)
@@ -575,17 +680,6 @@ class _Check:
             return True
         return "compact" in topic.configs.get("cleanup.policy", "")
 
-    def _finish_interrupted(self, path: str) -> None:
-        # What tells of a lost log file is left for the check.
-        lost = {file_name(base, "") for base in lost_logs(self._disk.list(path))}
-        names = [name for name in self._disk.list(path) if name.partition(".")[0] not in lost]
-        left = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
-        if left:
-            finish_interrupted(self._disk, path, names)
-            self.report.repairs(
-                Repair(f"{path}/{name}", None, "finished what was interrupted") for name in left
-            )
-
     def _count(self, checked: PartitionCheck) -> None:
         for place, count in enumerate((1, len(checked.segments), checked.batch_count, checked.size_bytes)):
             self._counts[place] += count
@@ -622,6 +716,8 @@ class _Check:
         topic = self._view.topics.get(key[0])
         if checked.topic_id is not None and checked.topic_id in self._deletions:
             yield Finding(NOTE, checked.path, None, "its topic is deleted", "a start removes it")
+        elif topic is None and checked.topic_id in self._imports:
+            yield Finding(NOTE, checked.path, None, *_INTERRUPTED_IMPORT)
         elif topic is None or key[1] >= len(topic.partitions):
             consequence = "it is left alone; odradek import-log can take it in"
             yield Finding(NOTE, checked.path, None, "no topic has it", consequence)
@@ -756,25 +852,32 @@ def _identity(directory: str) -> tuple[str, str] | None:
         return None
     node_id = properties.get("node.id", properties.get("broker.id", ""))
     cluster_id = properties.get("cluster.id", "")
-    if properties.get("version") not in ("0", "1") or not cluster_id or not node_id.isdigit():
+    if properties.get("version") not in ("0", "1") or not cluster_id or not node_id.isdecimal():
         return None
     return cluster_id, node_id
 
 
-def _look_at_store(path: str) -> "tuple[ClusterView | None, Mapping[bytes, str], list[Finding]]":
-    """What the metadata store says, and which deletions are not finished; nothing where it is damaged."""
+class _Known(NamedTuple):
+    """What the metadata store says: topics, deletions that are not finished, ids of imports likewise."""
+
+    view: "ClusterView"
+    deletions: Mapping[bytes, str]
+    imports: set[bytes]
+
+
+def _look_at_store(path: str) -> tuple[_Known | None, list[Finding]]:
+    """What the metadata store says; nothing where it is damaged."""
     rows, wrong = metadata_store.verify(path)
     consequence = "a start makes it anew from what can be read, and tells what is missing"
     if not wrong:
         try:
-            return *_view_of(rows), []
+            return _known_by(rows), []
         except (AssertionError, LookupError, ValueError):
             wrong = ["its rows contradict each other"]
-    return None, {}, [Finding(DAMAGE, path, None, what, consequence) for what in wrong]
+    return None, [Finding(DAMAGE, path, None, what, consequence) for what in wrong]
 
 
-def _view_of(rows: list[Any]) -> "tuple[ClusterView, Mapping[bytes, str]]":
-    """What the metadata store says, and which deletions are not finished."""
+def _known_by(rows: list[Any]) -> _Known:
     from odradek.coordinator.cluster import ClusterMachine
 
     class Rows:
@@ -790,7 +893,8 @@ def _view_of(rows: list[Any]) -> "tuple[ClusterView, Mapping[bytes, str]]":
 
     machine = ClusterMachine(Rows(), cluster_id="", new_topic_id=lambda: bytes(16))
     machine.load()
-    return machine.view, machine.deletions
+    imports = {bytes.fromhex(json.loads(row.value)["id"]) for row in rows if row.table == IMPORT_TABLE}
+    return _Known(machine.view, machine.deletions, imports)
 
 
 def _check_settings(path: str, view: "ClusterView") -> Iterator[Finding]:

@@ -7,6 +7,7 @@ stderr), 2 for a usage that is not understood. Modules are imported where they a
 
 import argparse
 import gc
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -124,6 +125,9 @@ exit status: 0, or 1 when something is damaged or cannot be read."""
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # Names of files may be bytes that are no text at all.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if arguments[:1] == ["spark"]:
         return _spark(arguments[1:])
     parser = _parser()
@@ -404,15 +408,16 @@ def _check(options: argparse.Namespace) -> int:
     from odradek.server.check import CannotCheck, check
 
     try:
-        return check(
+        status = check(
             options.paths, repair=options.repair, as_json=options.json, out=sys.stdout, terminal=_terminal()
         )
+        sys.stdout.flush()
+        return status
     except CannotCheck as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except OSError as error:
+        return _output_failed(error)
 
 
 def _import_log(options: argparse.Namespace) -> int:
@@ -436,10 +441,22 @@ def _import_log(options: argparse.Namespace) -> int:
             out=sys.stdout,
             terminal=_terminal(),
         )
+        sys.stdout.flush()
     except CannotImport as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        return _output_failed(error)
     return 0
+
+
+def _output_failed(error: OSError) -> int:
+    """The reader (head, less) has seen enough, or the disk of a file is full."""
+    if not isinstance(error, BrokenPipeError):
+        print(f"odradek: the output cannot be written: {error.strerror or error}.", file=sys.stderr)
+    # Python would complain once more while it closes stdout.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 # --- spark ---

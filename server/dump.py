@@ -183,12 +183,12 @@ def _segments(path: str) -> list[str]:
 
 def _topic_and_index(path: str) -> tuple[str, int]:
     topic, _, index = os.path.basename(os.path.abspath(path)).rpartition("-")
-    return (topic, int(index)) if index.isdigit() else (os.path.basename(os.path.abspath(path)), -1)
+    return (topic, int(index)) if index.isdecimal() else (os.path.basename(os.path.abspath(path)), -1)
 
 
 def _base_offset(path: str) -> int:
     stem = os.path.basename(path).partition(".")[0]
-    return int(stem) if stem.isdigit() else 0
+    return int(stem) if stem.isdecimal() else 0
 
 
 def _exists(directory: str, name: str) -> bool:
@@ -450,7 +450,7 @@ def _checkpoint(path: str) -> Iterator[Fact]:
 
         names = ("topic", "partition", *End._fields)
     lines = _read(path).decode("utf-8", "replace").splitlines()
-    if len(lines) < 2 or not lines[1].strip().isdigit():
+    if len(lines) < 2 or not lines[1].strip().isdecimal():
         yield _damage(path, "a checkpoint begins with its version and its number of entries")
         return
     entries = [line.split() for line in lines[2:] if line.strip()]

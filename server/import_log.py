@@ -31,7 +31,15 @@ from typing import TYPE_CHECKING, TextIO
 from odradek.coordinator.cluster import Broker, ClusterMachine, NewTopic, Row, TopicView, rows_of_new
 from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.server import meta_properties, metadata_store
-from odradek.server.check import IMPORT_SUFFIX, Progress, parse_offsets
+from odradek.server.check import (
+    IMPORT_SUFFIX,
+    IMPORT_TABLE,
+    Progress,
+    finish_work,
+    is_import,
+    parse_offsets,
+    surroundings,
+)
 from odradek.server.config import ConfigError
 from odradek.server.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
 from odradek.storage import checkpoints
@@ -59,8 +67,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CannotImport", "import_log"]
 
-IMPORT_TABLE = "import"
-"""Rows of imports under way: topic -> JSON of the topic's id and the directories that are made for it."""
 PRODUCER_IDS = ("cluster", "next_producer_id")
 _COPIED = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
 _COPY_BYTES = 1 << 20
@@ -87,16 +93,19 @@ class _Source:
     """It lies where it is to be, unknown to all."""
     log_start_offset: int = 0
     first_dirty: int = 0
+    recovery_point: int = 0
+    was_clean: bool = False
+    """Whether the log ends at the recovery point."""
     checked: PartitionCheck | None = None
     converted_count: int = 0
 
     @property
     def parent(self) -> str:
-        return os.path.dirname(os.path.abspath(self.path))
+        return os.path.abspath(surroundings(OsDisk(), self.path)[0])
 
     @property
     def key(self) -> Key | None:
-        return key_of(os.path.basename(os.path.abspath(self.path)))
+        return key_of(surroundings(OsDisk(), self.path)[1])
 
 
 def import_log(
@@ -113,11 +122,13 @@ def import_log(
     """Take partition directories, or those of `topic` in a log directory, into `data_dir` as a new topic.
 
     `partitions` are the numbers of the directories in their order, by default what their names say. Raises
-    CannotImport; then nothing is visible in `data_dir`.
+    CannotImport; then nothing is visible in `data_dir`. An OSError is of `out`.
     """
     if topic is None:
         raise _which_topic(paths)
     _check_topic(topic)
+    if not data_dir:
+        raise CannotImport("--data-dir is empty: name the directory where Odradek has its data.")
     sources = _sources(paths, topic, partitions)
     locks: list[Lock] = []
     try:
@@ -136,7 +147,7 @@ def import_log(
             {os.path.realpath(data_dir), *(os.path.realpath(one.parent) for one in sources)}
         ):
             locks += _lock(directory, is_target=directory == os.path.realpath(data_dir))
-        run.do()
+        view = run.do()
     except OSError as error:
         # Reads of a source say their path: what does not is a write.
         where = error.filename or data_dir
@@ -150,6 +161,8 @@ def import_log(
     finally:
         for lock in locks:
             lock.release()
+    # Behind all that says that nothing was taken in: the reader of this may be gone.
+    run.tell(view)
 
 
 # What to take -----------------------------------------------------------------------------------------------
@@ -335,8 +348,11 @@ class _Import:
         self._out = out
         self._disk: Disk = OsDisk()
         self._progress = Progress(terminal)
+        self._attentions: list[str] = []
+        """Kept until all is done: what fails before that is never `out`."""
 
-    def do(self) -> None:
+    def do(self) -> TopicView:
+        """Take it in; returns the topic, of which `tell` is to tell."""
         node_id = self._claim()
         store = metadata_store.SqliteMetadataStore(os.path.join(self._data_dir, metadata_store.FILE_NAME))
         try:
@@ -362,8 +378,12 @@ class _Import:
             store.close()
         if self._move:
             for source in self._sources:
-                self._remove_source(source)
-        self._tell(topic)
+                try:
+                    self._remove_source(source)
+                except OSError as error:
+                    where = f"{error.filename or source.path}: {error.strerror or error}"
+                    self._attentions.append(f"{where}; remove {source.path} by hand")
+        return topic
 
     def _claim(self) -> int:
         """The node whose data directory it is; one that is new becomes node 1's."""
@@ -381,7 +401,7 @@ class _Import:
             from odradek.server.properties import parse_properties
 
             node_id = parse_properties(meta_properties.mended(file.read())).get("node.id", "")
-        if not node_id.isdigit():
+        if not node_id.isdecimal():
             raise CannotImport(
                 f"{directory}/{meta_properties.FILE_NAME} is damaged: odradek check says more."
             )
@@ -427,10 +447,10 @@ class _Import:
         from odradek.wire import options
 
         if isinstance(self._known, str):
-            self._out.write(
-                f"attention: which settings {self._topic} had in Kafka is not known, since {self._known}: it "
+            self._attentions.append(
+                f"which settings {self._topic} had in Kafka is not known, since {self._known}: it "
                 "gets the defaults, and what --config NAME=VALUE says; name all of Kafka's log.dirs, or give "
-                "its settings with --config\n"
+                "its settings with --config"
             )
             return {}
         settings: dict[str, str] = {}
@@ -441,7 +461,7 @@ class _Import:
                     raise KafkaError(ErrorCode.INVALID_CONFIG, "there is one replica here.")
             except KafkaError as error:
                 if option not in self._configs:
-                    self._out.write(f"attention: {option}={value} is not taken over: {error.message}\n")
+                    self._attentions.append(f"{option}={value} is not taken over: {error.message}")
             else:
                 settings[option] = value
         return settings
@@ -488,18 +508,19 @@ class _Import:
         self._read_surroundings(source)
         if source.is_in_place:
             source.staged = self._place(source)
-            finish_interrupted(disk, source.staged, disk.list(source.staged))
         else:
             ending = f".{os.urandom(16).hex()}{IMPORT_SUFFIX}"
             name = f"{self._topic}-{source.index}"[: FILE_NAME_BYTES_MAX - len(ending)]
             source.staged = f"{self._data_dir}/{name}{ending}"
             self._copy(source)
-            finish_interrupted(disk, source.staged, disk.list(source.staged))
+        finish_work(disk, source.staged)
         checked = self._check(source)
         if checked.legacy_count:
             self._convert(source, checked)
             source.converted_count = checked.legacy_count
             checked = self._check(source)
+        # Indexes without a log that was flushed: a start would remove them.
+        finish_interrupted(disk, source.staged, disk.list(source.staged))
         for segment in checked.segments:
             segment.bad_indexes |= segment.padded_indexes
         repair_caches(disk, checked)
@@ -514,11 +535,11 @@ class _Import:
         source.checked = checked
 
     def _read_surroundings(self, source: _Source) -> None:
-        """What the checkpoints beside it say: where its log starts, how far it is compacted."""
+        """What the checkpoints beside it say: where its log starts, how far it is compacted and flushed."""
         key = source.key
         if key is None:
             return
-        for name in (checkpoints.LOG_STARTS, checkpoints.FIRST_DIRTY):
+        for name in (checkpoints.LOG_STARTS, checkpoints.FIRST_DIRTY, checkpoints.RECOVERY_POINTS):
             path = os.path.join(source.parent, name)
             if not os.path.exists(path):
                 continue
@@ -530,8 +551,12 @@ class _Import:
                 )
             if name == checkpoints.LOG_STARTS:
                 source.log_start_offset = offsets.get(key, 0)
-            else:
+            elif name == checkpoints.FIRST_DIRTY:
                 source.first_dirty = offsets.get(key, 0)
+            else:
+                source.recovery_point = offsets.get(key, 0)
+                has_mark = os.path.exists(os.path.join(source.parent, checkpoints.CLEAN_SHUTDOWN))
+                source.was_clean = has_mark and key in offsets
 
     def _copy(self, source: _Source) -> None:
         os.mkdir(source.staged)
@@ -568,7 +593,8 @@ class _Import:
 
     def _check(self, source: _Source) -> PartitionCheck:
         """Read all that is staged; a damaged log is refused."""
-        checked = PartitionCheck(self._disk, source.staged, was_clean=True)
+        point = source.recovery_point if source.was_clean else None
+        checked = PartitionCheck(self._disk, source.staged, was_clean=True, recovery_point=point)
         for size_bytes in checked.steps():
             self._progress.advance(size_bytes, source.path)
         wrong = checked.log_damage
@@ -583,6 +609,12 @@ class _Import:
             )
         if not checked.segments:
             raise CannotImport(f"{source.path} holds no segment.")
+        if checked.end_offset < source.recovery_point:
+            raise CannotImport(
+                f"{source.path} is damaged (its log ends at {checked.end_offset}, and a flush had vouched "
+                f"for it up to {source.recovery_point}): odradek check --repair {source.path} saves what can "
+                "be saved."
+            )
         return checked
 
     def _convert(self, source: _Source, checked: PartitionCheck) -> None:
@@ -665,20 +697,31 @@ class _Import:
         """Remove what interrupted imports have left: copies that nobody has seen."""
         rows = list(store.rows())
         topic_ids = {row.value for row in rows if row.table == "topic"}
+        sources = {os.path.realpath(source.path) for source in self._sources}
         for row in rows:
             if row.table != IMPORT_TABLE or row.value is None:
                 continue
             intent = json.loads(row.value)
-            for name in intent["names"]:
-                path = f"{self._data_dir}/{name}"
-                metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
-                topic_id = checkpoints.read_partition_metadata(self._disk, metadata)
-                if topic_id is not None and topic_id.hex() == intent["id"] and intent["id"] not in topic_ids:
-                    self._remove(path)
+            left = [f"{self._data_dir}/{name}" for name in intent["names"]]
+            left = [path for path in left if intent["id"] == self._id_in(path) not in topic_ids]
+            for path in left:
+                if os.path.realpath(path) in sources:
+                    # Somebody takes it for complete, and the checkpoints may not have its lines.
+                    raise CannotImport(
+                        f"{path} was left by an import that was interrupted: import from where that took it, "
+                        f"or move it out of {self._data_dir} first and name it there."
+                    )
+            for path in left:
+                self._remove(path)
             store.write([Row(IMPORT_TABLE, row.key, None)])
         for name in os.listdir(self._data_dir):
-            if name.endswith(IMPORT_SUFFIX):
+            if is_import(name):
                 self._remove(f"{self._data_dir}/{name}")
+
+    def _id_in(self, path: str) -> str:
+        """What a directory says of its topic, in hexadecimal digits; "" for nothing."""
+        metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
+        return (checkpoints.read_partition_metadata(self._disk, metadata) or b"").hex()
 
     def _remove(self, path: str) -> None:
         if os.path.isdir(path):
@@ -691,10 +734,14 @@ class _Import:
             return
         for name in os.listdir(source.path):
             self._disk.remove(os.path.join(source.path, name))
-        self._disk.remove_directory(source.path)
+        self._disk.remove_directory(os.path.realpath(source.path))
+        if os.path.islink(path := os.path.abspath(source.path)):
+            self._disk.remove(path)
         self._disk.sync_directory(source.parent)
 
-    def _tell(self, topic: TopicView) -> None:
+    def tell(self, topic: TopicView) -> None:
+        for text in self._attentions:
+            self._out.write(f"attention: {text}\n")
         for source in self._sources:
             checked = _checked(source)
             start = max(source.log_start_offset, checked.start_offset)

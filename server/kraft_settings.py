@@ -15,7 +15,8 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from odradek.storage.batches import scan
+from odradek.storage.batches import StoredBatch
+from odradek.storage.log_walk import Hole, walk
 from odradek.storage.recovery import base_offset_of
 from odradek.storage.segment import LOG
 from odradek.wire.errors import KafkaError
@@ -85,28 +86,64 @@ def _take_setting(fields: "_Fields", topic: KafkaTopic) -> None:
 
 
 def _values(directory: str) -> Iterator[bytes]:
-    """The values of all records, in their order: of the newest snapshot, and of the log behind it."""
+    """The values of all records, in their order: of the newest snapshot, and of the log behind it.
+
+    A controller numbers its records without a gap. What is torn at the end of the log was never decided.
+    """
     names = sorted(os.listdir(directory))
     snapshots = [name for name in names if name.endswith(_SNAPSHOT)]
-    start = 0
+    due = 0
     if snapshots:
-        start = int(snapshots[-1].partition("-")[0])
-        yield from _values_in(os.path.join(directory, snapshots[-1]), 0)
+        due = int(snapshots[-1].partition("-")[0])
+        for found in _sound_in(os.path.join(directory, snapshots[-1]), 0):
+            if isinstance(found, str):
+                raise ValueError(found)
+            yield from _values_of(found, 0)
+    damage = ""
     for name in names:
-        if base_offset_of(name, LOG) is not None:
-            yield from _values_in(os.path.join(directory, name), start)
-
-
-def _values_in(path: str, start: int) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        content = file.read()
-    # A log file ends in zeros when its writer was killed; the walk ends before them.
-    for batch in scan(
-        lambda position, size: content[position : position + size], 0, len(content), verify=True
-    ):
-        if batch.is_control or batch.last_offset < start:
+        base_offset = base_offset_of(name, LOG)
+        if base_offset is None:
             continue
-        for record in iter_records(content[batch.position : batch.end_position]):
+        for found in _sound_in(os.path.join(directory, name), base_offset):
+            if isinstance(found, str):
+                damage = damage or found
+            elif found.batch.base_offset > due:
+                gap = f"the records from offset {due} to {found.batch.base_offset - 1} are not there"
+                raise ValueError(f"{damage or name}: {gap}")
+            else:
+                damage = ""
+                if found.batch.last_offset >= due:
+                    yield from _values_of(found, due)
+                    due = found.batch.last_offset + 1
+
+
+class _Found(NamedTuple):
+    """A sound batch, and the bytes that it is."""
+
+    batch: StoredBatch
+    content: bytes
+
+
+def _sound_in(path: str, base_offset: int) -> Iterator[_Found | str]:
+    """The batches of a file; a text for what is none, or is one whose header is wrong."""
+    with open(path, "rb") as file:
+
+        def read(position: int, size_bytes: int) -> bytes:
+            return os.pread(file.fileno(), size_bytes, position)
+
+        for item in walk(read, os.fstat(file.fileno()).st_size, base_offset):
+            if isinstance(item, StoredBatch):
+                yield _Found(item, read(item.position, item.size_bytes))
+            else:
+                position, what = (
+                    (item.position, item.why) if isinstance(item, Hole) else (item.batch.position, item.what)
+                )
+                yield f"{os.path.basename(path)} at byte {position}: {what}"
+
+
+def _values_of(found: _Found, start: int) -> Iterator[bytes]:
+    if not found.batch.is_control:
+        for record in iter_records(found.content):
             if record.offset >= start and record.value:
                 yield record.value
 

@@ -345,7 +345,8 @@ def _in_memory(path: str) -> sqlite3.Connection:
         pages[_JOURNAL_MODES] = _WITHOUT_LOG
     connection = sqlite3.connect(":memory:")
     try:
-        connection.deserialize(pages)
+        if pages:  # of nothing SQLite makes a MemoryError
+            connection.deserialize(pages)
     except sqlite3.Error:
         connection.close()
         raise

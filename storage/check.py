@@ -74,8 +74,9 @@ class Finding(NamedTuple):
 
 
 class LostSegment(NamedTuple):
-    """One whose log file is gone. The offsets from `base_offset` to before `end_offset` were there, or what
-    compaction had left of them, in `size_bytes_min` bytes at least, as far as its index says.
+    """One whose log file is gone, or the end of that. The offsets from `base_offset` to before `end_offset`
+    were there, or what compaction had left of them, in `size_bytes_min` bytes at least, as far as its index
+    says.
     """
 
     base_offset: int
@@ -118,6 +119,7 @@ class SegmentCheck:
         "aborted",
         "bad_indexes",
         "base_offset",
+        "cut_off",
         "end_offset",
         "has_legacy",
         "holes",
@@ -133,6 +135,8 @@ class SegmentCheck:
         self.end_offset = base_offset
         self.latest_timestamp = _NO_TIMESTAMP
         self.has_legacy = False
+        self.cut_off: LostSegment | None = None
+        """What the file has lost at its end, without a trace in it."""
         self.holes: list[Hole] = []
         self.mends: list[Mend] = []
         self.bad_indexes: set[str] = set()
@@ -145,6 +149,11 @@ class SegmentCheck:
     @property
     def is_sound(self) -> bool:
         return not self.holes and not self.mends
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no batch, or none that is sound."""
+        return self.end_offset == self.base_offset
 
 
 class PartitionCheck:
@@ -373,6 +382,8 @@ class PartitionCheck:
                     yield batch.position - done_bytes
                     done_bytes = batch.position
             self.end_offset = max(segment.end_offset, self.end_offset)
+            if following is not None:
+                self._judge_end(name, segment, following, offsets)
             offsets.finish()
             times.finish(is_sealed=following is not None)
             aborted.finish(segment.end_offset, self.last_missing)
@@ -456,6 +467,16 @@ class PartitionCheck:
             self._say(
                 kind, name, None, f"no segment has the offsets {end_offset} to {gap_end - 1}", consequence
             )
+
+    def _judge_end(
+        self, name: str, segment: SegmentCheck, following: int, offsets: "_OffsetIndexCheck"
+    ) -> None:
+        """A file that was cut between two batches looks whole, but not to its index."""
+        end_offset = segment.end_offset
+        size_bytes = offsets.least_size_bytes(end_offset, following) - segment.size_bytes
+        if size_bytes > 0:
+            segment.cut_off = LostSegment(end_offset, following, size_bytes, self._is_compacted)
+            self._say(DAMAGE, name, segment.size_bytes, "it was longer by its index", segment.cut_off.told)
 
     def _judge_lost(self, from_offset: int, end_offset: int) -> int:
         """Tell of the lost segments of an empty stretch; returns where the first of them begins."""
@@ -696,6 +717,17 @@ class _OffsetIndexCheck(_IndexFile):
 
     def _offset(self, number: int) -> int:
         return self.entries[number][0] + self.base_offset
+
+    def least_size_bytes(self, from_offset: int, end_offset: int) -> int:
+        """How large the log file must be by the entries of these offsets; 0 where there are none."""
+        return max(
+            (
+                position + HEADER_BYTES
+                for number, (_, position) in enumerate(self.entries)
+                if from_offset <= self._offset(number) < end_offset
+            ),
+            default=0,
+        )
 
     def _give_up(self) -> None:
         """No batch ends where the last entry says."""

@@ -60,7 +60,7 @@ def decode_lines(data: bytes) -> list[list[str]] | None:
     if content is None:
         return None
     lines = content.decode("utf-8", "replace").split("\n")
-    if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdigit():
+    if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdecimal():
         return None
     count = int(lines[1])
     entries = [line.split() for line in lines[2:] if line.strip()]

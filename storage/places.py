@@ -209,4 +209,4 @@ def remove_with_files(disk: Disk, path: str) -> None:
 def key_of(name: str) -> Key | None:
     """Topic and partition of a directory's name; None when it is not the name of a partition."""
     topic, dash, index = name.rpartition("-")
-    return (topic, int(index)) if dash and topic and index.isdigit() else None
+    return (topic, int(index)) if dash and topic and index.isdecimal() else None

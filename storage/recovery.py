@@ -310,7 +310,7 @@ def look_after_crash(disk: Disk, directory: str, end: End | None) -> AfterCrash:
 def base_offset_of(name: str, suffix: str) -> int | None:
     """The offset in a segment file's name, None when it is no name of that kind."""
     digits = name.removesuffix(suffix)
-    return int(digits) if len(digits) == 20 and digits != name and digits.isdigit() else None
+    return int(digits) if len(digits) == 20 and digits != name and digits.isdecimal() else None
 
 
 def finish_interrupted(disk: Disk, directory: str, names: list[str]) -> list[str]:

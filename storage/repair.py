@@ -56,10 +56,20 @@ def repair_log(disk: Disk, check: PartitionCheck) -> list[Repair]:
             disk.remove(f"{check.path}/{file_name(lost.base_offset, kind)}")
         path = f"{check.path}/{file_name(lost.base_offset, LOG)}"
         repairs.append(Repair(path, None, f"removed its indexes; {lost.told}", lost.size_bytes_min))
+    end_offset = 0
     for number, segment in enumerate(check.segments):
+        path = f"{check.path}/{file_name(segment.base_offset, LOG)}"
+        if segment.cut_off is not None:
+            lost_bytes = segment.cut_off.size_bytes_min
+            what = f"it was longer: {segment.cut_off.told}"
+            repairs.append(Repair(path, segment.size_bytes, what, lost_bytes))
+        is_within = segment.base_offset < end_offset
+        end_offset = max(segment.end_offset, end_offset)
+        if is_within and segment.is_empty:
+            repairs += _remove_within(disk, check.path, path, segment)
+            continue
         if segment.is_sound:
             continue
-        path = f"{check.path}/{file_name(segment.base_offset, LOG)}"
         # First: an index must never be newer than its log.
         for kind in (INDEX, TIME_INDEX):
             disk.remove(f"{check.path}/{file_name(segment.base_offset, kind)}")
@@ -69,6 +79,13 @@ def repair_log(disk: Disk, check: PartitionCheck) -> list[Repair]:
     if repairs:
         disk.sync_directory(check.path)
     return repairs
+
+
+def _remove_within(disk: Disk, directory: str, path: str, segment: SegmentCheck) -> list[Repair]:
+    """One that holds no batch and begins where the one before it has records. Its snapshot may be right."""
+    for kind in (INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG):
+        disk.remove(f"{directory}/{file_name(segment.base_offset, kind)}")
+    return [Repair(path, None, "removed with its indexes, no record was in it", segment.size_bytes)]
 
 
 def _put_right(disk: Disk, path: str, mends: list[Mend]) -> list[Repair]:

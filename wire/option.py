@@ -1,13 +1,14 @@
 """What one option is: its type, default, bounds and standing, and how its text is read and written.
 
-The syntax of values is that of Kafka's ConfigDef: surrounding blanks do not count, numbers are decimal and
-must fit their type, booleans are true or false in any case, lists are separated by commas. `parse` refuses
-with a ValueError whose text is one sentence that names the option.
+The syntax of values is that of Kafka's ConfigDef: surrounding blanks do not count, whole numbers are decimal
+and must fit their type, others are what Java's `Double.parseDouble` takes, booleans are true or false in any
+case, lists are separated by commas. `parse` refuses with a ValueError whose text is one sentence that names
+the option.
 """
 
 import re
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 __all__ = [
@@ -65,7 +66,9 @@ DOUBLE_MAX = 1.7976931348623157e308
 
 _WIDTHS = {SHORT: 16, INT: 32, LONG: 64}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+# What Java's Double.valueOf says of its grammar, but for NaN, which is no number to set.
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?|[+-]?Infinity")
+_HEX_DOUBLE = re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?")
 _COMMA = re.compile(r"\s*,\s*")
 
 
@@ -158,12 +161,20 @@ class Option:
         if self.kind in _WIDTHS:
             return self._integer(text)
         if self.kind == DOUBLE:
-            if not _DECIMAL.fullmatch(text):
-                raise ValueError(f"{self.name} must be a number, not {text[:80]!r}.")
-            return float(text)
+            return self._double(text)
         if self.kind == LIST:
             return _split(text)
         return text
+
+    def _double(self, text: str) -> float:
+        if _DECIMAL.fullmatch(text):
+            return float(text.rstrip("fFdD"))
+        if not _HEX_DOUBLE.fullmatch(text):
+            raise ValueError(f"{self.name} must be a number, not {text[:80]!r}.")
+        try:
+            return float.fromhex(text.rstrip("fFdD"))
+        except OverflowError:
+            return -inf if text[0] == "-" else inf
 
     def _integer(self, text: str) -> int:
         # int() alone would also take underscores and digits of other scripts, and text of any length.

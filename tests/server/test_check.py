@@ -1,8 +1,12 @@
 """`odradek check` of whole data directories: what is around the partitions, the exit status, the repair."""
 
+import errno
 import io
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -430,10 +434,12 @@ def test_a_setting_of_a_group_that_is_refused_is_found(data):
 def test_directories_that_no_topic_has_are_noted(data):
     shutil.copytree(data / "orders-0", data / "orders-7")
     shutil.copytree(data / "orders-0", data / "bills-0")
-    for ending in ("delete", "stray", "import"):
+    for ending in ("delete", "stray", "import", "future"):
         (data / f"gone-0.{'0' * 32}-{ending}").mkdir()
     assert told(data) == [
         f"note gone-0.{'0' * 32}-delete: it is deleted. A start removes it.",
+        f"note gone-0.{'0' * 32}-future: a copy of a move between data directories that was interrupted. "
+        "A start removes it, and begins the move anew.",
         f"note gone-0.{'0' * 32}-import: an import that was interrupted. "
         "The next odradek import-log removes it.",
         f"note gone-0.{'0' * 32}-stray: a partition that was set aside. "
@@ -441,6 +447,21 @@ def test_directories_that_no_topic_has_are_noted(data):
         "note bills-0: no topic has it. It is left alone; odradek import-log can take it in.",
         "note orders-7: no topic has it. It is left alone; odradek import-log can take it in.",
     ]
+
+
+def test_digits_that_are_no_number_make_no_partition_no_segment_and_no_count(data):
+    """`str.isdigit` takes a superscript for one, `int` does not."""
+    (data / "notes-²").mkdir()
+    (data / "orders-0" / f"²{FIRST[1:]}.log").write_bytes(b"")
+    assert told(data) == [f"note orders-0/²{FIRST[1:]}.log: is not named as a segment is. It is left alone."]
+    store = LogStore(OsDisk(), [str(data)])
+    store.open(NOW_MS)
+    store.close(NOW_MS)
+    (data / "replication-offset-checkpoint").write_text("0\n²\norders 0 5\n")
+    (data / "orders-0" / "leader-epoch-checkpoint").write_text("0\n²\n0 0\n")
+    damage = [line for line in told(data, status=1) if line.startswith("damage")]
+    assert len(damage) == 2
+    assert all("it is not a checkpoint of version 0" in line for line in damage)
 
 
 def test_a_directory_of_another_topic_is_told_and_left_alone(data):
@@ -479,10 +500,10 @@ def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, capsys):
     (data / FILE_NAME).unlink()
     (line,) = told(data, status=1)
     assert line == (
-        f"damage {FILE_NAME}: it is not there, but partitions of 1 topic are. A broker would serve none of "
-        "them: restore the file from a backup, or start Odradek once without it and take each topic in where "
-        f"it is (odradek import-log {data} --topic NAME --data-dir {data}); if it is in another of log.dirs, "
-        "check all together."
+        f"damage {FILE_NAME}: it is not there, but partitions of 1 topic are there. If the broker has other "
+        "log.dirs, one of those has the file: name all of them together; if none has it, a broker would "
+        "serve none of the topics: restore the file from a backup, or start Odradek once without it "
+        f"and take each topic in where it is (odradek import-log {data} --topic NAME --data-dir {data})."
     )
     assert line in told(data, repair=True, status=1)
     assert not (data / FILE_NAME).exists()
@@ -492,6 +513,26 @@ def test_metadata_that_are_gone_are_damage_with_advice_that_works(data, capsys):
     SqliteMetadataStore(str(data / FILE_NAME)).close()  # as a start makes it
     assert run(capsys, "import-log", str(data), "--topic", "orders", "--data-dir", str(data))[0] == 0
     assert told(data) == []
+
+
+@pytest.mark.parametrize("size_bytes", [19, 20, 99, 100, 511, 4095, 4096])
+def test_metadata_that_were_cut_are_damaged_and_made_anew_from_the_directories(data, size_bytes):
+    with (data / FILE_NAME).open("r+b") as file:
+        file.truncate(size_bytes)
+    assert any(line.startswith(f"damage {FILE_NAME}: ") for line in told(data, status=1))
+    assert any("topic orders: found again by its directories" in line for line in told(data, repair=True))
+    assert told(data) == []
+
+
+def test_metadata_of_which_nothing_is_left_are_as_good_as_gone(data):
+    (data / FILE_NAME).unlink()
+    gone = told(data, status=1)
+    (data / FILE_NAME).touch()
+    for repair in (False, True):
+        assert told(data, status=1, repair=repair) == [line.replace("not there", "empty") for line in gone]
+    shutil.rmtree(data / "orders-0")
+    shutil.rmtree(data / "orders-1")
+    assert told(data) == [], "as a kill leaves the first start"
 
 
 @pytest.mark.parametrize("repair", [False, True])
@@ -536,6 +577,32 @@ def test_directories_that_were_never_served_by_odradek_need_no_metadata_of_ours(
     assert told(data) == [], "nor has a new one"
 
 
+def test_a_directory_that_is_named_twice_is_checked_once(data, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(data)
+    monkeypatch.chdir(tmp_path)
+    out = io.StringIO()
+    assert check([str(data), "data", "link/orders-0", str(tmp_path / "link")], out=out) == 0
+    assert out.getvalue().startswith("summary partitions=2 ")
+
+
+@pytest.mark.parametrize("left", [[f"{FIRST}.index", f"{FIRST}.timeindex"], [f"{FIRST[:-1]}5.snapshot"], []])
+def test_a_partition_alone_whose_log_file_is_gone_is_damaged(data, left):
+    for path in (data / "orders-0").iterdir():
+        if path.name not in left:
+            path.unlink()
+    lines = told(data / "orders-0", status=1)
+    assert any("recovery-point-offset-checkpoint: it says 5 of orders-0" in line for line in lines)
+
+
+def test_what_cannot_be_listed_is_told_in_one_sentence(data, monkeypatch):
+    def refuse(self, path):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(OsDisk, "list", refuse)
+    with pytest.raises(CannotCheck, match=r"^.*/data does not answer: Permission denied\.$"):
+        check([str(data)], out=io.StringIO())
+
+
 def test_two_directories_of_one_broker_are_checked_together(data, tmp_path):
     other = tmp_path / "second"
     claim_directories([str(other)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
@@ -550,6 +617,34 @@ def test_two_directories_of_one_broker_are_checked_together(data, tmp_path):
     store.open(NOW_MS)
     store.close(NOW_MS)
     assert told(data, other) == []
+
+
+def test_of_two_directories_one_only_may_have_the_metadata(data, tmp_path):
+    """A start is refused (`log_directories.refuse_misplaced`)."""
+    other = tmp_path / "second"
+    shutil.copytree(data, other)
+    shutil.rmtree(data / "orders-1")
+    shutil.rmtree(other / "orders-0")
+    line = (
+        f"damage {{}}/{FILE_NAME}: {{}} has metadata of a cluster, too. A broker does not start with both: "
+        "check each with the directories that belong to it."
+    )
+    assert line.format(other, data) in told(data, other, status=1)
+    assert line.format(data, other) in told(other, data, status=1)
+
+
+def test_of_one_of_several_directories_it_is_said_first_that_the_others_must_be_named(data, tmp_path):
+    other = tmp_path / "second"
+    claim_directories([str(other)], node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+    shutil.move(data / "orders-1", other)
+    (line,) = told(other, status=1)
+    assert (
+        "partitions of 1 topic are there. If the broker has other log.dirs, one of those has the file: name"
+        in line
+    )
+    (line,) = told(data, status=1)
+    assert line.startswith("damage orders-1: it is not there. ")
+    assert line.endswith("check all of them together.")
 
 
 def test_of_a_stray_beside_the_partition_it_is_not_said_that_this_begins_empty(data, tmp_path):
@@ -615,6 +710,52 @@ def test_a_directory_that_a_broker_has_is_left_alone(data):
     store.close(NOW_MS)
 
 
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(errno.EPIPE, "Broken pipe"), OSError(errno.ENOSPC, "Full")]
+)
+def test_an_output_that_takes_no_more_is_no_fault_of_the_disk(data, error):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise error
+
+    (data / "orders-0" / f"{FIRST}.log").open("ab").write(b"torn")
+    with pytest.raises(type(error)) as raised:
+        check([str(data)], out=Gone())
+    assert raised.value is error
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has such a device")
+def test_an_output_on_a_full_disk_is_told_in_one_sentence(data):
+    for arguments in (
+        ("check", str(data)),
+        ("import-log", str(data), "--topic", "orders", "--data-dir", f"{data}-2"),
+    ):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "odradek", *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+            )
+        assert (done.returncode, done.stderr) == (
+            1,
+            "odradek: the output cannot be written: No space left on device.\n",
+        )
+
+
+def test_a_link_to_a_partition_that_a_broker_has_is_left_alone(data, tmp_path):
+    (tmp_path / "link").symlink_to(data / "orders-0")
+    store = LogStore(OsDisk(), [str(data)])
+    store.open(NOW_MS)
+    with pytest.raises(CannotCheck, match=r"data is in use by a broker: stop it first, it changes"):
+        check([str(tmp_path / "link")], repair=True, out=io.StringIO())
+    store.close(NOW_MS)
+    # Where a partition of a data directory is a link, the lock and the checkpoints are beside the link.
+    (data / "orders-1").rename(tmp_path / "elsewhere")
+    (data / "orders-1").symlink_to(tmp_path / "elsewhere")
+    with (data / "orders-1" / f"{FIRST}.log").open("r+b") as log:
+        log.truncate(0)
+    lines = told(data / "orders-1", status=1)
+    assert any("recovery-point-offset-checkpoint: it says 5 of orders-1" in line for line in lines)
+
+
 def run(capsys, *arguments):
     status = cli.main(arguments)
     captured = capsys.readouterr()
@@ -640,6 +781,21 @@ def test_the_command_tells_by_its_status_and_refuses_in_one_sentence(data, tmp_p
         err
         == f"odradek: {tmp_path}/nowhere is no directory: name a data directory, or that of a partition.\n"
     )
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
+def test_a_name_that_the_output_cannot_spell_is_told_all_the_same(data, encoding):
+    try:
+        open(os.fsencode(data / "orders-0") + b"/\xff\xc3\xbc.log", "wb").close()
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    done = subprocess.run(
+        [sys.executable, "-m", "odradek", "check", str(data)],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b".log: is not named as a segment is." in done.stdout
 
 
 def test_a_long_check_shows_how_far_it_is(data):

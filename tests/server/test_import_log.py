@@ -13,7 +13,7 @@ from odradek.server import cli
 from odradek.server.check import check
 from odradek.server.embedded import Broker as Embedded
 from odradek.server.embedded import BrokerStartError
-from odradek.server.import_log import CannotImport, import_log
+from odradek.server.import_log import CannotImport, _Import, import_log
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
@@ -87,7 +87,8 @@ def config_record(name, value, topic="orders"):
 
 def write_metadata(kafka, name, offset, *values):
     records = [Record(offset + n, NOW_MS, None, value) for n, value in enumerate(values)]
-    (kafka / "__cluster_metadata-0" / name).write_bytes(bytes(build_batch(records)) + bytes(500))
+    room = bytes(500) if name.endswith(".log") else b""  # as a kill leaves it
+    (kafka / "__cluster_metadata-0" / name).write_bytes(bytes(build_batch(records)) + room)
 
 
 @pytest.fixture
@@ -262,6 +263,69 @@ def test_settings_that_nobody_knows_are_told_with_the_way_to_give_them(kafka, tm
     assert lines[0] == UNKNOWN.format("the names of the directories do not say what it was called")
 
 
+def batches_of(*values, offset=0):
+    """One batch for each value, as Kafka appends them to its metadata log."""
+    return [
+        bytes(build_batch([Record(number, NOW_MS, None, value)]))
+        for number, value in enumerate(values, offset)
+    ]
+
+
+SETTINGS = (
+    *topic_records("orders", 3),
+    config_record("retention.ms", "1"),
+    config_record("retention.ms", "-1"),
+)
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        (lambda before, last: [*before[:-1], before[-1][:-1] + b"?", last], "the checksum of a batch is 0x"),
+        (lambda before, last: [*before[:-1], last], "the records from offset 4 to 4 are not there"),
+        (lambda before, last: [*before[1:], last], "the records from offset 0 to 0 are not there"),
+    ],
+)
+def test_metadata_that_are_damaged_in_the_middle_are_not_believed(kafka, tmp_path, damage, what):
+    metadata = kafka / "__cluster_metadata-0"
+    *before, last = batches_of(*SETTINGS)
+    (metadata / f"{FIRST}.log").write_bytes(b"".join(damage(before, last)))
+    line, *_ = take_in(kafka, data=tmp_path / "data")
+    assert line.startswith("attention: which settings orders had in Kafka is not known, since ")
+    assert f"{metadata} cannot be read ({FIRST}.log" in line
+    assert what in line
+    assert not topics(tmp_path / "data")["orders"].configs
+
+
+def test_a_segment_of_the_metadata_that_is_missing_is_told(kafka, tmp_path):
+    metadata = kafka / "__cluster_metadata-0"
+    batches = batches_of(*SETTINGS)
+    (metadata / f"{FIRST}.log").write_bytes(batches[0])
+    (metadata / f"{4:020}.log").write_bytes(b"".join(batches[4:]))
+    assert "the records from offset 1 to 3 are not there" in take_in(kafka, data=tmp_path / "data")[0]
+
+
+@pytest.mark.parametrize("tail", [b"", bytes(500), b"torn", bytes(60), "batch"])
+def test_what_a_crash_has_torn_off_the_end_of_the_metadata_was_not_decided(kafka, tmp_path, tail):
+    *before, last = batches_of(*SETTINGS)
+    tail = last[:-1] if tail == "batch" else tail
+    (kafka / "__cluster_metadata-0" / f"{FIRST}.log").write_bytes(b"".join(before) + tail)
+    assert not any("is not known" in line for line in take_in(kafka, data=tmp_path / "data"))
+    assert dict(topics(tmp_path / "data")["orders"].configs) == {"retention.ms": "1"}
+
+
+def test_a_snapshot_of_the_metadata_has_to_be_whole(kafka, tmp_path):
+    metadata = kafka / "__cluster_metadata-0"
+    batches = batches_of(*SETTINGS)
+    (metadata / f"{FIRST}.log").unlink()
+    (metadata / f"{6:020}.log").write_bytes(b"")
+    snapshot = metadata / f"{6:020}-0000000001.checkpoint"
+    snapshot.write_bytes(b"".join(batches))
+    assert take_in(kafka, data=tmp_path / "one")[0].startswith("partition ")
+    snapshot.write_bytes(b"".join(batches)[:-1])
+    assert f"cannot be read ({snapshot.name} at byte " in take_in(kafka, data=tmp_path / "two")[0]
+
+
 def test_the_log_directories_of_one_kafka_are_taken_together(two_directories, tmp_path):
     """Whichever has the metadata, and whether or not each has a partition of the topic."""
     data = tmp_path / "data"
@@ -321,6 +385,21 @@ def test_deleted_records_stay_deleted(kafka, tmp_path):
     assert served(data, index=1) == (expected(1)[5:], 5)
 
 
+def test_of_a_link_to_a_partition_counts_what_is_beside_the_partition(kafka, tmp_path):
+    (kafka / "log-start-offset-checkpoint").write_text("0\n1\norders 0 7\n")
+    (tmp_path / "orders-0").symlink_to(kafka / "orders-0")
+    data = tmp_path / "data"
+    store = LogStore(OsDisk(), [str(kafka)])
+    store.open(NOW_MS)
+    why = refused(tmp_path / "orders-0", data=data, partitions=[0])
+    assert why == f"A broker is running on {kafka}: stop it first."
+    store.close(NOW_MS)
+    take_in(tmp_path / "orders-0", data=data, partitions=[0], move=True)
+    assert served(data) == (expected()[7:], 7)
+    assert not os.path.lexists(tmp_path / "orders-0")
+    assert not (kafka / "orders-0").exists()
+
+
 def test_a_log_of_which_all_is_deleted_goes_on_in_its_leader_epoch(kafka, tmp_path):
     """Nothing in it says the epoch any more: the topic's metadata do."""
     data = tmp_path / "data"
@@ -356,6 +435,39 @@ def test_moving_links_and_removes_the_source(kafka, tmp_path):
     assert not (kafka / "orders-0").exists()
     assert (kafka / "users-0").exists()
     assert served(data) == (expected(), 0)
+
+
+def test_a_source_that_cannot_be_removed_is_told_with_the_topic_that_is_there(kafka, tmp_path):
+    data = tmp_path / "data"
+    (kafka / "orders-1" / "notes").mkdir()
+    lines = take_in(kafka, data=data, move=True)
+    assert f"attention: {kafka}/orders-1/notes: Is a directory; remove {kafka}/orders-1 by hand" in lines
+    assert served(data, index=2) == (expected(2), 0)
+    assert not (kafka / "orders-0").exists()
+    assert not (kafka / "orders-2").exists()
+
+
+def test_moving_removes_a_directory_and_the_link_to_it(kafka, tmp_path):
+    (kafka / "orders-1").rename(tmp_path / "elsewhere")
+    (kafka / "orders-1").symlink_to(tmp_path / "elsewhere")
+    assert not any(
+        "attention" in line and "remove" in line for line in take_in(kafka, data=tmp_path / "data", move=True)
+    )
+    assert served(tmp_path / "data", index=1) == (expected(1), 0)
+    assert not os.path.lexists(kafka / "orders-1")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_reader_that_is_gone_does_not_undo_what_was_taken_in(kafka, tmp_path):
+    class Gone(io.StringIO):
+        def write(self, text):
+            if topics(tmp_path / "data"):
+                raise BrokenPipeError
+            return len(text)
+
+    with pytest.raises(BrokenPipeError):
+        import_log([str(kafka)], topic="orders", data_dir=str(tmp_path / "data"), out=Gone())
+    assert served(tmp_path / "data") == (expected(), 0)
 
 
 def test_a_directory_that_lies_in_its_place_is_taken_in_where_it_is(kafka, tmp_path):
@@ -708,6 +820,24 @@ def test_a_broker_starts_whatever_is_wrong_in_the_head_of_its_metadata(kafka, tm
     assert check([str(data)], out=io.StringIO()) == 0
 
 
+def test_a_directory_of_somebody_is_not_taken_for_an_interrupted_import(kafka, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(kafka / "orders-0", data / "old-import")
+    out = io.StringIO()
+    take_in(data / "old-import", data=data, partitions=[0])
+    assert (data / "old-import" / f"{FIRST}.log").exists()
+    assert check([str(data)], out=out) == 0
+    assert "old-import" not in out.getvalue()
+
+
+def test_an_empty_name_is_no_data_directory(kafka, tmp_path, monkeypatch):
+    """`--data-dir "$NOT_SET"` of a shell: it would be the root of all directories."""
+    monkeypatch.setattr("odradek.server.import_log._Import", None)  # lest it come so far
+    with pytest.raises(CannotImport) as error:
+        import_log([str(kafka)], topic="orders", data_dir="", out=io.StringIO())
+    assert str(error.value) == "--data-dir is empty: name the directory where Odradek has its data."
+
+
 def test_a_directory_in_the_way_is_refused(kafka, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(kafka / "users-0", data / "orders-1")
@@ -740,6 +870,51 @@ def test_a_damaged_log_is_refused_until_it_is_repaired(kafka, tmp_path):
     assert check([str(kafka / "orders-1")], repair=True, out=io.StringIO()) == 0
     take_in(kafka, data=data)
     assert len(served(data, index=1)[0]) == COUNT - 1
+
+
+@pytest.mark.parametrize(("which", "in_place"), [(0, False), (1, False), (-1, False), (0, True), (1, True)])
+def test_a_log_file_that_is_gone_is_refused_as_damage(kafka, tmp_path, which, in_place):
+    data = tmp_path / "data"
+    if in_place:
+        take_in(kafka, data=data, topic="users")
+        for index in range(3):
+            (kafka / f"orders-{index}").rename(data / f"orders-{index}")
+    source = data if in_place else kafka
+    log = sorted((source / "orders-1").glob("*.log"))[which]
+    log.unlink()
+    with pytest.raises(CannotImport) as error:
+        take_in(source, data=data)
+    assert str(error.value).startswith(f"{log} is damaged (it is not there, but its indexes are")
+    assert log.with_suffix(".index").exists()
+    assert check([str(source / "orders-1")], repair=True, out=io.StringIO()) == 0
+    take_in(source, data=data)
+
+
+def test_indexes_of_a_segment_that_was_never_flushed_are_not_taken_over(kafka, tmp_path):
+    (kafka / ".kafka_cleanshutdown").unlink()
+    (kafka / "recovery-point-offset-checkpoint").write_text("0\n1\norders 1 8\n")
+    log = sorted((kafka / "orders-1").glob("*.log"))[-1]
+    log.unlink()
+    data = tmp_path / "data"
+    take_in(kafka, data=data)
+    assert not (data / "orders-1" / log.name.replace(".log", ".index")).exists()
+    assert served(data, index=1) == (expected(1)[:8], 0)
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_log_that_ends_before_what_was_flushed_is_refused_as_damage(kafka, tmp_path, is_clean):
+    data = tmp_path / "data"
+    if not is_clean:
+        (kafka / ".kafka_cleanshutdown").unlink()
+    log = sorted((kafka / "orders-1").glob("*.log"))[-1]
+    log.write_bytes(b"")
+    assert refused(kafka, data=data) == (
+        f"{kafka}/orders-1 is damaged (its log ends at 8, and a flush had vouched for it up to {COUNT}): "
+        f"odradek check --repair {kafka}/orders-1 saves what can be saved."
+    )
+    assert check([str(kafka / "orders-1")], repair=True, out=io.StringIO()) == 0
+    take_in(kafka, data=data)
+    assert served(data, index=1) == (expected(1)[:8], 0)
 
 
 def test_a_full_disk_is_told_with_the_path(kafka, tmp_path, monkeypatch):
@@ -841,6 +1016,37 @@ def test_a_kill_at_any_moment_leaves_nothing_visible_or_the_whole(kafka, tmp_pat
             assert served(data, index=index) == (expected(index), 0), moment
         assert not [path for path in data.iterdir() if path.name.endswith("-import")]
     assert visible
+
+
+def test_what_an_interrupted_import_has_left_is_no_source(kafka, tmp_path, monkeypatch):
+    """It would be cleared away first: the only copy, where somebody took the import for complete."""
+    data = tmp_path / "data"
+
+    def killed(self):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Import, "_write_checkpoints", killed)
+        with pytest.raises(Killed):
+            take_in(kafka, data=data)
+    out = io.StringIO()
+    assert check([str(data)], out=out) == 0
+    for index, line in enumerate(out.getvalue().splitlines()[:-1]):
+        assert line == (
+            f"note {data}/orders-{index}: an import that was interrupted. "
+            "The next odradek import-log removes it."
+        )
+    (tmp_path / "link").symlink_to(data)
+    for source in (data, tmp_path / "link", data / "orders-1"):
+        options = {"partitions": [0]} if source.name == "orders-1" else {}
+        first = source if options else data / "orders-0"
+        assert refused(source, data=data, **options) == (
+            f"{first} was left by an import that was interrupted: import from where that took it, or "
+            f"move it out of {data} first and name it there."
+        )
+    assert (data / "orders-0" / f"{FIRST}.log").exists()
+    take_in(kafka, data=data)
+    assert served(data) == (expected(), 0)
 
 
 # --- The command ---

@@ -734,6 +734,31 @@ def test_a_log_file_that_is_gone_from_either_end_is_told_as_far_as_it_is_known(d
     assert f"note {SECOND}.index: belongs to no segment | a start removes it" in lines
 
 
+def test_what_was_cut_off_a_segment_is_told_by_its_index(disk):
+    first, second, *_, last = batches(disk)
+    size_bytes = last.position + 61 - second.position
+    del disk.files[LOG].data[second.position :]
+    lost = f"the offsets 3 to 11 are lost, {size_bytes} bytes at least"
+    damage = f"damage {FIRST}.log at {first.end_position}: it was longer by its index | {lost}"
+    assert damage in told(disk, is_compacted=False)
+    lost = f"what was there of the offsets 3 to 11 is lost, {size_bytes} bytes at least"
+    assert damage.replace(damage.partition(" | ")[2], lost) in told(disk)
+    assert (f"it was longer: {lost}", size_bytes) in repair(disk)
+    assert [line.partition(":")[0] for line in told(disk)] == [f"note {SECOND}.log"]
+
+
+def test_an_entry_that_is_wrong_tells_of_no_loss_behind_a_segment(disk):
+    """Compaction may have left a gap there."""
+    last = batches(disk)[-1]
+    del disk.files[LOG].data[last.position :]
+    del disk.files[f"{PATH}/{FIRST}.index"].data[-8:]
+    assert not any("longer" in line for line in told(disk))
+    flip(disk, f"{PATH}/{FIRST}.index", -4)
+    lines = told(disk)
+    assert any(line.startswith(f"damage {FIRST}.index ") for line in lines)
+    assert not any("longer" in line for line in lines)
+
+
 def test_a_deletion_or_a_compaction_that_was_interrupted_is_no_loss(disk):
     disk.rename(LOG, f"{LOG}.deleted")
     assert all(line.startswith("note ") for line in told(disk))
@@ -741,6 +766,22 @@ def test_a_deletion_or_a_compaction_that_was_interrupted_is_no_loss(disk):
     assert all(line.startswith("note ") for line in told(disk))
     disk.rename(f"{LOG}.1.deleted", f"{LOG}.swap")
     assert all(line.startswith("note ") for line in told(disk))
+
+
+@pytest.mark.parametrize("content", [b"", b"torn"])
+@pytest.mark.parametrize("base_offset", [5, 15])
+def test_a_segment_in_the_midst_of_another_that_has_no_batch_goes(disk, base_offset, content):
+    before = offsets(disk)
+    path = f"{PATH}/{base_offset:020}.log"
+    replace_file(disk, path, content)
+    said = (
+        f"damage {base_offset:020}.log: the segment begins at offset {base_offset}, the one before it ends at"
+    )
+    assert any(line.startswith(said) for line in told(disk))
+    done = repair(disk)
+    assert sum(lost_bytes for _, lost_bytes in done) == len(content)
+    assert path not in disk.files
+    assert (told(disk), offsets(disk)) == ([], before)
 
 
 def test_segments_that_overlap_are_told(disk):

@@ -274,6 +274,33 @@ def test_a_value_that_kafka_refuses_is_refused_by_name(name, text):
 
 
 @pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *((text, 0.5) for text in ("0.5", ".5f", "+0.5F", "5e-1d", "0.5D", "5e-00001", " 0.5 ")),
+        *((text, 0.5) for text in ("0x1p-1", "0X1P-1", "0x.8p0", "0x1.p-1f", "0x0.4p+1D")),
+        *((text, 0.0) for text in ("-0", "1e-99999999999", "0x1p-99999999999")),
+        *((text, None) for text in ("nan", "infinity", "inf", "Infinityd", "1e", ".", "1 f", "1l", "0.5df")),
+        *((text, None) for text in ("0x1", "0xp1", "0x1p", "0x1p1e1", "1_0", "--1", "", "1f0", "f")),
+        # These Java takes for numbers, and the bounds or reason do not.
+        *((text, None) for text in ("NaN", "Infinity", "-Infinity", "0x1p99999999999", "1e99999999999")),
+    ],
+)
+def test_a_double_is_what_java_takes_for_one(text, value):
+    """By what Double.parseDouble of Java 17 makes of these texts."""
+    name = "min.cleanable.dirty.ratio"
+    if value is None:
+        assert name in refusal({name: text})
+    else:
+        assert options.parse_topic_configs({name: text}) == {name: value}
+
+
+def test_a_double_without_bounds_may_be_infinite():
+    rate = "log.cleaner.io.max.bytes.per.second"
+    for text in ("Infinity", "+Infinity", "1e400", "0x1p1024"):
+        assert options.parse_broker_configs({rate: text}, for_all_brokers=True) == {rate: float("inf")}
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [("unclean.leader.election.enable", "true"), ("remote.storage.enable", "true")],
 )

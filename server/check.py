@@ -17,7 +17,6 @@ checked, but nothing of its partition is repaired.
 
 import json
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,7 +34,7 @@ from odradek.storage.ends import ENDS, End
 from odradek.storage.group_log import NAMES as GROUP_LOGS
 from odradek.storage.group_log import read_entries, replay
 from odradek.storage.heads import HEADS, Head
-from odradek.storage.places import FUTURE_SUFFIX, topic_id_in
+from odradek.storage.places import FUTURE_SUFFIX, is_aside, topic_id_in
 from odradek.storage.recovery import base_offset_of, finish_interrupted
 from odradek.storage.repair import Repair, repair_caches, repair_log, sync_log
 from odradek.storage.segment import (
@@ -64,7 +63,6 @@ __all__ = [
     "ReadingDisk",
     "check",
     "finish_work",
-    "is_import",
     "parse_offsets",
     "surroundings",
 ]
@@ -72,7 +70,6 @@ __all__ = [
 IMPORT_SUFFIX = "-import"
 IMPORT_TABLE = "import"
 """Rows of imports under way: topic -> JSON of the topic's id and the directories that are made for it."""
-_IMPORT = re.compile(r".*\.[0-9a-f]{32}-import", re.DOTALL)
 PROGRESS_INTERVAL_S = 0.2
 _OFFSET_FILES = (
     checkpoints.RECOVERY_POINTS,
@@ -158,13 +155,6 @@ def finish_work(disk: Disk, path: str) -> list[str]:
     if left:
         finish_interrupted(disk, path, names)
     return left
-
-
-def is_import(name: str) -> bool:
-    """Whether import-log has made a directory of that name, to copy a partition to: its name is all that
-    tells it from somebody's own.
-    """
-    return _IMPORT.fullmatch(name) is not None
 
 
 # What was asked for -----------------------------------------------------------------------------------------
@@ -596,9 +586,9 @@ class _Check:
                 self.report.findings([Finding(NOTE, path, None, what, "it is not looked into")])
             elif directory.only is not None or key_of(name) is not None:
                 yield name
-            elif name.endswith(DELETE_SUFFIX):
+            elif is_aside(name, DELETE_SUFFIX):
                 self.report.findings([Finding(NOTE, path, None, "it is deleted", "a start removes it")])
-            elif name.endswith(FUTURE_SUFFIX):
+            elif is_aside(name, FUTURE_SUFFIX):
                 what, consequence = (
                     "a copy of a move between data directories that was interrupted",
                     "a start removes it, and begins the move anew",
@@ -610,7 +600,7 @@ class _Check:
                     "it is left alone; odradek import-log can take it in",
                 )
                 self.report.findings([Finding(NOTE, path, None, what, consequence)])
-            elif is_import(name):
+            elif is_aside(name, IMPORT_SUFFIX):
                 self.report.findings([Finding(NOTE, path, None, *_INTERRUPTED_IMPORT)])
 
     # A partition

@@ -36,7 +36,6 @@ from odradek.server.check import (
     IMPORT_TABLE,
     Progress,
     finish_work,
-    is_import,
     parse_offsets,
     surroundings,
 )
@@ -46,6 +45,7 @@ from odradek.storage import checkpoints
 from odradek.storage.check import PartitionCheck
 from odradek.storage.disk import Lock, OsDisk, read_file, replace_file, write_all
 from odradek.storage.legacy_segments import convert_segment
+from odradek.storage.places import is_aside
 from odradek.storage.recovery import base_offset_of, finish_interrupted
 from odradek.storage.repair import repair_caches, sync_log
 from odradek.storage.segment import (
@@ -715,7 +715,7 @@ class _Import:
                 self._remove(path)
             store.write([Row(IMPORT_TABLE, row.key, None)])
         for name in os.listdir(self._data_dir):
-            if is_import(name):
+            if is_aside(name, IMPORT_SUFFIX):
                 self._remove(f"{self._data_dir}/{name}")
 
     def _id_in(self, path: str) -> str:

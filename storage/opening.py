@@ -25,6 +25,7 @@ from odradek.storage.places import (
     STRAY_SUFFIX,
     Place,
     Places,
+    is_aside,
     key_of,
     remove_with_files,
     topic_id_in,
@@ -83,10 +84,10 @@ class Opening:
 
     def _look_at(self, home: DataDirectory, name: str, *, clean: bool) -> None:
         places = self._places
-        if name.endswith(DELETE_SUFFIX):
+        if is_aside(name, DELETE_SUFFIX):
             places.doomed.append(f"{home.path}/{name}")
             return
-        if name.endswith(FUTURE_SUFFIX):
+        if is_aside(name, FUTURE_SUFFIX):
             self._drop_copy(home, name)
             return
         key = key_of(name)

@@ -19,6 +19,7 @@ from odradek.storage.segment import FilePool
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
+_HEXADECIMAL = "0123456789abcdef"
 FILE_NAME_BYTES_MAX = 255
 
 
@@ -204,6 +205,14 @@ def remove_with_files(disk: Disk, path: str) -> None:
     for name in disk.list(path):
         disk.remove(f"{path}/{name}")
     disk.remove_directory(path)
+
+
+def is_aside(name: str, suffix: str) -> bool:
+    """Whether a directory has its name, of this kind, from us or from Kafka (`topic-0.<id>-delete`). What
+    somebody has called `old-delete` is not ours to remove.
+    """
+    stem, _, id_ = name.removesuffix(suffix).rpartition(".")
+    return name.endswith(suffix) and bool(stem) and len(id_) == 32 and not id_.strip(_HEXADECIMAL)
 
 
 def key_of(name: str) -> Key | None:

@@ -30,7 +30,7 @@ COMPACTED = LogConfig(
 
 
 def open_store(disk: MemoryDisk) -> LogStore:
-    return stores.open_store(disk, config_for=lambda topic: COMPACTED, new_id=lambda: "id")
+    return stores.open_store(disk, config_for=lambda topic: COMPACTED, new_id=lambda: "0" * 32)
 
 
 @pytest.fixture

@@ -40,7 +40,9 @@ def started(
     """A store, after a kill as well; nobody has asked for a partition."""
     disk.held.clear()
     disk.bytes_read.clear()
-    store = LogStore(disk, ["data"], config_for=lambda topic: config, new_id=lambda: "id", listener=listener)
+    store = LogStore(
+        disk, ["data"], config_for=lambda topic: config, new_id=lambda: "0" * 32, listener=listener
+    )
     store.open(NOW_MS)
     return store
 

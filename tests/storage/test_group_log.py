@@ -23,7 +23,7 @@ TOPIC_ID = bytes(range(16))
 
 
 def open_store(disk, *, now_ms=NOW_MS):
-    store = LogStore(disk, ["data"], new_id=lambda: "id")
+    store = LogStore(disk, ["data"], new_id=lambda: "0" * 32)
     store.group_logs = [GroupLog(disk, "data", file_bytes=FILE_BYTES)]
     store.open(now_ms)
     return store

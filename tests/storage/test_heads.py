@@ -41,7 +41,7 @@ def opened(
         ["data"],
         config_for=lambda topic: config,
         head_interval_bytes=interval_bytes,
-        new_id=lambda: "id",
+        new_id=lambda: "0" * 32,
     )
     store.open(now_ms)
     store.create("t", 0, TOPIC_ID, config)

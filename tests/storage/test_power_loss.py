@@ -35,7 +35,7 @@ class History:
         self.numbers = count()
 
     def start(self) -> Partition:
-        self.store = LogStore(self.disk, ["data"], new_id=lambda: "id", head_interval_bytes=200)
+        self.store = LogStore(self.disk, ["data"], new_id=lambda: "0" * 32, head_interval_bytes=200)
         self.store.open(self.now_ms)
         self.partition = self.store.create("t", 0, TOPIC_ID, SMALL)
         return self.partition

@@ -155,6 +155,18 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_start():
     assert not any("-delete" in path for path in disk.directories)
 
 
+@pytest.mark.parametrize("name", ["old-delete", "t-0.old-delete", "t-0.old-future", f".{'0' * 32}-delete"])
+def test_a_directory_that_only_sounds_as_if_it_were_to_go_stays(name):
+    disk = MemoryDisk()
+    disk.make_directory("data")
+    disk.make_directory(f"data/{name}")
+    disk.open(f"data/{name}/somebody's", create=True).close()
+    store = open_store(disk)
+    store.maintain(NOW_MS)
+    store.close(NOW_MS)
+    assert disk.exists(f"data/{name}/somebody's")
+
+
 def test_a_stop_waits_for_no_directory_that_is_out_of_sight_and_the_next_start_removes_it():
     disk = MemoryDisk()
     store = open_store(disk)

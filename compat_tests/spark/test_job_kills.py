@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import pathlib
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 
-from compat_tests.clients import wait_until
 from compat_tests.spark import sessions, test_job_archive_iceberg
 from compat_tests.spark.admin import TopicAdmin
 from compat_tests.spark.honest import HonestTopic, honest_topic, some_messages
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 KILLS = 10 if os.environ.get("ODRADEK_NIGHTLY") else 1
 START_SECONDS = 240
 """What a driver may take to start and write on a busy machine."""
+SHOWN_LENGTH = 4_000
+BUCKETS = 4
 pytestmark = pytest.mark.timeout(120 + START_SECONDS * KILLS)
 
 
@@ -54,8 +57,20 @@ class Command:
             start_new_session=True,
         )
 
+    def wait_until(self, claim: Callable[[], bool], what: str) -> None:
+        """Returns as soon as `claim` holds; fails with what was told when it does not, or when it ends."""
+        deadline = time.monotonic() + START_SECONDS
+        while not claim():
+            assert self.process.poll() is None, self._told()
+            late = f"not within {START_SECONDS} s: {what}\n"
+            assert time.monotonic() < deadline, late + self._told()[-SHOWN_LENGTH:]
+            time.sleep(0.02)
+
+    def _told(self) -> str:
+        return pathlib.Path(self._log.name).read_text()
+
     def kill(self) -> None:
-        assert self.process.poll() is None, pathlib.Path(self._log.name).read_text()
+        assert self.process.poll() is None, self._told()
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._log.close()
@@ -75,7 +90,7 @@ class Command:
             if self.process.poll() is None:
                 self.kill()
         self._log.close()
-        return status, pathlib.Path(self._log.name).read_text()
+        return status, self._told()
 
 
 def has_files(table: pathlib.Path, number: int) -> bool:
@@ -96,7 +111,7 @@ def test_an_archive_that_is_killed_at_any_moment_goes_on_exactly_there(
             *("--table", str(table), "--stream", "--trigger", "0", "--max-offsets-per-trigger", "40"),
         )
         try:
-            wait_until(functools.partial(has_files, table, enough), "it writes", seconds=START_SECONDS)
+            command.wait_until(functools.partial(has_files, table, enough), "it writes")
         finally:
             command.kill()
         rows_of(table)  # which looks for doubles
@@ -106,7 +121,7 @@ def test_an_archive_that_is_killed_at_any_moment_goes_on_exactly_there(
         *("--table", str(table), "--stream", "--trigger", "0.1"),
     )
     try:
-        wait_until(lambda: rows_of(table) == topic.rows, "the table has it all", seconds=START_SECONDS)
+        stream.wait_until(lambda: rows_of(table) == topic.rows, "the table has it all")
     finally:
         told = stream.end()
     assert f" rows of topic {topic.name} went into {table}" in told
@@ -134,7 +149,7 @@ def test_an_archive_in_iceberg_that_is_killed_at_any_moment_goes_on_exactly_ther
             more=settings,
         )
         try:
-            wait_until(lambda: versions(metadata) >= enough, "it writes", seconds=START_SECONDS)  # noqa: B023
+            command.wait_until(lambda: versions(metadata) >= enough, "it writes")  # noqa: B023
         finally:
             command.kill()
         test_job_archive_iceberg.rows_of(spark, table)  # which looks for doubles
@@ -179,28 +194,39 @@ def test_a_table_of_latest_values_is_right_after_kills(
 ) -> None:
     topic, table = HonestTopic(tables, tables.new_topic("killed", 2), 2), tmp_path / "table"
     chance = random.Random()
+    events = tmp_path / "events"
+    events.mkdir()
+    settings = {"enabled": "true", "dir": events.as_uri(), "rolling.enabled": "false", "compress": "false"}
     for number in range(KILLS):
         topic.add(changes(chance, 400, topic.partitions))
         enough = chance.randrange(2, 12)
         command = Command(
             tmp_path / f"log-{number}",
             *("latest", "--bootstrap-servers", tables.client.bootstrap, "--topic", topic.name),
-            *("--table", str(table), "--buckets", "4"),
+            *("--table", str(table), "--buckets", str(BUCKETS)),
             *("--stream", "--trigger", "0", "--max-offsets-per-trigger", "20"),
+            more={f"spark.eventLog.{name}": value for name, value in settings.items()},
         )
         commits = table / "_odradek" / "checkpoint" / "commits"
         try:
-            wait_until(
-                functools.partial(has_more, commits, number_of(commits) + enough),
-                "it writes",
-                seconds=START_SECONDS,
-            )
+            command.wait_until(functools.partial(has_more, commits, number_of(commits) + enough), "it writes")
         finally:
             command.kill()
         in_table(table)  # which looks for doubles
     brought_up(spark, topic, table)
     assert in_table(table) == expected(topic)
     assert not (table / "_odradek" / "merging").exists()
+    # An epoch of a few rows is not taken in by the 200 tasks that Spark has for any shuffle: those that read
+    # the buckets as they were, and those of the changes.
+    assert BUCKETS <= max(tasks_of_stages(events)) <= 2 * BUCKETS
+
+
+def tasks_of_stages(events: pathlib.Path) -> Iterator[int]:
+    """By the event logs of killed drivers, which may end within a line."""
+    for path in events.iterdir():
+        for line in path.read_text().splitlines(keepends=True):
+            if line.startswith('{"Event":"SparkListenerStageCompleted"') and line.endswith("}\n"):
+                yield json.loads(line)["Stage Info"]["Number of Tasks"]
 
 
 def number_of(directory: pathlib.Path) -> int:
@@ -228,7 +254,7 @@ def test_a_replay_that_is_killed_at_any_moment_goes_on_exactly_there(
             *("--table", str(table), "--rows-per-second", rate),
         )
         try:
-            wait_until(functools.partial(has_reached, to, tables, enough), "it writes", seconds=START_SECONDS)
+            command.wait_until(functools.partial(has_reached, to, tables, enough), "it writes")
         finally:
             command.kill()
     assert replayed(spark, topic, table, to).figures["rows"] > 0
@@ -250,24 +276,22 @@ def test_a_mirror_that_is_killed_at_any_moment_goes_on_exactly_there(
         enough = copied(target, topic) + chance.randrange(1, 160)
         command = Command(tmp_path / f"log-{number}", *arguments, "--max-offsets-per-trigger", "40")
         try:
-            wait_until(
+            command.wait_until(
                 lambda enough=enough: copied(target, topic) >= enough,  # type: ignore[misc]
                 "it writes",
-                seconds=START_SECONDS,
             )
         finally:
             command.kill()
     # The last one ends in good order, with all that was there.
     stream = Command(tmp_path / "log", *arguments)
     try:
-        wait_until(
+        stream.wait_until(
             lambda: (
                 copied(target, topic) >= topic.count
                 and sum(run["rows"] for runs in runs_of(table, topic.name).values() for run in runs)
                 == topic.count
             ),
             "it has it all",
-            seconds=START_SECONDS,
         )
     finally:
         told = stream.end()

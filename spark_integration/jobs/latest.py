@@ -36,6 +36,7 @@ SCHEMA = (
 )
 """Of the table."""
 BUCKETS = 16
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 CONTENT = ("value", "topic", "partition", "offset", "timestamp", "headers")
 
 
@@ -129,6 +130,11 @@ class _Latest:
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
+        # Spark does not join the parts of a stream's shuffles, and with its 200 an epoch of twenty rows takes
+        # seconds; a table is written by a task a bucket anyway. Set in each epoch, since the number that a
+        # query was begun with stays with its checkpoint.
+        parts = self.session.sparkContext.getConf().get(SHUFFLE_PARTITIONS, str(self.buckets))
+        batch.sparkSession.conf.set(SHUFFLE_PARTITIONS, parts)
         counted = Observation()
         without_key = f.sum(f.expr("CAST(key IS NULL AS BIGINT)")).alias("without_key")
         changes = _last_of_each_key(

@@ -37,6 +37,9 @@ SMALL_JVM = [
 BROKER_JVM = ["-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1"]
 """For a broker that serves a test: a quick start matters more than the last bit of speed."""
 
+SHOWN_LENGTH = 3000
+"""Characters of a log, its last ones."""
+
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -86,12 +89,16 @@ def wait_until_open(
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(
-                f"the broker ended with status {process.returncode}:\n{log.read_text()[-3000:]}"
+                f"the broker ended with status {process.returncode}:\n{log.read_text()[-SHOWN_LENGTH:]}"
             )
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
+            # Where nobody listens, the kernel may give a connection just that port: it is one with itself.
+            if probe.getsockname() != probe.getpeername():
+                return
         time.sleep(0.05)
-    raise TimeoutError(f"nothing listens on port {port} after {seconds} s:\n{log.read_text()[-3000:]}")
+    raise TimeoutError(
+        f"nothing listens on port {port} after {seconds} s:\n{log.read_text()[-SHOWN_LENGTH:]}"
+    )
 
 
 def older_logging(directory: pathlib.Path, level: str) -> str:
@@ -149,6 +156,8 @@ class Kafka:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self.stop()
+        if error is not None and self._log.exists():
+            error.add_note(f"Kafka's log ended with:\n{self._log.read_text()[-SHOWN_LENGTH:]}")
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def start(self) -> None:

@@ -463,8 +463,8 @@ def load_times(
             began = time.perf_counter()
             broker.start()
             wait_until_loaded(broker.port, max(groups, 1), topic)
+            found[count][0].append(time.perf_counter() - began)
             with WireClient("127.0.0.1", broker.port) as client:
-                found[count][0].append(time.perf_counter() - began)
                 for number in range(groups):
                     assert committed_count(client, f"group-{number}") == OFFSETS_A_GROUP
             found[count][1].append(running().rss_bytes() / 1e6)

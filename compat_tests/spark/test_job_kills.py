@@ -10,12 +10,12 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 
+from compat_tests.clients import wait_until
 from compat_tests.spark import sessions, test_job_archive_iceberg
 from compat_tests.spark.admin import TopicAdmin
 from compat_tests.spark.honest import HonestTopic, honest_topic, some_messages
@@ -34,6 +34,7 @@ KILLS = 10 if os.environ.get("ODRADEK_NIGHTLY") else 1
 START_SECONDS = 240
 """What a driver may take to start and write on a busy machine."""
 SHOWN_LENGTH = 4_000
+"""Characters of what a driver told, its last ones."""
 BUCKETS = 4
 pytestmark = pytest.mark.timeout(120 + START_SECONDS * KILLS)
 
@@ -59,12 +60,16 @@ class Command:
 
     def wait_until(self, claim: Callable[[], bool], what: str) -> None:
         """Returns as soon as `claim` holds; fails with what was told when it does not, or when it ends."""
-        deadline = time.monotonic() + START_SECONDS
-        while not claim():
-            assert self.process.poll() is None, self._told()
-            late = f"not within {START_SECONDS} s: {what}\n"
-            assert time.monotonic() < deadline, late + self._told()[-SHOWN_LENGTH:]
-            time.sleep(0.02)
+
+        def runs_and_holds() -> bool:
+            assert self.process.poll() is None, "it has ended"
+            return claim()
+
+        try:
+            wait_until(runs_and_holds, what, seconds=START_SECONDS)
+        except AssertionError as failure:
+            failure.add_note(self._told()[-SHOWN_LENGTH:])
+            raise
 
     def _told(self) -> str:
         return pathlib.Path(self._log.name).read_text()

@@ -67,7 +67,8 @@ class Waiting:
     __slots__ = ("_clean_up", "_deliver", "_response", "_settled")
 
     holds_back = False
-    """Whether the connection serves no later request before this answer."""
+    """Whether no later request may begin before this answer, not even one that may overlap its API. The
+    answer comes when work of ours has ended, whatever the client does."""
 
     def __init__(self, clean_up: Callable[[], None] | None = None) -> None:
         self._clean_up = clean_up
@@ -206,3 +207,5 @@ class Api:
     """Versions served. Any other closes the connection, as Kafka does; ApiVersions gets error 35 instead."""
     shortcut: Shortcut | None = None
     """The shortcut, where the API has one. It may be asked for any version."""
+    overlaps: frozenset[int] = frozenset()
+    """The API keys of later requests of the connection that may begin before this one is answered."""

@@ -101,6 +101,12 @@ class ProduceAnswer(Waiting):
 
     __slots__ = ("connection", "leave", "pending", "response", "single")
 
+    @property
+    def holds_back(self) -> bool:  # type: ignore[override]
+        """With acks=0, while it waits at a gate: the refusal to come would close the connection, and what is
+        sent behind it would not be handled."""
+        return self.response is None and self.leave is not None
+
     def __init__(self, response: ProduceResponse) -> None:
         # What Waiting.__init__ does, spelt out: this is the hot path.
         self._clean_up = None
@@ -324,8 +330,8 @@ class Produce:
                 context.connection.close(f"a produce request without acknowledgement failed: {last_error}")
             else:
                 answer.connection = context.connection
-            # What waits is the client's to be counted, though it gets no answer.
-            return answer if answer.leave and answer.pending else None
+            # What the client sends next waits for it, though there is no answer.
+            return answer if answer.pending else None
         return answer if answer.pending else response
 
     def _judge(

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Api, Handler
+from odradek.apis.overlaps import overlaps_of
 from odradek.apis.topic_creation import TopicCreation
 from odradek.apis.versions import ApiVersions
 from odradek.wire.messages import find
@@ -41,7 +42,8 @@ class Apis(Mapping[int, Api]):
             handler = make_handler()
             make_shortcut = getattr(handler, "shortcut", None)
             shortcut = None if make_shortcut is None else make_shortcut()
-            api = Api(request, response, handler, self.versions(api_key), shortcut)
+            versions, overlaps = self.versions(api_key), overlaps_of(api_key)
+            api = Api(request, response, handler, versions, shortcut, overlaps)
             self._made[api_key] = api
         return api
 

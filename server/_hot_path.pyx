@@ -4,6 +4,7 @@
 import logging
 from collections import deque as _deque
 
+from odradek.apis.overlaps import NONE as _NONE
 from odradek.server._hot_path_python import BUFFER_BYTES as _BUFFER_BYTES
 from odradek.wire.errors import ErrorCode as _ErrorCode, KafkaError as _KafkaError
 
@@ -141,6 +142,9 @@ cdef class Receiver:
     cdef public Py_ssize_t _filled
     cdef public long long _pinned_turn
     cdef public object _shortcut
+    cdef public object _shortcut_overlaps
+    cdef public Py_ssize_t _unanswered
+    cdef public object _overlaps
     cdef public object _slots
     cdef public Py_ssize_t _waiting_answers
     cdef public Py_ssize_t _waiting_bytes
@@ -161,6 +165,9 @@ cdef class Receiver:
         self._filled = 0
         self._pinned_turn = -1
         self._shortcut = None
+        self._shortcut_overlaps = _NONE
+        self._unanswered = 0
+        self._overlaps = _NONE
         self._slots = None
         self._waiting_answers = 0
         self._waiting_bytes = 0
@@ -203,6 +210,7 @@ cdef class Receiver:
                     self._send(parts, answer.size_bytes)
                 else:
                     self._pinned_turn = self._turn.number
+                    self._overlaps = self._shortcut_overlaps
                     self._line_up(answer)
         except Exception:
             self._shortcut_failed()
@@ -222,11 +230,14 @@ cdef class Receiver:
             self._slots = _deque()
         self._slots.append(slot)
         self._waiting_answers += slot.count
+        if slot.parts is None:
+            self._unanswered += 1
 
     def answered(self, answer):
         slots = self._slots
         if slots is None:
             return
+        self._unanswered -= 1
         if len(slots) == 1 and slots[0] is answer and not self._closing and not self._held:
             slots.popleft()
             self._waiting_answers -= answer.count

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from odradek.apis.overlaps import NONE
 from odradek.apis.turn import Committable
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -164,14 +165,17 @@ class Receiver:
         "_closing",
         "_filled",
         "_held",
+        "_overlaps",
         "_pinned_turn",
         "_registry",
         "_shortcut",
+        "_shortcut_overlaps",
         "_slots",
         "_start",
         "_touched",
         "_transport",
         "_turn",
+        "_unanswered",
         "_unsent",
         "_view",
         "_waiting_answers",
@@ -190,6 +194,9 @@ class Receiver:
         self._filled = 0  # end of what has arrived
         self._pinned_turn = -1  # the turn in which bytes of the buffer were staged
         self._shortcut: Shortcut | None = None  # the one that the newest request went by
+        self._shortcut_overlaps: frozenset[int] = NONE  # those of its API
+        self._unanswered = 0  # slots whose answer is not ready
+        self._overlaps: frozenset[int] = NONE  # API keys of requests that may begin all the same
         self._slots: deque[Any] | None = None  # of answers in the order of the requests, ready or not
         self._waiting_answers = 0
         self._waiting_bytes = 0
@@ -249,6 +256,7 @@ class Receiver:
                     self._write(answer.parts, answer.size_bytes)
                 else:
                     self._pinned_turn = turn.number
+                    self._overlaps = self._shortcut_overlaps
                     self._stand_in_line(answer)
         except Exception:
             self._shortcut_failed()
@@ -269,12 +277,15 @@ class Receiver:
             slots = self._slots = deque()  # not before: 600 bytes for each idle connection
         slots.append(slot)
         self._waiting_answers += slot.count
+        if slot.parts is None:
+            self._unanswered += 1
 
     def answered(self, answer: Any) -> None:
         """A shortcut's answer is ready; it stands among the slots as one of them."""
         slots = self._slots
         if slots is None:
             return  # the peer is gone
+        self._unanswered -= 1
         if len(slots) == 1 and slots[0] is answer and not self._closing and not self._held:
             slots.popleft()
             self._waiting_answers -= answer.count

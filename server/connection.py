@@ -1,9 +1,11 @@
 """One client's connection: frames in, answers out in the order of the requests.
 
 Promises:
-- Every whole frame that has arrived is served at once; a client may have as many requests in flight as it
-  likes. Past `WAITING_ANSWERS_MAX` answers (or `WAITING_BYTES_MAX` bytes of them) that wait for an earlier
-  one, or when the client does not read, we stop reading: what a client can make us hold is bounded.
+- A request begins when those before it are answered, unless `apis/overlaps.py` says that nobody can see the
+  difference. Then as many as the client likes are under way; past `WAITING_ANSWERS_MAX` answers (or
+  `WAITING_BYTES_MAX` bytes of them), or when the client does not read, no more begin.
+- While a request may not begin nothing is read: what a client can make us hold is bounded, and what it sent
+  before it closed the connection is served all the same.
 - The receive buffer starts at 4 KiB and grows only as bytes arrive; it shrinks back when the big frames end.
 - Bytes that a handler staged for a partition (they are views of the receive buffer) stay untouched until
   the commit of the turn in which they were staged.
@@ -25,6 +27,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from odradek.apis.api import Api, LatePart, RequestContext, Waiting
+from odradek.apis.overlaps import NONE
 from odradek.server.hot_path import BUFFER_BYTES, BUFFER_KEPT_BYTES_MAX, Receiver
 from odradek.server.turn import LoopTurn
 from odradek.wire.codec import decoder, encoder
@@ -79,6 +82,7 @@ class Route:
         "handle",
         "has_tagged_header",
         "name",
+        "overlaps",
         "shortcut",
         "tags_answer",
     )
@@ -94,6 +98,7 @@ class Route:
         # A client that does not know our version yet must be able to read the answer to ApiVersions.
         self.tags_answer = self.has_tagged_header and api_key != API_VERSIONS_KEY
         self.shortcut = api.shortcut
+        self.overlaps = api.overlaps
         self.name = f"{api.request.__name__} v{api_version}"
 
     def answer(self, response: Any, correlation_id: int) -> tuple[list[Any], int]:
@@ -189,11 +194,11 @@ class Connection(Receiver, asyncio.BufferedProtocol):
     """See the module's opening lines. Also the `ConnectionInfo` that handlers see."""
 
     __slots__ = (
-        "_barrier",
         "_client_id",
         "_client_id_raw",
         "_is_following",
         "_is_full",
+        "_is_gated",
         "_others_seen_s",
         "_piece_bytes",
         "_piece_bytes_per_s",
@@ -218,7 +223,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         super().__init__(registry)
         self._spare: bytearray | None = None  # the large buffer before this one; pinned in its own turn
         self._spare_turn = -1
-        self._barrier: Waiting | None = None  # the newest answer that holds back what comes after it
+        self._is_gated = False  # the next request may not begin before those that are under way are answered
         self._client_id: str | None = None
         self._client_id_raw = b""
         self._is_full = False  # the transport has as much as it wants
@@ -350,6 +355,9 @@ class Connection(Receiver, asyncio.BufferedProtocol):
             end = position + 4 + length
             if not _HEADER_BYTES_MIN <= length <= request_bytes_max or end > filled:
                 break
+            if self._unanswered and key_and_version >> 16 not in self._overlaps:
+                self._is_gated = True
+                break
             start, position = position, end
             route = routes.get(key_and_version)
             if route is None:
@@ -366,6 +374,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
                     if answer is not None:
                         position = answer.end
                         self._shortcut = route.shortcut
+                        self._shortcut_overlaps = route.overlaps
                         if self._client_id is None and client_id_bytes > 0:
                             # For log lines. Nearly all have said it before, with an ordinary request.
                             told = start + _FRAME_HEAD_BYTES
@@ -373,6 +382,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
                                 view[told : told + client_id_bytes].tobytes().decode(errors="replace")
                             )
                         if answer.parts is None:
+                            self._narrow_overlaps(route.overlaps)
                             self._stand_in_line(answer)
                         else:
                             out_bytes += self._put(out, answer.parts, answer.size_bytes)
@@ -433,7 +443,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
             if not _HEADER_BYTES_MIN <= length <= self._registry.request_bytes_max:
                 self.close(_bad_length(length, self._registry.request_bytes_max))
                 return
-        if self._must_hold() and not self._held:
+        if (self._is_gated or self._must_hold()) and not self._held:
             self._held = True
             if self._transport is not None:
                 self._transport.pause_reading()
@@ -464,18 +474,25 @@ class Connection(Receiver, asyncio.BufferedProtocol):
     def _wait(self, waiting: Waiting, route: Route, correlation_id: int, request_bytes: int) -> None:
         slot = _Slot(self, route, correlation_id)
         slot.waiting = waiting
-        if waiting.holds_back:
-            self._barrier = waiting
+        self._narrow_overlaps(NONE if waiting.holds_back else route.overlaps)
         # Until it is answered the request itself is what is held, in whatever form its handler keeps it.
         slot.size_bytes = request_bytes
         self._waiting_bytes += request_bytes
         self._stand_in_line(slot)
         waiting.on_complete(slot.deliver)
 
+    def _narrow_overlaps(self, overlaps: frozenset[int]) -> None:
+        """One more request is under way: only these APIs may begin before its answer."""
+        if not self._unanswered:
+            self._overlaps = overlaps
+        elif self._overlaps is not overlaps:
+            self._overlaps &= overlaps
+
     def _fill(self, slot: _Slot, response: Any) -> None:
         slots = self._slots
         if slots is None:
             return  # the peer is gone
+        self._unanswered -= 1
         self._waiting_bytes -= slot.size_bytes
         slot.size_bytes = 0
         if response is None:
@@ -618,13 +635,8 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         logger.exception("a shortcut for %s failed", self.peer_host)
         self.close("internal error")
 
-    @property
-    def _is_held_back(self) -> bool:
-        barrier = self._barrier
-        return barrier is not None and not barrier.settled
-
     def _must_hold(self) -> bool:
-        if self._write_paused or (self._barrier is not None and self._is_held_back):
+        if self._write_paused:
             return True
         slots = self._slots
         if not slots:
@@ -634,12 +646,9 @@ class Connection(Receiver, asyncio.BufferedProtocol):
     def _resume_if_possible(self) -> None:
         if self._closing or self._write_paused or self._waiting_bytes > WAITING_BYTES_MAX // 2:
             return
-        if self._is_held_back:
+        if self._waiting_answers > WAITING_ANSWERS_MAX // 2 or (self._is_gated and self._unanswered):
             return
-        self._barrier = None
-        if self._waiting_answers > WAITING_ANSWERS_MAX // 2:
-            return
-        self._held = False
+        self._held = self._is_gated = False
         self._serve()
         if not self._held and not self._closing and self._transport is not None:
             self._transport.resume_reading()
@@ -687,9 +696,14 @@ class Connection(Receiver, asyncio.BufferedProtocol):
 
     @property
     def is_reading(self) -> bool:
-        """False while nothing is read, since the client asks for too much at once: then it does not show
+        """False while nothing is read, since the client has sent more than may begin: then it does not show
         whether it is still there. Held back by work of ours that comes to its end it counts as read."""
-        return (not self._held or self._is_held_back) and not self._closing
+        return (not self._held or self._waits_for_work) and not self._closing
+
+    @property
+    def _waits_for_work(self) -> bool:
+        waits = (slot.waiting for slot in self._slots or ())
+        return self._is_gated and any(waiting is not None and waiting.holds_back for waiting in waits)
 
     @property
     def is_stalled(self) -> bool:

@@ -25,7 +25,9 @@ from odradek.wire.schema import ALL, INT32, RECORDS, STRING, Message, on_wire
 # CI's environment has it; elsewhere a Python may be without.
 uvloop = importlib.import_module("uvloop") if os.environ.get("CI") else pytest.importorskip("uvloop")
 
-STAGE, ECHO, VERSIONS = 0, 1, 18
+STAGE, ECHO, ALONE, VERSIONS = 0, 1, 2, 18
+TOGETHER = frozenset({STAGE, ECHO})
+"""What may be under way at the same time; ALONE is an echo that may not."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,6 +79,12 @@ class FakePartition:
         self.flushes += 1
 
 
+class Work(Waiting):
+    """An answer that comes when work of ours has come to its end."""
+
+    holds_back = True
+
+
 class TinyBroker:
     """The connection's surroundings, and handlers that do what their request says."""
 
@@ -85,8 +93,9 @@ class TinyBroker:
         self.cancelled, self.big = [], Pieces()
         self.turn = turn
         apis = {
-            STAGE: Api(StageRequest, StageResponse, self.stage, range(2)),
-            ECHO: Api(EchoRequest, EchoResponse, self.echo, range(2)),
+            STAGE: Api(StageRequest, StageResponse, self.stage, range(2), overlaps=TOGETHER),
+            ECHO: Api(EchoRequest, EchoResponse, self.echo, range(2), overlaps=TOGETHER),
+            ALONE: Api(EchoRequest, EchoResponse, self.echo, range(2)),
             VERSIONS: Api(EchoRequest, EchoResponse, self.echo, range(2)),
         }
         self.connections = Connections(Routes(apis), turn, wall_clock_ms, limits)
@@ -104,8 +113,13 @@ class TinyBroker:
         if verb == "wait":
             waiting = self.waiting[rest] = Waiting(lambda: self.cancelled.append(rest))
             return waiting
+        if verb == "work":
+            waiting = self.waiting[rest] = Work(lambda: self.cancelled.append(rest))
+            return waiting
         if verb == "none":
             return None
+        if verb == "log":
+            return EchoResponse(text=b" ".join(self.partition.log).decode())
         if verb == "bug":
             raise RuntimeError("a bug")
         if verb == "malformed":
@@ -120,12 +134,16 @@ def frame(api_key, version, correlation_id, body, client_id=b"tests", tagged=Non
     return struct.pack(">i", len(payload)) + payload
 
 
-def echo(correlation_id, text, version=0, **more):
+def echo(correlation_id, text, version=0, api_key=ECHO, **more):
     raw = text.encode()
     if version == 0:
-        return frame(ECHO, 0, correlation_id, struct.pack(">h", len(raw)) + raw, **more)
+        return frame(api_key, 0, correlation_id, struct.pack(">h", len(raw)) + raw, **more)
     assert len(raw) < 127
-    return frame(ECHO, 1, correlation_id, bytes([len(raw) + 1]) + raw + b"\0", **more)
+    return frame(api_key, 1, correlation_id, bytes([len(raw) + 1]) + raw + b"\0", **more)
+
+
+def alone(correlation_id, text):
+    return echo(correlation_id, text, api_key=ALONE)
 
 
 def stage(correlation_id, records):
@@ -341,6 +359,113 @@ def test_answers_leave_in_the_order_of_the_requests(play):
         assert (await client.answer())[0] == 7
 
     play(story)
+
+
+async def begun(stage_, number):
+    """The texts of the requests that have begun, when there has been time for more than `number` of them."""
+    await stage_.until(lambda: len(stage_.broker.contexts) >= number)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return [context.correlation_id for context in stage_.broker.contexts]
+
+
+@pytest.mark.parametrize("earlier", [[alone(1, "wait a")], [echo(1, "wait a")], [echo(1, "work a")]])
+def test_a_request_begins_when_those_before_it_are_answered(play, earlier):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(*earlier, alone(2, "x"), alone(3, "y"))
+        assert await begun(stage_, 1) == [1]
+        stage_.broker.waiting["a"].complete(connection_response("a"))
+        assert [(await client.answer())[0] for _ in range(3)] == [1, 2, 3]
+        assert await begun(stage_, 3) == [1, 2, 3]
+
+    play(story)
+
+
+def test_a_request_begins_when_what_was_staged_before_it_is_committed(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(stage(1, b"a"), stage(2, b"b"), alone(3, "log"), stage(4, b"c"), alone(5, "log"))
+        told = [await client.answer() for _ in range(5)]
+        assert [number for number, _ in told] == [1, 2, 3, 4, 5]
+        assert [rest[2:-4] for _, rest in told if len(rest) > 4] == [b"a b", b"a b c"]
+        assert stage_.broker.partition.commits == 2
+
+    play(story)
+
+
+def test_requests_that_may_overlap_begin_together_and_all_of_them_hold_back_the_rest(play):
+    async def story(stage_):
+        client, waiting = await stage_.client(), stage_.broker.waiting
+        client.send(echo(1, "wait a"), echo(2, "wait b"), alone(3, "x"), echo(4, "y"))
+        assert await begun(stage_, 2) == [1, 2]
+        waiting["a"].complete(connection_response("a"))
+        assert (await client.answer())[0] == 1
+        assert await begun(stage_, 2) == [1, 2]
+        waiting["b"].complete(connection_response("b"))
+        assert [(await client.answer())[0] for _ in range(3)] == [2, 3, 4]
+
+    play(story)
+
+
+def test_behind_work_begins_nothing_whatever_may_overlap_its_api(play):
+    async def story(stage_):
+        client, waiting = await stage_.client(), stage_.broker.waiting
+        client.send(echo(1, "wait a"), echo(2, "work b"), echo(3, "x"))
+        assert await begun(stage_, 2) == [1, 2]
+        waiting["b"].complete(connection_response("b"))
+        assert await begun(stage_, 2) == [1, 2], "the first one was not answered"
+        waiting["a"].complete(connection_response("a"))
+        assert [(await client.answer())[0] for _ in range(3)] == [1, 2, 3]
+
+    play(story)
+
+
+def test_a_request_without_an_answer_holds_back_what_comes_after_it_until_it_is_done(play):
+    async def story(stage_):
+        client = await stage_.client()
+        client.send(alone(1, "wait a"), alone(2, "x"))
+        assert await begun(stage_, 1) == [1]
+        stage_.broker.waiting["a"].complete(None)
+        assert (await client.answer())[0] == 2
+
+    play(story)
+
+
+def test_what_a_client_sent_before_it_left_is_served_though_it_had_to_wait(play):
+    async def story(stage_):
+        client, other = await stage_.client(), await stage_.client()
+        client.send(alone(1, "wait a"), alone(2, "none"), alone(3, "none"))
+        client.writer.close()
+        await client.writer.wait_closed()
+        assert await begun(stage_, 1) == [1]
+        other.send(alone(9, "meanwhile"))
+        assert (await other.answer())[0] == 9
+        stage_.broker.waiting["a"].complete(None)
+        assert await begun(stage_, 4) == [1, 9, 2, 3]
+        await stage_.until(lambda: len(stage_.broker.connections) == 1)
+
+    play(story)
+
+
+def test_who_sends_more_behind_a_long_poll_goes_with_the_idle_time_but_not_behind_work(play, caplog):
+    """Nothing is read meanwhile, so its end would not be seen for as long as the poll lasts."""
+
+    async def story(stage_):
+        polling, patient, working = [await stage_.client() for _ in range(3)]
+        polling.send(alone(1, "wait polling"), alone(2, "x"))
+        patient.send(alone(1, "wait patient"))
+        working.send(alone(1, "work working"), alone(2, "x"))
+        await begun(stage_, 3)
+        now_ms = wall_clock_ms() + 1000
+        stage_.broker.connections.sweep(now_ms, now_ms)
+        assert await polling.is_closed()
+        assert stage_.broker.cancelled == ["polling"]
+        for text, client in (("patient", patient), ("working", working)):
+            stage_.broker.waiting[text].complete(connection_response("done"))
+            assert (await client.answer())[0] == 1
+
+    play(story, idle_ms_max=900)
 
 
 def test_a_peer_that_leaves_cancels_what_it_waited_for(play):

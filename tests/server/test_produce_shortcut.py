@@ -566,17 +566,36 @@ def test_a_client_that_sends_more_than_may_wait_is_not_read_any_further(tmp_path
     monkeypatch.setattr("odradek.server.connection.WAITING_BYTES_MAX", 400_000)
 
     async def story(node):
-        acks = itertools.cycle([-1, 0])  # who expects no answer is counted as well
         frames = [frame_of(node, long_batch(), 0, 0)]
-        frames += [frame_of(node, batch(100_000), 0, i, acks=next(acks)) for i in range(1, 21)]
+        frames += [frame_of(node, batch(100_000), 0, i) for i in range(1, 21)]
         node.writer.write(b"".join(frames))
         (connection,) = node.server._connections._open
         await until(lambda: not connection.is_reading)
         (waiting,) = gates(node).values()
         assert 3 <= len(waiting) <= 5
         may_prepare.set()
-        answered = [0, *range(1, 21, 2)]
+        answered = range(21)
         assert [await answer_of(node.reader) for _ in answered] == [(i, 0, SEEDED + i) for i in answered]
+
+    play(tmp_path, story)
+
+
+def test_what_expects_no_answer_and_is_prepared_holds_back_what_its_refusal_would_cut_off(
+    tmp_path, may_prepare
+):
+    async def story(node):
+        node.writer.write(
+            frame_of(node, long_batch(), 0, 0, acks=0)
+            + frame_of(node, batch(), 0, 1, acks=0)
+            + frame_of(node, batch(), 1, 2)
+        )
+        await until(lambda: gates(node))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert node.server._store.get("t", 1).log_end_offset == SEEDED
+        may_prepare.set()
+        assert await answer_of(node.reader) == (2, 0, SEEDED)
+        assert node.server._store.get("t", 0).log_end_offset == SEEDED + 2
 
     play(tmp_path, story)
 

@@ -31,15 +31,18 @@ SETTINGS = {
 }
 
 
+OPTIONS = {**SETTINGS, "group.initial.rebalance.delay.ms": 0}
+"""Those of Odradek; Kafka has the second one anyway."""
+
+
 @pytest.fixture(scope="session", params=[reference.CURRENT, reference.OLDER])
 def brokers(request: pytest.FixtureRequest) -> Iterator[Pair]:
     from odradek.server.embedded import Broker
 
-    options = {**SETTINGS, "group.initial.rebalance.delay.ms": 0}
     real = reference_container.real_kafka(request.param, SETTINGS)
     if isinstance(real, reference_container.KafkaInContainer):
         PACKED_OTHERWISE.update({Compression.GZIP, Compression.LZ4})
-    with real as kafka, Broker(process=True, options=options) as broker:
+    with real as kafka, Broker(process=True, options=OPTIONS) as broker:
         theirs, ours = Side("kafka", kafka.bootstrap_servers), Side("odradek", broker.bootstrap_servers)
         for side in (theirs, ours):
             side.remember("port", side.port, "port")

@@ -15,7 +15,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from odradek.wire.compression import Compression, decompress
@@ -242,6 +242,21 @@ class Side:
             self.hang_up(connection)
             return NO_ANSWER
         return CLOSED if frame is None else read_response(frame, request, version)[1]
+
+    def pipeline(
+        self, messages: Sequence[tuple[Message, int, bool]], connection: str = "pipeline"
+    ) -> list[Any]:
+        """Sends them at once: each a message, its version, and whether it is answered. The answers, None
+        where none is expected, as many as came before the broker closed the connection, if it did."""
+        frames = []
+        for message, version, _ in messages:
+            self._correlation_id += 1
+            frames.append(request_frame(message, version, self._correlation_id, CLIENT_ID))
+        self.send(b"".join(frames), connection)
+        return [
+            self.answer(type(message), version, connection) if is_answered else None
+            for message, version, is_answered in messages
+        ]
 
     def ask(self, message: Message, version: int, connection: str = "main") -> Any:
         """The answer, or CLOSED."""

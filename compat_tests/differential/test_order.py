@@ -2,7 +2,8 @@
 
 Every two requests, one behind the other on one connection, with and without a long poll in front of them:
 Odradek is sent them at once, and compared with Apache Kafka, which is sent the same, and with an Odradek of
-which one is asked when the other has been answered. The second comparison has no exceptions.
+which one is asked when the other has been answered. Exceptions are where the answer itself does not wait:
+Kafka's controller, and the markers that end a transaction.
 """
 
 from __future__ import annotations

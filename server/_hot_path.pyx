@@ -151,7 +151,7 @@ cdef class Receiver:
     cdef public bint _touched
     cdef public bint _held
     cdef public bint _write_paused
-    cdef public object _unsent
+    cdef public bint _is_pacing
     cdef public bint _closing
     cdef public object active_ms
 
@@ -174,7 +174,7 @@ cdef class Receiver:
         self._touched = False
         self._held = False
         self._write_paused = False
-        self._unsent = None
+        self._is_pacing = False
         self._closing = False
         self.active_ms = registry.now_ms()
 
@@ -280,7 +280,7 @@ cdef class Receiver:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if size_bytes <= JOINED_BYTES_MAX and self._unsent is None:
+        if size_bytes <= JOINED_BYTES_MAX and not self._is_pacing:
             if len(parts) == 1 and type(parts[0]) is bytes:
                 transport.write(parts[0])
                 return

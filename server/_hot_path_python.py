@@ -165,6 +165,7 @@ class Receiver:
         "_closing",
         "_filled",
         "_held",
+        "_is_pacing",
         "_overlaps",
         "_pinned_turn",
         "_registry",
@@ -176,7 +177,6 @@ class Receiver:
         "_transport",
         "_turn",
         "_unanswered",
-        "_unsent",
         "_view",
         "_waiting_answers",
         "_waiting_bytes",
@@ -203,7 +203,7 @@ class Receiver:
         self._touched = False
         self._held = False
         self._write_paused = False
-        self._unsent: deque[Any] | None = None  # of a long answer, and of what comes behind it
+        self._is_pacing = False  # a long answer is not all written, nor what comes behind it
         self._closing = False
         self.active_ms = registry.now_ms()
 
@@ -324,7 +324,7 @@ class Receiver:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if size_bytes <= JOINED_BYTES_MAX and self._unsent is None:
+        if size_bytes <= JOINED_BYTES_MAX and not self._is_pacing:
             if len(parts) == 1 and type(parts[0]) is bytes:
                 transport.write(parts[0])  # no copy
                 return

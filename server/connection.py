@@ -21,14 +21,13 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import takewhile
-from time import perf_counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from odradek.apis.api import Api, LatePart, RequestContext, Waiting
 from odradek.apis.overlaps import NONE
 from odradek.server.hot_path import BUFFER_BYTES, BUFFER_KEPT_BYTES_MAX, Receiver
+from odradek.server.paced_writing import WRITE_BUFFER_HIGH_BYTES, PacedWriter
 from odradek.server.turn import LoopTurn
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.errors import ErrorCode, MalformedMessage
@@ -40,25 +39,6 @@ WAITING_ANSWERS_MAX = 1024
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 WRITE_AT_ONCE_BYTES = 256 * 1024
 """Ready answers of one turn are written together; past this we write to learn whether the client reads."""
-WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
-PIECE_BYTES_MAX = 1024 * 1024
-"""Of a longer answer so much is written in a turn of the event loop: a client that reads as fast as we write
-would have one call of the system copy all of its 50 MB, for 10 ms in which nobody else is served."""
-PIECE_BYTES_MIN = 16 * 1024
-"""Below this the call takes longer than the copying."""
-PIECE_S = 0.00003
-"""So long a piece may take to be copied where others are being served: each of them waits for one, and to
-nobody but its reader is a small piece more than one more call. Most are copied at two to four bytes a
-nanosecond (`benchmarks.kernel_floor`), those of pages that the host has taken from its machine at half a
-byte."""
-PIECE_SHARE = 0.2
-"""Longer, this part of the time that the others' requests take, so that they do not stop the reader."""
-PIECE_BYTES_PER_S = 2_000_000_000
-"""At no more than this speed: what a socket has no room for only seems to be copied fast."""
-OTHERS_ARE_GONE_S = 0.002
-"""So long after the last of them was served. That nobody came while one piece was copied says nothing, even
-of thousands of requests a second."""
-
 API_VERSIONS_KEY = 18
 
 _frame_head = struct.Struct(">iIih").unpack_from
@@ -196,14 +176,9 @@ class Connection(Receiver, asyncio.BufferedProtocol):
     __slots__ = (
         "_client_id",
         "_client_id_raw",
-        "_is_following",
         "_is_full",
         "_is_gated",
-        "_others_seen_s",
-        "_piece_bytes",
-        "_piece_bytes_per_s",
-        "_piece_turn",
-        "_piece_written_s",
+        "_paced_writer",
         "_spare",
         "_spare_turn",
         "advertised_host",
@@ -227,12 +202,7 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         self._client_id: str | None = None
         self._client_id_raw = b""
         self._is_full = False  # the transport has as much as it wants
-        self._is_following = False  # the next turn writes a piece
-        self._piece_bytes = PIECE_BYTES_MIN
-        self._piece_bytes_per_s = float(PIECE_BYTES_PER_S)  # at which the last pieces were copied
-        self._piece_turn = -1  # the turn's number when the last piece was measured
-        self._others_seen_s = 0.0
-        self._piece_written_s = 0.0
+        self._paced_writer: PacedWriter | None = None
         self.unsent_bytes = 0
         self.listener_name = endpoint.name
         self.principal = "User:ANONYMOUS"
@@ -268,7 +238,9 @@ class Connection(Receiver, asyncio.BufferedProtocol):
             if slot.waiting is not None:
                 waiting, slot.waiting = slot.waiting, None
                 self._cancel(waiting)
-        self._spare = self._unsent = None
+        self._spare = None
+        if self._paced_writer is not None:
+            self._paced_writer.forget()
         self._turn.forget(self)
         self._registry.forget(self)
 
@@ -277,13 +249,16 @@ class Connection(Receiver, asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_full = self._write_paused = True
+        if self._paced_writer is not None:
+            self._paced_writer.is_full = True
 
     def resume_writing(self) -> None:
         self._is_full = False
-        if self._unsent is not None:
-            self._measure_piece()
-            self._write_piece()
-            return
+        if self._paced_writer is not None:
+            self._paced_writer.is_full = False
+            if self._is_pacing:
+                self._paced_writer.go_on()
+                return
         self._write_paused = False
         if self._held:
             self._resume_if_possible()
@@ -514,121 +489,24 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         assert self._transport is not None
         try:
             buffers = _buffers(parts)
-            if self._unsent is not None:
-                self._unsent.extend(buffers)
-                return
-            self._measure_piece()
-            if sum(map(len, buffers)) <= 2 * self._piece_bytes and LatePart not in map(type, buffers):
-                self._write_lines(buffers)
-            else:
-                self._unsent = deque(buffers)
-                self._write_paused = True
-                self._is_following = True
-                self._turn.follow(self._begin_to_write)
+            writer = self._paced_writer
+            if writer is None:
+                writer = PacedWriter(self._turn, self._transport, self, is_full=self._is_full)
+                self._paced_writer = writer
+            if not writer.write(buffers):
+                self._is_pacing = self._write_paused = True
         except Exception as error:
             # Half an answer must never be followed by another one, and none must not be passed over.
             self.abort(f"cannot read the log: {error}")
 
-    def _write_lines(self, buffers: Iterable[Any]) -> None:
-        transport = self._transport
-        assert transport is not None
-        transport.writelines(buffers)
-        if not self._is_full and transport.get_write_buffer_size() > WRITE_BUFFER_HIGH_BYTES:
-            # The `writelines` of asyncio's own transport does not look at its limits (Python 3.12, 3.13):
-            # setting them does.
-            transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
-
-    def _measure_piece(self, others_took_s: float = 0.0) -> None:
-        """How much may be written now: little when somebody's requests have just ended a turn, and twice as
-        much as last time when none have for a while. Answers that are written where they were asked for end
-        none: consumers that catch up beside each other do not count."""
-        number, now_s = self._turn.number, perf_counter()
-        if number != self._piece_turn:
-            fair_bytes = round(max(PIECE_S, PIECE_SHARE * others_took_s) * self._piece_bytes_per_s)
-            self._piece_turn = number
-            self._others_seen_s = now_s
-            self._piece_bytes = min(max(fair_bytes, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
-        elif now_s - self._others_seen_s >= OTHERS_ARE_GONE_S:
-            self._piece_bytes = min(2 * self._piece_bytes, PIECE_BYTES_MAX)
-
-    def _write_piece(self) -> None:
-        """Some of what is unsent, and the rest later: in the next turn, or when the client has taken enough
-        of it."""
-        try:
-            self._try_to_write_piece()
-        except Exception as error:
-            self.abort(f"cannot send the rest of an answer: {error}")
-
-    def _try_to_write_piece(self) -> None:
-        unsent, transport = self._unsent, self._transport
-        if unsent is None or self._is_full or transport is None or transport.is_closing():
-            return
-        piece: list[Any] = []
-        late: LatePart | None = None
-        room_bytes = self._piece_bytes
-        while unsent and room_bytes > 0:
-            if type(unsent[0]) is LatePart:
-                late = unsent[0]
-                break
-            buffer = unsent.popleft()
-            if len(buffer) > room_bytes:
-                view = memoryview(buffer)
-                buffer = view[:room_bytes]
-                unsent.appendleft(view[room_bytes:])
-            piece.append(buffer)
-            room_bytes -= len(buffer)
-        if piece:
-            began_s = perf_counter()
-            self._write_lines(piece)
-            self._note_speed(self._piece_bytes - room_bytes, perf_counter() - began_s)
-        if late is not None:
-            # One piece of it is made ahead of the client.
-            late.ask(self._take_piece, self._fail_to_make_piece)
-            return
-        if unsent:
-            self._go_on_next_turn()
-            return
-        self._unsent = None
+    def all_is_written(self) -> None:
+        """For the writer of long answers."""
+        self._is_pacing = False
         self._write_paused = self._is_full
         if self._closing:
             self._close_when_answered()
         elif self._held:
             self._resume_if_possible()
-
-    def _note_speed(self, size_bytes: int, took_s: float) -> None:
-        if size_bytes < PIECE_BYTES_MIN:
-            return  # that is the speed of the call
-        bytes_per_s = size_bytes / max(took_s, 1e-9)
-        self._piece_bytes_per_s = min((self._piece_bytes_per_s + bytes_per_s) / 2, PIECE_BYTES_PER_S)
-
-    def _take_piece(self, piece: Any) -> None:
-        unsent = self._unsent
-        if unsent is None:
-            return  # the peer is gone
-        if not len(unsent[0]):
-            unsent.popleft()
-        unsent.appendleft(piece)
-        self._go_on_next_turn()
-
-    def _fail_to_make_piece(self, error: Exception) -> None:
-        if self._unsent is not None:
-            self.abort(f"cannot make the rest of an answer: {error}")
-
-    def _go_on_next_turn(self) -> None:
-        if not self._is_following:
-            self._is_following = True
-            self._piece_written_s = perf_counter()
-            self._turn.follow(self._write_next_piece)
-
-    def _begin_to_write(self) -> None:
-        """Not where the request was served: the others would wait for both."""
-        self._is_following = False
-        self._go_on_next_turn()
-
-    def _write_next_piece(self) -> None:
-        self._is_following = False
-        self._measure_piece(perf_counter() - self._piece_written_s)
-        self._write_piece()
 
     def _shortcut_failed(self) -> None:
         """Called while its error is handled."""
@@ -683,10 +561,9 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         self._closing = True
         self.send_ready()
         if self._transport is not None:
-            if self._unsent is not None:
-                # What would have to be made first is not ready.
-                self._transport.writelines(takewhile(lambda part: type(part) is not LatePart, self._unsent))
-                self._unsent = None
+            if self._is_pacing and self._paced_writer is not None:
+                self._is_pacing = False
+                self._transport.writelines(self._paced_writer.take_ready())
             self._transport.close()
 
     @property
@@ -714,10 +591,11 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         """Bytes of answers that the client has not taken yet."""
         if self._transport is None:
             return 0
-        return self._transport.get_write_buffer_size() + sum(map(len, self._unsent or ()))
+        unsent_bytes = 0 if self._paced_writer is None else self._paced_writer.unsent_bytes
+        return self._transport.get_write_buffer_size() + unsent_bytes
 
     def _close_when_answered(self) -> None:
-        if not self._slots and self._unsent is None and self._transport is not None:
+        if not self._slots and not self._is_pacing and self._transport is not None:
             self._transport.close()
 
     def _cancel(self, waiting: Waiting) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from odradek.apis.api import Api, LatePart, Waiting
 from odradek.server import connection as connection_module
+from odradek.server import paced_writing
 from odradek.server.connection import BUFFER_BYTES, Routes
 from odradek.server.connections import ConnectionLimits, Connections
 from odradek.server.listeners import Listener, accept, bind_listener
@@ -716,7 +717,7 @@ def test_the_transport_of_a_client_that_does_not_read_is_filled_to_its_limit_onl
         await stage_.until(lambda: stage_.broker.contexts)
         (connection,) = stage_.broker.connections._open
         await stage_.until(lambda: connection._is_full)
-        limit = connection_module.WRITE_BUFFER_HIGH_BYTES + 2 * connection_module.PIECE_BYTES_MAX
+        limit = paced_writing.WRITE_BUFFER_HIGH_BYTES + 2 * paced_writing.PIECE_BYTES_MAX
         assert connection._transport.get_write_buffer_size() <= limit
         client.writer.transport.resume_reading()
         for number in range(300):
@@ -727,8 +728,8 @@ def test_the_transport_of_a_client_that_does_not_read_is_filled_to_its_limit_onl
 
 @pytest.fixture
 def short_pieces(monkeypatch):
-    monkeypatch.setattr(connection_module, "PIECE_BYTES_MAX", 10_000)
-    monkeypatch.setattr(connection_module, "PIECE_BYTES_MIN", 10_000)
+    monkeypatch.setattr(paced_writing, "PIECE_BYTES_MAX", 10_000)
+    monkeypatch.setattr(paced_writing, "PIECE_BYTES_MIN", 10_000)
 
 
 def big_answer(stage_, size_bytes=300_000):
@@ -833,12 +834,12 @@ class Times:
 def times(monkeypatch):
     """10,000 bytes are copied in the time that a piece may take."""
     times = Times()
-    monkeypatch.setattr(connection_module, "PIECE_BYTES_MAX", 80_000)
-    monkeypatch.setattr(connection_module, "PIECE_BYTES_MIN", 3_000)
-    monkeypatch.setattr(connection_module, "PIECE_BYTES_PER_S", 1_000_000_000)
-    monkeypatch.setattr(connection_module, "PIECE_S", 0.00001)
-    monkeypatch.setattr(connection_module, "PIECE_SHARE", 0.02)
-    monkeypatch.setattr(connection_module, "perf_counter", lambda: times.now_s)
+    monkeypatch.setattr(paced_writing, "PIECE_BYTES_MAX", 80_000)
+    monkeypatch.setattr(paced_writing, "PIECE_BYTES_MIN", 3_000)
+    monkeypatch.setattr(paced_writing, "PIECE_BYTES_PER_S", 1_000_000_000)
+    monkeypatch.setattr(paced_writing, "PIECE_S", 0.00001)
+    monkeypatch.setattr(paced_writing, "PIECE_SHARE", 0.02)
+    monkeypatch.setattr(paced_writing, "perf_counter", lambda: times.now_s)
     return times
 
 
@@ -1090,7 +1091,7 @@ def test_no_more_is_made_than_a_client_takes(play):
         for number in range(50):
             other.send(echo(number, "meanwhile"))
             await other.answer()
-        limit = connection_module.WRITE_BUFFER_HIGH_BYTES + 2 * connection_module.PIECE_BYTES_MAX
+        limit = paced_writing.WRITE_BUFFER_HIGH_BYTES + 2 * paced_writing.PIECE_BYTES_MAX
         assert connection._transport.get_write_buffer_size() <= limit
         # The rest is in the buffers of the system.
         assert maker.made_bytes < 12_000_000

@@ -1,0 +1,222 @@
+"""Long answers leave in pieces, so that the other connections are served in between.
+
+A client that reads as fast as we write would have one call of the system copy all of its 50 MB, for 10 ms in
+which nobody else is served. So nothing long is written where its request was handled: a piece follows the end
+of each turn of the event loop. It is as long as is copied in 30 us while others are being served, and doubles
+while nobody else is. Answers of the same connection that become ready meanwhile stand behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
+from time import perf_counter
+from typing import Any, Protocol
+
+from odradek.apis.api import LatePart
+
+WRITE_BUFFER_HIGH_BYTES = 1024 * 1024
+PIECE_BYTES_MAX = 1024 * 1024
+"""Of a longer answer so much is written in a turn of the event loop."""
+PIECE_BYTES_MIN = 16 * 1024
+"""Below this the call takes longer than the copying."""
+PIECE_S = 0.00003
+"""So long a piece may take to be copied where others are being served: each of them waits for one, and to
+nobody but its reader is a small piece more than one more call. Most are copied at two to four bytes a
+nanosecond (`benchmarks.kernel_floor`), those of pages that the host has taken from its machine at half a
+byte."""
+PIECE_SHARE = 0.2
+"""Longer, this part of the time that the others' requests take, so that they do not stop the reader."""
+PIECE_BYTES_PER_S = 2_000_000_000
+"""At no more than this speed: what a socket has no room for only seems to be copied fast."""
+OTHERS_IDLE_AFTER_S = 0.002
+"""Others count as idle after this time without a request. That nobody came while one piece was copied says
+nothing, even of thousands of requests a second."""
+
+
+class Turn(Protocol):
+    number: int
+
+    def follow(self, callback: Callable[[], object]) -> None: ...
+
+
+class PacedConnection(Protocol):
+    """The connection, as far as its writer knows it."""
+
+    def abort(self, reason: str | None) -> None: ...
+
+    def all_is_written(self) -> None:
+        """Nothing is left to be written in pieces."""
+
+
+class PacedWriter:
+    """Writes the long answers of one connection, made with the first of them."""
+
+    __slots__ = (
+        "_bytes_per_s",
+        "_connection",
+        "_is_following",
+        "_measured_turn",
+        "_others_seen_s",
+        "_piece_bytes",
+        "_transport",
+        "_turn",
+        "_unsent",
+        "_written_s",
+        "is_full",
+    )
+
+    def __init__(
+        self, turn: Turn, transport: asyncio.Transport, connection: PacedConnection, *, is_full: bool
+    ) -> None:
+        self._turn = turn
+        self._transport = transport
+        self._connection = connection
+        self._unsent: deque[Any] = deque()
+        self._is_following = False  # the next turn writes a piece
+        self._piece_bytes = PIECE_BYTES_MIN
+        self._bytes_per_s = float(PIECE_BYTES_PER_S)  # at which the last pieces were copied
+        self._measured_turn = -1  # the turn's number when the last piece was measured
+        self._others_seen_s = 0.0
+        self._written_s = 0.0
+        self.is_full = is_full
+        """The transport has as much as it wants."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        return sum(map(len, self._unsent))
+
+    def write(self, buffers: list[Any]) -> bool:
+        """Writes an answer, or begins to. False when pieces of it are left, or of one before it."""
+        if self._unsent:
+            self._unsent.extend(buffers)
+            return False
+        self._measure()
+        if sum(map(len, buffers)) <= 2 * self._piece_bytes and LatePart not in map(type, buffers):
+            self._write_lines(buffers)
+            return True
+        self._unsent.extend(buffers)
+        self._is_following = True
+        self._turn.follow(self._begin)
+        return False
+
+    def go_on(self) -> None:
+        """The client has taken enough of what was written."""
+        self._measure()
+        self._write_piece()
+
+    def forget(self) -> None:
+        """The peer is gone."""
+        self._unsent.clear()
+
+    def take_ready(self) -> Iterator[Any]:
+        """What is left and is ready, for a last write; what would have to be made first is not."""
+        unsent, self._unsent = self._unsent, deque()
+        return takewhile(lambda part: type(part) is not LatePart, unsent)
+
+    def _write_lines(self, buffers: Iterable[Any]) -> None:
+        transport = self._transport
+        transport.writelines(buffers)
+        if not self.is_full and transport.get_write_buffer_size() > WRITE_BUFFER_HIGH_BYTES:
+            # The `writelines` of asyncio's own transport does not look at its limits (Python 3.12, 3.13):
+            # setting them does.
+            transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+
+    # How much may be written now
+
+    def _measure(self, others_took_s: float = 0.0) -> None:
+        """Little when somebody's requests have just ended a turn, and twice as much as last time when none
+        have for a while. Answers that are written where they were asked for end none: consumers that catch up
+        beside each other do not count."""
+        number, now_s = self._turn.number, perf_counter()
+        if number != self._measured_turn:
+            fair_bytes = round(max(PIECE_S, PIECE_SHARE * others_took_s) * self._bytes_per_s)
+            self._measured_turn = number
+            self._others_seen_s = now_s
+            self._piece_bytes = min(max(fair_bytes, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
+        elif now_s - self._others_seen_s >= OTHERS_IDLE_AFTER_S:
+            self._piece_bytes = min(2 * self._piece_bytes, PIECE_BYTES_MAX)
+
+    def _note_speed(self, size_bytes: int, took_s: float) -> None:
+        if size_bytes < PIECE_BYTES_MIN:
+            return  # that is the speed of the call
+        bytes_per_s = size_bytes / max(took_s, 1e-9)
+        self._bytes_per_s = min((self._bytes_per_s + bytes_per_s) / 2, PIECE_BYTES_PER_S)
+
+    # One piece
+
+    def _write_piece(self) -> None:
+        """Some of what is unsent, and the rest later: in the next turn, or when the client has taken enough
+        of it."""
+        try:
+            self._try_to_write_piece()
+        except Exception as error:
+            self._connection.abort(f"cannot send the rest of an answer: {error}")
+
+    def _try_to_write_piece(self) -> None:
+        unsent = self._unsent
+        if not unsent or self.is_full or self._transport.is_closing():
+            return
+        piece, size_bytes, late = self._next_piece()
+        if piece:
+            began_s = perf_counter()
+            self._write_lines(piece)
+            self._note_speed(size_bytes, perf_counter() - began_s)
+        if late is not None:
+            # One piece of it is made ahead of the client.
+            late.ask(self._take_piece, self._fail_to_make_piece)
+        elif unsent:
+            self._go_on_next_turn()
+        else:
+            self._connection.all_is_written()
+
+    def _next_piece(self) -> tuple[list[Any], int, LatePart | None]:
+        """Takes as much as may be written now, up to a part that has to be made first."""
+        unsent = self._unsent
+        piece: list[Any] = []
+        size_bytes = 0
+        while unsent and size_bytes < self._piece_bytes:
+            if type(unsent[0]) is LatePart:
+                return piece, size_bytes, unsent[0]
+            buffer = unsent.popleft()
+            room_bytes = self._piece_bytes - size_bytes
+            if len(buffer) > room_bytes:
+                view = memoryview(buffer)
+                buffer = view[:room_bytes]
+                unsent.appendleft(view[room_bytes:])
+            piece.append(buffer)
+            size_bytes += len(buffer)
+        return piece, size_bytes, None
+
+    def _take_piece(self, piece: Any) -> None:
+        unsent = self._unsent
+        if not unsent:
+            return  # the peer is gone
+        if not len(unsent[0]):
+            unsent.popleft()
+        unsent.appendleft(piece)
+        self._go_on_next_turn()
+
+    def _fail_to_make_piece(self, error: Exception) -> None:
+        if self._unsent:
+            self._connection.abort(f"cannot make the rest of an answer: {error}")
+
+    # When
+
+    def _begin(self) -> None:
+        """Not where the request was served: the others would wait for both."""
+        self._is_following = False
+        self._go_on_next_turn()
+
+    def _go_on_next_turn(self) -> None:
+        if not self._is_following:
+            self._is_following = True
+            self._written_s = perf_counter()
+            self._turn.follow(self._write_next_piece)
+
+    def _write_next_piece(self) -> None:
+        self._is_following = False
+        self._measure(perf_counter() - self._written_s)
+        self._write_piece()

@@ -195,6 +195,7 @@ class BrokerServer:
     def _open_data(self) -> None:
         from odradek.server.config import ConfigError
         from odradek.server.disks import Disks
+        from odradek.server.feature_levels import check_levels
         from odradek.server.log_directories import absent_directories, refuse_misplaced
         from odradek.server.meta_properties import claim_directories
         from odradek.server.metadata_store import FILE_NAME
@@ -246,6 +247,7 @@ class BrokerServer:
         except DirectoryInUse as error:
             raise ConfigError(f"log.dirs: {error} Stop it, or name another directory.") from error
         machine = self._machine = self._load_metadata(os.path.join(config.data_directories[0], FILE_NAME))
+        check_levels(config, machine.view)
         noted = machine.log_directories(self.node_id)
         self._absent_directories = absent_directories(noted, identity.directory_ids, identity.failures)
         self._follow_settings(machine.view)
@@ -307,7 +309,9 @@ class BrokerServer:
             metadata,
             cluster_id=self.cluster_id,
             new_topic_id=_new_topic_id,
-            defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
+            defaults=TopicDefaults(
+                config.num_partitions, config.default_replication_factor, config.min_insync_replicas
+            ),
             check_topic_configs=self._live.check_topic,
             check_broker_configs=self._live.check_broker,
             check_group_configs=self._live.check_group,
@@ -328,14 +332,22 @@ class BrokerServer:
         self._machine.register_broker(broker, is_controller=True)
 
     def _finalize_features(self, machine: ClusterMachine) -> None:
-        """A cluster that has never agreed on levels of features begins with the highest."""
-        from odradek.apis.versions import SUPPORTED_FEATURES
+        """A cluster that has never agreed on levels of features begins with those that were asked for, else
+        with the newest."""
+        from odradek.coordinator.features import first_levels, missing_levels
 
-        if machine.view.features_epoch == 0:
-            try:
-                machine.set_features({name: highest for name, (_, highest) in SUPPORTED_FEATURES.items()})
-            except KafkaError as error:
-                logger.error("the cluster goes on without features until the next start: %s", error)
+        levels = self.config.first_levels
+        if machine.view.features_epoch > 0:
+            levels = missing_levels(machine.view.features)
+        elif levels is None:
+            levels = first_levels()
+        if not levels:
+            return
+        try:
+            machine.set_features(levels)
+        except KafkaError as error:
+            logger.error("the cluster goes on without features until the next start: %s", error)
+        self._follow_settings(machine.view)
 
     def _new_coordinators(self) -> Coordinators:
         from odradek.apis.leadership import Leadership

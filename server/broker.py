@@ -116,6 +116,8 @@ class BrokerServer:
         self._machine: ClusterMachine | None = None
         self._store: LogStore | None = None
         self._disks: Disks | None = None
+        # Ids of log directories by path; known after `start`.
+        self._directory_ids: Mapping[str, str] = {}
         # Paths by id of log directories that there were, and that may have partitions that are missed.
         self._absent_directories: dict[str, str] = {}
         self._coordinators: Coordinators | None = None
@@ -208,6 +210,7 @@ class BrokerServer:
             config.data_directories, node_id=self.node_id, cluster_id=config.cluster_id
         )
         self.cluster_id = identity.cluster_id
+        self._directory_ids = identity.directory_ids
         for path, failure in identity.failures.items():
             if path == config.data_directories[0]:
                 raise ConfigError(
@@ -380,6 +383,7 @@ class BrokerServer:
 
     def _node_parts(self) -> NodeParts:
         from odradek.apis.node import NodeParts
+        from odradek.wire.schema import uuid_from_text
 
         coordinators = self._coordinators
         assert coordinators is not None
@@ -409,6 +413,7 @@ class BrokerServer:
             conversions=self._conversions,
             saves=self._saves,
             begin_moves=self._move,
+            directory_id=uuid_from_text(self._directory_ids[self.data_directories[0]]),
         )
 
     def _api_settings(self) -> ApiSettings:
@@ -418,6 +423,7 @@ class BrokerServer:
         return ApiSettings(
             start_configs=config.layers.start,
             internal_topics=_internal_topics(config),
+            controller_listener=next(iter(config["controller.listener.names"] or ()), "CONTROLLER"),
             auto_creates_topics=config.auto_create_topics_enable,
             deletes_topics=config.delete_topic_enable,
             fetch_max_bytes=config.fetch_max_bytes,

@@ -19,6 +19,7 @@ from compat_tests.differential.harness import CLOSED, Pair, Side, served_version
 from compat_tests.differential.topics import new_topic
 from odradek.coordinator.features import ELIGIBLE_LEADERS_VERSION, FEATURES, METADATA_VERSION, SHARE_VERSION
 from odradek.wire.messages import alter_configs, incremental_alter_configs
+from odradek.wire.messages import alter_user_scram_credentials as scram
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -254,6 +255,15 @@ def test_a_cluster_that_began_at_an_older_release_goes_up_alike(tmp_path: pathli
         told_alike(pair, "at first")
         topic = new_topic(pair, "older")
         described(pair, topic, "at first")
+        user = scram.ScramCredentialUpsertion(
+            name="a", mechanism=1, iterations=4096, salt=b"salt", salted_password=bytes(32)
+        )
+        for deletions, upsertions in (
+            ([], [user]),
+            ([scram.ScramCredentialDeletion(name="b", mechanism=1)], []),
+        ):
+            request = scram.AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
+            pair.ask(lambda _: request, 0, "below the level that brought users")
         for level in range(6, 31):
             for kind in KINDS:
                 pair.ask(

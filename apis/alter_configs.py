@@ -65,7 +65,11 @@ class _Altering:
                 if counts[resource.resource_type, resource.resource_name] > 1:
                     raise _bad("A resource may be named once in a request.")
                 self._check_settings(resource.configs)
-                changes[number] = ConfigChange(self._owner(resource), self._change(resource))
+                changes[number] = ConfigChange(
+                    self._owner(resource),
+                    self._change(resource),
+                    names={config.name for config in resource.configs},
+                )
             except KafkaError as error:
                 refusals[number] = error
         try:

@@ -5,9 +5,9 @@ or nothing: the first feature that cannot be had so refuses it. What is changed 
 ApiVersions tells it to whoever connects; a client that has asked before goes on by what it knows, which is
 served all the same.
 
-`apis/versions.py` has the features that there are. `metadata.version` and its like are about Kafka's own
-controllers; here they are features that nobody supports. Version 0 knows no upgrade type, and as in Kafka its
-`allow_downgrade` has no effect.
+`coordinator/features.py` has the features that there are. With eligible leader replicas comes a setting for
+all brokers (`min.insync.replicas`). Version 0 knows no upgrade type, and as in Kafka its `allow_downgrade`
+has no effect.
 
 Source: QuorumController.updateFeatures and FeatureControlManager of Kafka 4.3.
 """
@@ -18,7 +18,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
-from odradek.apis.versions import SUPPORTED_FEATURES
+from odradek.coordinator.features import (
+    FEATURES,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    loses_metadata,
+    unmet_need,
+)
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -54,7 +60,7 @@ class UpdateFeatures:
         try:
             levels = self._checked(request.feature_updates)
             if levels and not request.validate_only:
-                self._machine.set_features(levels)
+                yield from self._machine.changing_features(levels)
         except KafkaError as error:
             return _refused(error)
         response = UpdateFeaturesResponse(error_code=0, error_message=None, results=[])
@@ -69,24 +75,25 @@ class UpdateFeatures:
     def _checked(self, updates: Sequence[FeatureUpdateKey]) -> dict[str, int]:
         """The level that each feature is to have; the last one counts of a feature that is named twice."""
         asked = {update.feature: update for update in updates}
+        levels = {name: update.max_version_level for name, update in asked.items()}
         current = self._machine.view.features
         for update in asked.values():
-            self._check(update, current)
-        return {name: update.max_version_level for name, update in asked.items()}
+            self._check(update, current.get(update.feature, 0), {**current, **levels})
+        return levels
 
-    def _check(self, update: FeatureUpdateKey, current: Mapping[str, int]) -> None:
+    def _check(self, update: FeatureUpdateKey, finalized: int, levels: Mapping[str, int]) -> None:
+        """`levels` are those that all features would have."""
         name, level, upgrade_type = update.feature, update.max_version_level, update.upgrade_type
         if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
             raise _invalid(update, "The controller does not support the given upgrade type.")
         if level < 0:
             raise _invalid(update, "A feature version cannot be less than 0.")
-        lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
+        lowest, highest = FEATURES[name][:2] if name in FEATURES else (0, 0)
         if not lowest <= level <= highest:
             what = "does not support this feature."
             if highest > 0:
                 what = f"only supports versions {lowest}-{highest}"
             raise _invalid(update, f"Local controller {self._node_id} {what}")
-        finalized = current.get(name, 0)
         if level < finalized and upgrade_type == UPGRADE:
             raise _invalid(
                 update,
@@ -95,8 +102,24 @@ class UpdateFeatures:
             )
         if level > finalized and upgrade_type != UPGRADE:
             raise _invalid(update, "Can't downgrade to a newer version.")
-        if name not in SUPPORTED_FEATURES:
+        if name not in FEATURES:
             raise _invalid(update, f"Feature {name} not found.")
+        if name == METADATA_VERSION and loses_metadata(finalized, level):
+            raise _loses_metadata(finalized, update)
+        if name == KRAFT_VERSION and level < finalized:
+            raise _invalid(update, "Can't downgrade the version of this feature.")
+        needed = unmet_need(name, level, levels)
+        if needed is not None:
+            why = f"it depends on {METADATA_VERSION} level {needed}"
+            raise _invalid(update, f"{name} could not be set to {level} because {why}")
+
+
+def _loses_metadata(finalized: int, update: FeatureUpdateKey) -> KafkaError:
+    why = "Refusing to perform the requested downgrade because it might delete metadata information."
+    if update.upgrade_type == UNSAFE_DOWNGRADE:
+        why = "Unsafe metadata downgrade is not supported in this version."
+    what = f"Unsupported {METADATA_VERSION} downgrade from {finalized} to {update.max_version_level}."
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"{what} {why}")
 
 
 def _invalid(update: FeatureUpdateKey, why: str) -> KafkaError:

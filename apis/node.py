@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odradek.wire.schema import ZERO_UUID
+
 if TYPE_CHECKING:
     from odradek.apis.groups import Groups
     from odradek.apis.leadership import Leadership
@@ -52,6 +54,8 @@ class NodeParts:
     """For what only waits for the disk."""
     begin_moves: Callable[[], object] = _leave_them
     """Called when there is something to move between data directories."""
+    directory_id: bytes = ZERO_UUID
+    """Of the data directory with the cluster's metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,8 @@ class ApiSettings:
     """The broker's settings as text, as they were given at start."""
     internal_topics: Iterable[NewTopic]
     """How the topics of coordinators are to be created."""
+    controller_listener: str = "CONTROLLER"
+    """The first of `controller.listener.names`"""
     auto_creates_topics: bool = True
     """`auto.create.topics.enable`"""
     deletes_topics: bool = True

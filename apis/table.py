@@ -64,6 +64,12 @@ def _later(name: str, *arguments: Any, **keywords: Any) -> MakeHandler:
     return lambda: getattr(import_module(f"odradek.apis.{module}"), handler)(*arguments, **keywords)
 
 
+def _function(name: str) -> MakeHandler:
+    """`module.function` of this package, which is the handler itself."""
+    module, _, handler = name.partition(".")
+    return lambda: getattr(import_module(f"odradek.apis.{module}"), handler)
+
+
 def build_apis(node: NodeParts, settings: ApiSettings) -> Apis:
     """Every API by its key."""
     topics = TopicCreation(node.machine, settings.internal_topics)
@@ -74,6 +80,8 @@ def build_apis(node: NodeParts, settings: ApiSettings) -> Apis:
             **_of_groups(node, topics),
             **_of_transactions(node, settings),
             **_of_the_cluster(node, settings, topics),
+            **_of_nodes(node, settings),
+            **_of_security(node),
             18: (4, lambda: api_versions),
         }
     )
@@ -166,6 +174,41 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
         60: (2, _later("metadata.DescribeCluster", node_id, topics)),
         74: (1, _later("config_resources.ListConfigResources", current_view)),
         75: (0, _later("metadata.DescribeTopicPartitions", node_id, topics, partitions_max)),
+    }
+
+
+def _of_nodes(node: NodeParts, settings: ApiSettings) -> Rows:
+    """Which nodes there are, and which of them lead."""
+    current_view = node.leadership.current_view
+    voter = (node.node_id, node.directory_id, current_view)
+    return {
+        43: (2, _later("elections.ElectLeaders", current_view)),
+        55: (2, _later("quorum.DescribeQuorum", *voter)),
+        64: (0, _later("quorum.UnregisterBroker", current_view)),
+        80: (1, _later("quorum.AddRaftVoter", *voter, settings.controller_listener)),
+        81: (0, _later("quorum.RemoveRaftVoter", *voter)),
+    }
+
+
+def _of_security(node: NodeParts) -> Rows:
+    """What a node without authorizer, users, tokens and quotas answers."""
+    return {
+        17: (1, _function("sasl.sasl_handshake")),
+        29: (3, _function("acls.describe_acls")),
+        30: (3, _function("acls.create_acls")),
+        31: (3, _function("acls.delete_acls")),
+        36: (2, _function("sasl.sasl_authenticate")),
+        38: (3, _function("delegation_tokens.create_delegation_token")),
+        39: (2, _function("delegation_tokens.renew_delegation_token")),
+        40: (2, _function("delegation_tokens.expire_delegation_token")),
+        41: (3, _function("delegation_tokens.describe_delegation_token")),
+        48: (1, _function("client_quotas.describe_client_quotas")),
+        49: (1, _function("client_quotas.alter_client_quotas")),
+        50: (0, _function("scram_credentials.describe_user_scram_credentials")),
+        51: (
+            0,
+            _later("scram_credentials.AlterUserScramCredentials", node.leadership.current_view),
+        ),
     }
 
 

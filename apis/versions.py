@@ -10,9 +10,10 @@ for the client's name, KAFKA-17492 for features that start at level 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from odradek.coordinator.features import FEATURES
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.api_versions import (
     ApiVersion,
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_CLIENT_NAME = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
-SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
-    "group.version": (0, 1),
-    "streams.version": (0, 1),
-    "transaction.version": (0, 2),
-}
-"""(lowest, highest) level by feature. A feature enters when what it promises is built. A new cluster has the
-highest levels."""
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -65,9 +59,9 @@ class ApiVersions:
         return ApiVersionsResponse(
             api_keys=self._served,
             supported_features=[
-                SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-                for name, (lowest, highest) in sorted(SUPPORTED_FEATURES.items())
-                if lowest > 0 or version >= FIRST_VERSION_WITH_LEVEL_ZERO
+                SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
+                for name, feature in sorted(FEATURES.items())
+                if feature.lowest > 0 or version >= FIRST_VERSION_WITH_LEVEL_ZERO
             ],
             finalized_features_epoch=view.features_epoch,
             finalized_features=[

@@ -115,9 +115,9 @@ def older_logging(directory: pathlib.Path, level: str) -> str:
 class Kafka:
     """One combined KRaft node of Apache Kafka with a directory of its own.
 
-    `properties` are added to its server.properties, `jvm` are the options of the virtual machine, `prefix`
-    goes before the command (taskset), `parent` is where its directory is made. Use as a context manager, or
-    start() and stop().
+    `properties` are added to its server.properties, `formatting` to the arguments with which its directory is
+    formatted, `jvm` are the options of the virtual machine, `prefix` goes before the command (taskset),
+    `parent` is where its directory is made. Use as a context manager, or start() and stop().
     """
 
     def __init__(
@@ -125,6 +125,7 @@ class Kafka:
         version: str = CURRENT,
         properties: Mapping[str, str] | None = None,
         *,
+        formatting: Sequence[str] = (),
         jvm: Sequence[str] = BROKER_JVM,
         prefix: Sequence[str] = (),
         parent: pathlib.Path | None = None,
@@ -134,6 +135,7 @@ class Kafka:
         self._controller_port = free_port()
         self._properties = dict(properties or {})
         self._jvm, self._prefix = jvm, prefix
+        self._formatting = formatting
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"kafka-{version}-", dir=parent))
         self.data_dir = self.directory / "data"
         self._log = self.directory / "broker.log"
@@ -218,7 +220,7 @@ class Kafka:
         command += ["--standalone"] if current else []
         # Its first byte keeps it from looking like an option.
         cluster_id = base64.urlsafe_b64encode(b"0" + os.urandom(15)).rstrip(b"=").decode()
-        command += ["-t", cluster_id, "-c", str(config)]
+        command += ["-t", cluster_id, "-c", str(config), *self._formatting]
         finished = subprocess.run(command, capture_output=True, text=True)
         if finished.returncode != 0:
             config.unlink()

@@ -12,13 +12,14 @@ Not here yet: electing leaders, ISR changes, reassignment (they come with replic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from odradek.coordinator.features import ELIGIBLE_LEADERS_VERSION
 from odradek.coordinator.topics import (
     INTERNAL_TOPICS,
     NewPartitions,
@@ -55,6 +56,7 @@ __all__ = [
 NO_LEADER = -1
 PRODUCER_ID_BLOCK_SIZE = 1000
 PARTITIONS_PER_STEP = 256
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _EMPTY: Mapping = MappingProxyType({})
 
 
@@ -125,6 +127,7 @@ class ClusterView:
     features: Mapping[str, int] = field(default_factory=_nothing)
     """Finalized level by feature; a level of 0 is not in it."""
     features_epoch: int = 0
+    """Grows with each change of levels; 0: none were ever set."""
 
     def topic(self, name: str) -> TopicView | None:
         return self.topics.get(name)
@@ -196,6 +199,8 @@ class TopicDefaults:
     """`num.partitions`"""
     replication_factor: int = 1
     """`default.replication.factor`"""
+    min_insync_replicas: int = 1
+    """`min.insync.replicas`, as it was given at start."""
 
 
 @dataclass(slots=True)
@@ -221,6 +226,8 @@ class ConfigChange:
     """A topic's name, a group, a broker's id, or None for all brokers."""
     change: Callable[[Mapping[str, str]], Mapping[str, str]]
     """Takes the overrides that there are, gives those that shall be; may refuse."""
+    names: Collection[str] = ()
+    """The settings that are named, also those that stay as they are."""
 
 
 MakePartitions = Callable[[Sequence[tuple[TopicView, PartitionView]]], Work[None]]
@@ -491,13 +498,22 @@ class ClusterMachine:
         self._next_producer_id = following
         return range(first, following)
 
+    def changing_features(self, levels: Mapping[str, int]) -> Work[None]:
+        """Finalize feature levels, 0 to remove one, in one transaction with the settings that follow from
+        them. The caller has checked them against what it supports.
+
+        Raises KafkaError when the store does not answer: nothing was changed.
+        """
+        with self._alone():
+            draft = self._draft()
+            if levels.get(ELIGIBLE_LEADERS_VERSION, 0) > 0:
+                self._unify_min_insync_replicas(draft)
+            draft.set_features(levels)
+            yield from self._commit(draft)
+
     def set_features(self, levels: Mapping[str, int]) -> None:
-        """Finalize feature levels, 0 to remove one. The caller has checked them against what it supports."""
-        features = {name: level for name, level in {**self.view.features, **levels}.items() if level > 0}
-        epoch = self.view.features_epoch + 1
-        rows = [Row(FEATURE, name, str(level) if level > 0 else None) for name, level in levels.items()]
-        self._write([*rows, Row(CLUSTER, "features_epoch", str(epoch))])
-        self._publish(replace(self.view, features=features, features_epoch=epoch), ClusterChange())
+        """`changing_features` here and now."""
+        finish(self.changing_features(levels))
 
     # Inside
 
@@ -518,7 +534,12 @@ class ClusterMachine:
     def _draft(self) -> _Draft:
         view = self.view
         return _Draft(
-            dict(view.topics), dict(view.topic_names), dict(view.broker_configs), dict(view.group_configs)
+            dict(view.topics),
+            dict(view.topic_names),
+            dict(view.broker_configs),
+            dict(view.group_configs),
+            view.features,
+            view.features_epoch,
         )
 
     def _commit(self, draft: _Draft) -> Work[None]:
@@ -551,6 +572,8 @@ class ClusterMachine:
                 topic_names=draft.topic_names,
                 broker_configs=draft.broker_configs,
                 group_configs=draft.group_configs,
+                features=draft.features,
+                features_epoch=draft.features_epoch,
             ),
             change,
         )
@@ -607,6 +630,8 @@ class ClusterMachine:
             before = draft.broker_configs.get(owner, _EMPTY)
             after = dict(change.change(before))
             self._check_broker_configs("" if owner is None else str(owner), after)
+            if ELIGIBLE_LEADERS_VERSION in draft.features:
+                _check_min_insync_replicas(change, before, after)
             draft.configure_broker(owner, before, after)
             return
         topic = draft.topics.get(owner)
@@ -618,6 +643,16 @@ class ClusterMachine:
         if topic is None:
             raise _unknown_topic(owner)
         draft.configure(topic, replace(topic, configs=after))
+
+    def _unify_min_insync_replicas(self, draft: _Draft) -> None:
+        """Which replicas may lead depends on it, so all brokers have to mean the same by it (KIP-966)."""
+        for owner, before in list(draft.broker_configs.items()):
+            if owner is not None and MIN_INSYNC_REPLICAS in before:
+                after = {key: value for key, value in before.items() if key != MIN_INSYNC_REPLICAS}
+                draft.configure_broker(owner, before, after)
+        before = draft.broker_configs.get(None, _EMPTY)
+        default = str(self._defaults.min_insync_replicas)
+        draft.configure_broker(None, before, {MIN_INSYNC_REPLICAS: default, **before})
 
     def _change_group_configs(self, group_id: str, change: ConfigChange, draft: _Draft) -> None:
         before = draft.group_configs.get(group_id, _EMPTY)
@@ -673,6 +708,8 @@ class _Draft:
     topic_names: dict[bytes, str]
     broker_configs: dict[int | None, Mapping[str, str]]
     group_configs: dict[str, Mapping[str, str]]
+    features: Mapping[str, int]
+    features_epoch: int
     rows: list[Iterable[Row]] = field(default_factory=list)
     """In pieces, which may be made only when they are written."""
     created: list[tuple[TopicView, PartitionView]] = field(default_factory=list)
@@ -731,6 +768,14 @@ class _Draft:
                 del self.group_configs[group_id]
             self.groups_configured.append(group_id)
             self.rows.append(rows)
+
+    def set_features(self, levels: Mapping[str, int]) -> None:
+        before = {name: str(level) for name, level in self.features.items()}
+        self.features = {name: level for name, level in {**self.features, **levels}.items() if level > 0}
+        self.features_epoch += 1
+        after = {name: str(level) for name, level in self.features.items()}
+        rows = [Row(FEATURE, name, text) for name, text in _differences(before, after)]
+        self.rows.append([*rows, Row(CLUSTER, "features_epoch", str(self.features_epoch))])
 
 
 @dataclass(slots=True)
@@ -837,6 +882,19 @@ def _offline_at(node_id: int, partition: PartitionView, is_offline: bool) -> Par
         return partition
     others = tuple(one for one in partition.offline if one != node_id)
     return partition._replace(offline=(*others, node_id) if is_offline else others)
+
+
+def _check_min_insync_replicas(
+    change: ConfigChange, before: Mapping[str, str], after: Mapping[str, str]
+) -> None:
+    """With eligible leader replicas it is one setting for all brokers, and always there. Kafka's words."""
+    refusal = None
+    if change.owner is not None and MIN_INSYNC_REPLICAS in change.names:
+        refusal = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+    elif change.owner is None and MIN_INSYNC_REPLICAS in before and MIN_INSYNC_REPLICAS not in after:
+        refusal = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+    if refusal is not None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, refusal)
 
 
 def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:

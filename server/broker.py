@@ -116,6 +116,8 @@ class BrokerServer:
         self._machine: ClusterMachine | None = None
         self._store: LogStore | None = None
         self._disks: Disks | None = None
+        # Ids of log directories by path; known after `start`.
+        self._directory_ids: Mapping[str, str] = {}
         # Paths by id of log directories that there were, and that may have partitions that are missed.
         self._absent_directories: dict[str, str] = {}
         self._coordinators: Coordinators | None = None
@@ -195,6 +197,7 @@ class BrokerServer:
     def _open_data(self) -> None:
         from odradek.server.config import ConfigError
         from odradek.server.disks import Disks
+        from odradek.server.feature_levels import check_levels
         from odradek.server.log_directories import absent_directories, refuse_misplaced
         from odradek.server.meta_properties import claim_directories
         from odradek.server.metadata_store import FILE_NAME
@@ -207,6 +210,7 @@ class BrokerServer:
             config.data_directories, node_id=self.node_id, cluster_id=config.cluster_id
         )
         self.cluster_id = identity.cluster_id
+        self._directory_ids = identity.directory_ids
         for path, failure in identity.failures.items():
             if path == config.data_directories[0]:
                 raise ConfigError(
@@ -246,6 +250,7 @@ class BrokerServer:
         except DirectoryInUse as error:
             raise ConfigError(f"log.dirs: {error} Stop it, or name another directory.") from error
         machine = self._machine = self._load_metadata(os.path.join(config.data_directories[0], FILE_NAME))
+        check_levels(config, machine.view)
         noted = machine.log_directories(self.node_id)
         self._absent_directories = absent_directories(noted, identity.directory_ids, identity.failures)
         self._follow_settings(machine.view)
@@ -307,7 +312,9 @@ class BrokerServer:
             metadata,
             cluster_id=self.cluster_id,
             new_topic_id=_new_topic_id,
-            defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
+            defaults=TopicDefaults(
+                config.num_partitions, config.default_replication_factor, config.min_insync_replicas
+            ),
             check_topic_configs=self._live.check_topic,
             check_broker_configs=self._live.check_broker,
             check_group_configs=self._live.check_group,
@@ -328,14 +335,22 @@ class BrokerServer:
         self._machine.register_broker(broker, is_controller=True)
 
     def _finalize_features(self, machine: ClusterMachine) -> None:
-        """A cluster that has never agreed on levels of features begins with the highest."""
-        from odradek.apis.versions import SUPPORTED_FEATURES
+        """A cluster that has never agreed on levels of features begins with those that were asked for, else
+        with the newest."""
+        from odradek.coordinator.features import first_levels, missing_levels
 
-        if machine.view.features_epoch == 0:
-            try:
-                machine.set_features({name: highest for name, (_, highest) in SUPPORTED_FEATURES.items()})
-            except KafkaError as error:
-                logger.error("the cluster goes on without features until the next start: %s", error)
+        levels = self.config.first_levels
+        if machine.view.features_epoch > 0:
+            levels = missing_levels(machine.view.features)
+        elif levels is None:
+            levels = first_levels()
+        if not levels:
+            return
+        try:
+            machine.set_features(levels)
+        except KafkaError as error:
+            logger.error("the cluster goes on without features until the next start: %s", error)
+        self._follow_settings(machine.view)
 
     def _new_coordinators(self) -> Coordinators:
         from odradek.apis.leadership import Leadership
@@ -368,6 +383,7 @@ class BrokerServer:
 
     def _node_parts(self) -> NodeParts:
         from odradek.apis.node import NodeParts
+        from odradek.wire.schema import uuid_from_text
 
         coordinators = self._coordinators
         assert coordinators is not None
@@ -397,6 +413,7 @@ class BrokerServer:
             conversions=self._conversions,
             saves=self._saves,
             begin_moves=self._move,
+            directory_id=uuid_from_text(self._directory_ids[self.data_directories[0]]),
         )
 
     def _api_settings(self) -> ApiSettings:
@@ -406,6 +423,7 @@ class BrokerServer:
         return ApiSettings(
             start_configs=config.layers.start,
             internal_topics=_internal_topics(config),
+            controller_listener=next(iter(config["controller.listener.names"] or ()), "CONTROLLER"),
             auto_creates_topics=config.auto_create_topics_enable,
             deletes_topics=config.delete_topic_enable,
             fetch_max_bytes=config.fetch_max_bytes,

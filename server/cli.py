@@ -64,6 +64,9 @@ examples:
   odradek serve --set log.retention.hours=24 --set num.partitions=6
   odradek serve --listen 0.0.0.0:9092 --advertise broker.example:9092
                         behind a port mapping, where clients use another address
+  odradek serve --data-dir new --release-version 4.0 --feature transaction.version=0
+                        with the feature levels that a cluster of Kafka 4.0 begins with,
+                        but for one; later kafka-features changes them
 
 exit status: 0 after a clean stop, 1 when something is wrong, 2 for wrong usage."""
 
@@ -231,6 +234,19 @@ def _add_serve_arguments(serve: argparse.ArgumentParser) -> None:
         help="set one option; may be given many times",
     )
     serve.add_argument(
+        "--release-version",
+        metavar="VERSION",
+        help="begin a new data directory with the feature levels of a release of Kafka, such as 4.0",
+    )
+    serve.add_argument(
+        "--feature",
+        action="append",
+        default=[],
+        dest="features",
+        metavar="NAME=LEVEL",
+        help="begin a new data directory with this level; may be given many times",
+    )
+    serve.add_argument(
         "--log-level",
         default="info",
         type=str.lower,
@@ -301,6 +317,8 @@ def _serve(options: argparse.Namespace) -> int:
             listen=options.listen,
             data_dir=options.data_dir,
             advertise=options.advertise,
+            features=options.features,
+            release_version=options.release_version,
         )
         _log_to_stderr(options.log_level)
         _log_settings(config)

@@ -7,7 +7,7 @@ where it was given, and what to do.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
@@ -80,11 +80,19 @@ class BrokerConfig:
     """Options that were set and have no meaning here, to be named in one line at start."""
     warnings: tuple[str, ...]
     """Sentences to be logged at start."""
+    first_levels: Mapping[str, int] | None
+    """The feature levels that were asked for, with which a new cluster is to begin, if any were."""
 
     def __init__(
-        self, given: Mapping[str, str], *, cluster_id: str | None = None, warnings: Iterable[str] = ()
+        self,
+        given: Mapping[str, str],
+        *,
+        cluster_id: str | None = None,
+        warnings: Iterable[str] = (),
+        first_levels: Mapping[str, int] | None = None,
     ) -> None:
         self.cluster_id = cluster_id
+        self.first_levels = first_levels
         self.layers = BrokerLayers(start=dict(given))
         self.values = options.broker_values(self.layers)
         self.topic_defaults = options.topic_defaults(self.values)
@@ -144,11 +152,15 @@ def load(
     data_dir: str | PathLike[str] | None = None,
     advertise: str | None = None,
     keywords: Mapping[str, Any] | None = None,
+    features: Iterable[str] = (),
+    release_version: str | None = None,
 ) -> BrokerConfig:
     """Read and check everything.
 
     `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT"
     and replace what the file says of them; `keywords` are Python values by option name, underscores for dots.
+    `features` are texts "name=level", and `release_version` is one of Kafka's: with these a new cluster
+    begins, and they are refused where there is one.
     """
     sources = _Sources()
     if path is not None:
@@ -168,8 +180,19 @@ def load(
         sources.advertise(advertise)
     sources.check_values()
     return BrokerConfig(
-        sources.given, cluster_id=environ.get("CLUSTER_ID") or None, warnings=sources.warnings
+        sources.given,
+        cluster_id=environ.get("CLUSTER_ID") or None,
+        warnings=sources.warnings,
+        first_levels=_first_levels(tuple(features), release_version),
     )
+
+
+def _first_levels(features: Sequence[str], release_version: str | None) -> dict[str, int] | None:
+    if not features and release_version is None:
+        return None
+    from odradek.server.feature_levels import read_levels
+
+    return read_levels(features, release_version)
 
 
 def _standing(name: str) -> str | None:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from odradek.coordinator.features import GROUP_VERSION, STREAMS_VERSION, TRANSACTION_VERSION
 from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.server.timers import steady_clock_ms
 
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.coordinators")
 
-TRANSACTION_VERSION = "transaction.version"
-GROUP_VERSION = "group.version"
-STREAMS_VERSION = "streams.version"
 
 ASSIGNORS = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",

@@ -37,6 +37,9 @@ NO_ANSWER = "no answer"
 """Stands for the answer when none came in SECONDS."""
 
 UNORDERED = {
+    "AlterClientQuotas": {"entries": "entity", "entity": "entity_type"},
+    "AlterUserScramCredentials": {"results": "user"},
+    "ApiVersions": {"supported_features": "name", "finalized_features": "name"},
     "ConsumerGroupDescribe": {"groups": "group_id", "members": "member_id", "topic_partitions": "topic_id"},
     "CreateTopics": {"configs": "name"},
     "AlterReplicaLogDirs": {"results": "topic_name", "partitions": "partition_index"},
@@ -44,6 +47,7 @@ UNORDERED = {
     "DeleteTopics": {"responses": "name"},
     "DescribeConfigs": {"configs": "name"},
     "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},
+    "DescribeUserScramCredentials": {"results": "user"},
     "ListConfigResources": {"config_resources": "resource_name"},
 }
 """Lists that Kafka keeps in hash tables: API -> field -> what to sort its items by."""
@@ -62,12 +66,6 @@ def _both(kind: type) -> Callable[[Any, Any], bool]:
     return lambda theirs, ours: isinstance(theirs, kind) and isinstance(ours, kind)
 
 
-FROM_ALL_BROKERS, FROM_DEFAULT = 3, 5
-WITH_ELIGIBLE_LEADERS = (
-    "with the feature eligible.leader.replicas.version, which Odradek has not, Kafka's controller stores the "
-    "default for all brokers; formatted without it Kafka answers as Odradek does"
-)
-
 ALLOWED = [
     Allowed(r"error_message$", _both(str), "the wording is ours; that there is one is compared"),
     Allowed(r"\.documentation$", _both(str), "the wording is ours"),
@@ -80,18 +78,6 @@ ALLOWED = [
         r"^DescribeLogDirs .*\.(total|usable)_bytes$",
         lambda t, o: t > 0 and o > 0,
         "each broker's own disk: Kafka's may be that of a container",
-    ),
-    Allowed(
-        r"^(DescribeConfigs|CreateTopics) .*\[min\.insync\.replicas\]\.config_source$",
-        lambda t, o: (t, o) == (FROM_ALL_BROKERS, FROM_DEFAULT),
-        WITH_ELIGIBLE_LEADERS,
-    ),
-    Allowed(
-        r"^DescribeConfigs .*\[min\.insync\.replicas\]\.synonyms$",
-        lambda t, o: (
-            len(o) == 1 and o[0]["source"] == FROM_DEFAULT and t == [{**o[0], "source": FROM_ALL_BROKERS}, *o]
-        ),
-        WITH_ELIGIBLE_LEADERS,
     ),
     Allowed(
         r"^Fetch v[0-3] .*\.records$",

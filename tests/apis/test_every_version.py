@@ -9,15 +9,29 @@ from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from odradek.wire.messages.add_raft_voter import Listener
+from odradek.wire.messages.alter_client_quotas import EntityData, EntryData, OpData
 from odradek.wire.messages.alter_partition_reassignments import ReassignablePartition, ReassignableTopic
 from odradek.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirTopic
+from odradek.wire.messages.alter_user_scram_credentials import (
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from odradek.wire.messages.create_acls import AclCreation
+from odradek.wire.messages.create_delegation_token import CreatableRenewers
 from odradek.wire.messages.create_partitions import CreatePartitionsTopic
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from odradek.wire.messages.delete_acls import DeleteAclsFilter
 from odradek.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from odradek.wire.messages.delete_topics import DeleteTopicState
+from odradek.wire.messages.describe_client_quotas import ComponentData
 from odradek.wire.messages.describe_configs import DescribeConfigsResource
+from odradek.wire.messages.describe_delegation_token import DescribeDelegationTokenOwner
 from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic
 from odradek.wire.messages.describe_producers import TopicRequest
+from odradek.wire.messages.describe_quorum import PartitionData, TopicData
+from odradek.wire.messages.describe_user_scram_credentials import UserName
+from odradek.wire.messages.elect_leaders import TopicPartitions
 from odradek.wire.messages.fetch import FetchPartition, FetchTopic
 from odradek.wire.messages.join_group import JoinGroupRequestProtocol
 from odradek.wire.messages.leave_group import MemberIdentity
@@ -42,12 +56,21 @@ from odradek.wire.messages.write_txn_markers import WritableTxnMarker, WritableT
 from odradek.wire.schema import ZERO_UUID
 
 SERVED = {
-    0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 18: 4,
-    19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 24: 5, 25: 4, 26: 5, 27: 2, 28: 5, 32: 4, 33: 2, 34: 2, 35: 5,
-    37: 3, 42: 2, 44: 1, 45: 1, 46: 0, 47: 0, 57: 2, 60: 2, 61: 0, 65: 0, 66: 2, 68: 1, 69: 1, 74: 1,
-    75: 0, 88: 0, 89: 0,
+    0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 17: 1, 18: 4,
+    19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 24: 5, 25: 4, 26: 5, 27: 2, 28: 5, 29: 3, 30: 3, 31: 3, 32: 4, 33: 2,
+    34: 2, 35: 5, 36: 2, 37: 3, 38: 3, 39: 2, 40: 2, 41: 3, 42: 2, 43: 2, 44: 1, 45: 1, 46: 0, 47: 0, 48: 1,
+    49: 1, 50: 0, 51: 0, 55: 2, 57: 2, 60: 2, 61: 0, 64: 0, 65: 0, 66: 2, 68: 1, 69: 1, 74: 1, 75: 0, 80: 1,
+    81: 0, 88: 0, 89: 0,
 }  # fmt: skip
 GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+ANY_ACL = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
 TRANSACTION = {"transactional_id": "me", "producer_id": 5, "producer_epoch": 0}
 
 
@@ -137,6 +160,7 @@ def fields(node, key, version, topic):
         14: lambda: GROUP,
         15: lambda: {"groups": ["g"]},
         16: dict,
+        17: lambda: {"mechanism": "PLAIN"},
         18: lambda: {"client_software_name": "x", "client_software_version": "1"} if version >= 3 else {},
         19: lambda: {
             "topics": [
@@ -198,6 +222,20 @@ def fields(node, key, version, topic):
                 )
             ],
         },
+        29: lambda: ANY_ACL,
+        30: lambda: {
+            "creations": [
+                AclCreation(
+                    resource_type=2,
+                    resource_name="t",
+                    principal="User:a",
+                    host="*",
+                    operation=3,
+                    permission_type=3,
+                )
+            ]
+        },
+        31: lambda: {"filters": [DeleteAclsFilter(**ANY_ACL)]},
         32: lambda: {
             "resources": [
                 DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
@@ -223,12 +261,21 @@ def fields(node, key, version, topic):
             ]
         },
         35: lambda: {"topics": [DescribableLogDirTopic(topic="t", partitions=[0])]},
+        36: lambda: {"auth_bytes": b"\0a\0b"},
         37: lambda: {
             "topics": [CreatePartitionsTopic(name="t", count=3, assignments=None)],
             "timeout_ms": 1,
             "validate_only": False,
         },
+        38: lambda: {
+            "renewers": [CreatableRenewers(principal_type="User", principal_name="a")],
+            "max_lifetime_ms": -1,
+        },
+        39: lambda: {"hmac": b"token", "renew_period_ms": 1},
+        40: lambda: {"hmac": b"token", "expiry_time_period_ms": 1},
+        41: lambda: {"owners": [DescribeDelegationTokenOwner(principal_type="User", principal_name="a")]},
         42: lambda: {"groups_names": ["g"]},
+        43: lambda: {"topic_partitions": [TopicPartitions(topic="t", partitions=[0])]},
         44: lambda: {
             "resources": [
                 incremental_alter_configs.AlterConfigsResource(
@@ -259,6 +306,33 @@ def fields(node, key, version, topic):
                 )
             ],
         },
+        48: lambda: {
+            "components": [ComponentData(entity_type="user", match_type=0, match="a")],
+            "strict": True,
+        },
+        49: lambda: {
+            "entries": [
+                EntryData(
+                    entity=[EntityData(entity_type="user", entity_name="a")],
+                    ops=[OpData(key="producer_byte_rate", value=1.0, remove=False)],
+                )
+            ],
+            "validate_only": False,
+        },
+        50: lambda: {"users": [UserName(name="a")]},
+        51: lambda: {
+            "deletions": [ScramCredentialDeletion(name="a", mechanism=1)],
+            "upsertions": [
+                ScramCredentialUpsertion(
+                    name="b", mechanism=2, iterations=4096, salt=b"s", salted_password=b"p"
+                )
+            ],
+        },
+        55: lambda: {
+            "topics": [
+                TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
+            ]
+        },
         57: lambda: {
             "feature_updates": [
                 FeatureUpdateKey(feature="transaction.version", max_version_level=1, **upgrade_type(version))
@@ -266,6 +340,7 @@ def fields(node, key, version, topic):
         },
         60: dict,
         61: lambda: {"topics": [TopicRequest(name="t", partition_indexes=[0])]},
+        64: lambda: {"broker_id": 1},
         65: lambda: {"transactional_ids": ["me"]},
         66: lambda: {"state_filters": ["Ongoing"], "producer_id_filters": []},
         68: lambda: {
@@ -279,6 +354,14 @@ def fields(node, key, version, topic):
         69: lambda: {"group_ids": ["g"], "include_authorized_operations": True},
         74: dict,
         75: lambda: {"topics": []},
+        80: lambda: {
+            "cluster_id": None,
+            "timeout_ms": 1,
+            "voter_id": 2,
+            "voter_directory_id": bytes(range(16)),
+            "listeners": [Listener(name="CONTROLLER", host="localhost", port=1)],
+        },
+        81: lambda: {"cluster_id": None, "voter_id": 1, "voter_directory_id": bytes(range(16))},
         88: lambda: {"group_id": "g", "member_id": "m", "member_epoch": 1, "rebalance_timeout_ms": -1},
         89: lambda: {"group_ids": ["g"]},
     }

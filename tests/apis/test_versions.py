@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.apis import versions
+from odradek.coordinator.features import Feature
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
@@ -41,7 +42,7 @@ def test_a_bad_name_is_refused(node, name, software_version):
 
 
 def test_features_that_begin_at_level_0_are_for_version_4_on(node, monkeypatch):
-    monkeypatch.setattr(versions, "SUPPORTED_FEATURES", {"zero.version": (0, 1), "one.version": (1, 2)})
+    monkeypatch.setattr(versions, "FEATURES", {"zero.version": Feature(0, 1), "one.version": Feature(1, 2)})
     assert [one.name for one in ask(node, 3).supported_features] == ["one.version"]
     assert [one.name for one in ask(node, 4).supported_features] == ["one.version", "zero.version"]
 

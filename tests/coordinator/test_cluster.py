@@ -373,6 +373,56 @@ def test_feature_levels_raise_the_epoch_and_survive(machine, store):
     assert view.features_epoch == machine.view.features_epoch == 2
 
 
+ELIGIBLE_LEADERS = "eligible.leader.replicas.version"
+MIN_INSYNC = "min.insync.replicas"
+
+
+def test_with_eligible_leaders_comes_one_setting_for_all_brokers(store):
+    machine = machine_over(store, 1, 2)
+    set_configs(machine, (1, {MIN_INSYNC: "2", "a": "1"}), (2, {MIN_INSYNC: "3"}))
+    heard = []
+    machine.subscribe(lambda view, change: heard.append(change.brokers_configured))
+    machine.set_features({ELIGIBLE_LEADERS: 1})
+    assert machine.view.broker_configs == {1: {"a": "1"}, None: {MIN_INSYNC: "1"}}
+    assert [sorted(map(str, owners)) for owners in heard] == [["1", "2", "None"]]
+    again = machine_over(store)
+    assert again.view.broker_configs == machine.view.broker_configs
+    assert again.view.features == {ELIGIBLE_LEADERS: 1}
+
+
+def test_a_setting_for_all_brokers_that_there_is_stays(machine):
+    set_configs(machine, (None, {MIN_INSYNC: "2"}))
+    machine.set_features({ELIGIBLE_LEADERS: 1})
+    assert machine.view.broker_configs == {None: {MIN_INSYNC: "2"}}
+    machine.set_features({ELIGIBLE_LEADERS: 0})
+    assert machine.view.broker_configs == {None: {MIN_INSYNC: "2"}}
+
+
+def test_a_change_of_features_that_fails_changes_no_setting(machine, store):
+    store.fails = True
+    with pytest.raises(KafkaError):
+        machine.set_features({ELIGIBLE_LEADERS: 1})
+    assert (machine.view.features, machine.view.broker_configs) == ({}, {})
+
+
+def refusal_of(machine, owner, after, *names):
+    (refusal,) = machine.change_configs([ConfigChange(owner, lambda _: after, names=names)])
+    return None if refusal is None else (refusal.code.name, refusal.message)
+
+
+def test_with_eligible_leaders_the_setting_is_neither_of_one_broker_nor_gone(machine):
+    machine.set_features({ELIGIBLE_LEADERS: 1})
+    for after in ({MIN_INSYNC: "2"}, {}):
+        code, message = refusal_of(machine, 1, after, MIN_INSYNC)
+        assert (code, message.partition(" ")[0]) == ("INVALID_CONFIG", "Broker-level")
+    assert refusal_of(machine, None, {"a": "1"}, "a")[1].startswith("Cluster-level")
+    assert refusal_of(machine, None, {MIN_INSYNC: "2"}, MIN_INSYNC) is None
+    assert refusal_of(machine, 1, {"a": "1"}, "a") is None
+    machine.set_features({ELIGIBLE_LEADERS: 0})
+    assert refusal_of(machine, 1, {MIN_INSYNC: "2"}, MIN_INSYNC) is None
+    assert refusal_of(machine, None, {}, MIN_INSYNC) is None
+
+
 # Views
 
 

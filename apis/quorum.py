@@ -1,0 +1,218 @@
+"""DescribeQuorum (key 55, versions 0 to 2), AddRaftVoter (80, 0 and 1), RemoveRaftVoter (81, 0) and
+UnregisterBroker (64, 0): which nodes keep the cluster's metadata, and which belong to it.
+
+It is one node, and stays one: its only voter, which cannot be removed, and no other can be added. Kafka has
+its metadata in a log, `__cluster_metadata`, whose offsets these answers tell; here it is the number of states
+of the metadata that this process has published. The endpoint of the voter is the address at which the client
+finds us, as there is no listener for controllers.
+
+Source: KafkaRaftClient, AddVoterHandler, RemoveVoterHandler and ReplicationControlManager.unregisterBroker of
+Kafka 4.3; KIP-595, KIP-853.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from odradek.coordinator.features import KRAFT_VERSION
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from odradek.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionQuorumData,
+    ReplicaState,
+    TopicQuorumData,
+)
+from odradek.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from odradek.wire.schema import ZERO_UUID, uuid_to_text
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.coordinator.cluster import ClusterView
+
+METADATA_TOPIC = "__cluster_metadata"
+LEADER_EPOCH = 1
+FIRST_VERSION_WITH_NODES = 2
+
+
+class DescribeQuorum:
+    """The handler."""
+
+    def __init__(self, node_id: int, directory_id: bytes, current_view: Callable[[], ClusterView]) -> None:
+        """`directory_id` is that of the data directory with the metadata."""
+        self._node_id = node_id
+        self._directory_id = directory_id
+        self._current_view = current_view
+
+    def __call__(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
+        asked = [
+            (topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics
+        ]
+        if asked != [(METADATA_TOPIC, [0])]:
+            # Kafka answers for just this one partition, or refuses all.
+            topics = [
+                TopicQuorumData(topic_name=name, partitions=[_unknown(index) for index in indexes])
+                for name, indexes in asked
+            ]
+            return DescribeQuorumResponse(error_code=0, error_message="", topics=topics)
+        response = DescribeQuorumResponse(
+            error_code=0,
+            error_message="",
+            topics=[TopicQuorumData(topic_name=METADATA_TOPIC, partitions=[self._described(context)])],
+        )
+        if context.api_version >= FIRST_VERSION_WITH_NODES:
+            connection = context.connection
+            listener = Listener(
+                name=connection.listener_name,
+                host=connection.advertised_host,
+                port=connection.advertised_port,
+            )
+            response.nodes = [Node(node_id=self._node_id, listeners=[listener])]
+        return response
+
+    def _described(self, context: RequestContext) -> PartitionQuorumData:
+        view = self._current_view()
+        voter = ReplicaState(
+            replica_id=self._node_id,
+            log_end_offset=view.version,
+            last_fetch_timestamp=context.now_ms,
+            last_caught_up_timestamp=context.now_ms,
+        )
+        if context.api_version >= FIRST_VERSION_WITH_NODES and KRAFT_VERSION in view.features:
+            voter.replica_directory_id = self._directory_id
+        return PartitionQuorumData(
+            partition_index=0,
+            error_code=0,
+            error_message="",
+            leader_id=self._node_id,
+            leader_epoch=LEADER_EPOCH,
+            high_watermark=view.version,
+            current_voters=[voter],
+            observers=[],
+        )
+
+
+def _unknown(index: int) -> PartitionQuorumData:
+    error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return PartitionQuorumData(
+        partition_index=index,
+        error_code=error.code,
+        error_message=error.message,
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
+    )
+
+
+class _ChangingVoters:
+    """What both have in common."""
+
+    def __init__(self, node_id: int, directory_id: bytes, current_view: Callable[[], ClusterView]) -> None:
+        self._node_id = node_id
+        self._voters = f"[{_key(node_id, directory_id)}]"
+        self._current_view = current_view
+
+    def _check(self, cluster_id: str | None, voter_id: int, directory_id: bytes) -> None:
+        ours = self._current_view().cluster_id
+        if cluster_id is not None and cluster_id != ours:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is the cluster {ours!r}, not {cluster_id!r}."
+            )
+        if voter_id < 0 or directory_id == ZERO_UUID:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "A voter has an id from 0 on, and the id of its directory."
+            )
+
+    def _check_level(self) -> None:
+        if KRAFT_VERSION not in self._current_view().features:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{KRAFT_VERSION} is 0: the voters are fixed.")
+
+
+class AddRaftVoter(_ChangingVoters):
+    """The handler."""
+
+    def __init__(
+        self,
+        node_id: int,
+        directory_id: bytes,
+        current_view: Callable[[], ClusterView],
+        controller_listener: str,
+    ) -> None:
+        """`controller_listener` is the listener that a voter has to have, as in Kafka the first of
+        `controller.listener.names`.
+        """
+        super().__init__(node_id, directory_id, current_view)
+        self._controller_listener = controller_listener
+
+    def __call__(self, request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
+        try:
+            self._add(request)
+        except KafkaError as error:
+            return AddRaftVoterResponse(error_code=error.code, error_message=error.message)
+
+    def _add(self, request: AddRaftVoterRequest) -> NoReturn:
+        self._check(request.cluster_id, request.voter_id, request.voter_directory_id)
+        if self._controller_listener not in {listener.name for listener in request.listeners}:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"A voter has an endpoint for {self._controller_listener}."
+            )
+        self._check_level()
+        if request.voter_id == self._node_id:
+            raise KafkaError(
+                ErrorCode.DUPLICATE_VOTER, f"{request.voter_id} is one of the voters {self._voters} already."
+            )
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "Odradek is one node: there are no voters but itself, and none are added.",
+        )
+
+
+class RemoveRaftVoter(_ChangingVoters):
+    """The handler."""
+
+    def __call__(self, request: RemoveRaftVoterRequest, context: RequestContext) -> RemoveRaftVoterResponse:
+        try:
+            self._remove(request)
+        except KafkaError as error:
+            return RemoveRaftVoterResponse(error_code=error.code, error_message=error.message)
+
+    def _remove(self, request: RemoveRaftVoterRequest) -> NoReturn:
+        self._check(request.cluster_id, request.voter_id, request.voter_directory_id)
+        self._check_level()
+        voter = _key(request.voter_id, request.voter_directory_id)
+        # Nor can the last one be removed; Kafka says of that the same.
+        raise KafkaError(
+            ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {voter} from the set of voters {self._voters}"
+        )
+
+
+def _key(voter_id: int, directory_id: bytes) -> str:
+    return f"ReplicaKey(id={voter_id}, directoryId={uuid_to_text(directory_id)})"
+
+
+class UnregisterBroker:
+    """The handler."""
+
+    def __init__(self, current_view: Callable[[], ClusterView]) -> None:
+        self._current_view = current_view
+
+    def __call__(self, request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
+        """Kafka would unregister a broker that runs, which then serves nothing until it is started again."""
+        broker_id = request.broker_id
+        if broker_id in self._current_view().brokers:
+            error = KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Broker {broker_id} is running, and the only one: stop it instead.",
+            )
+        else:
+            error = KafkaError(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
+            )
+        return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)

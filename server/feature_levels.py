@@ -1,0 +1,59 @@
+"""The feature levels with which a new cluster begins: `--feature NAME=LEVEL` and `--release-version V`.
+
+What Kafka's storage tool is given when it formats a directory, `odradek serve` is given at the first start.
+Later levels are a matter of `kafka-features` (UpdateFeatures), so a start on what is there refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from odradek.coordinator.features import (
+    DIRECTORIES_SINCE,
+    METADATA_VERSION,
+    RELEASES,
+    first_levels,
+)
+from odradek.server.config import ConfigError
+
+if TYPE_CHECKING:
+    from odradek.coordinator.cluster import ClusterView
+    from odradek.server.config import BrokerConfig
+
+__all__ = ["check_levels", "read_levels"]
+
+
+def read_levels(features: Iterable[str], release_version: str | None) -> dict[str, int]:
+    """All levels of a new cluster. ConfigError: what is asked for cannot be had."""
+    asked: dict[str, int] = {}
+    for text in features:
+        name, equals, level = (part.strip() for part in text.partition("="))
+        if not equals or not level.isascii() or not level.isdecimal():
+            raise ConfigError(f"--feature takes NAME=LEVEL, such as {METADATA_VERSION}=25, not {text!r}.")
+        if name in asked:
+            raise ConfigError(f"--feature names {name} twice.")
+        asked[name] = int(level)
+    try:
+        return first_levels(release_version, asked)
+    except ValueError as error:
+        raise ConfigError(f"--feature, --release-version: {error}.") from None
+
+
+def check_levels(config: BrokerConfig, view: ClusterView) -> None:
+    """Refuse with ConfigError a start that would change levels that there are, and one whose directories do
+    not go with its levels. `view` is as it was loaded.
+    """
+    is_new = view.features_epoch == 0
+    if config.first_levels is not None and not is_new:
+        raise ConfigError(
+            f"log.dirs: {config.data_directories[0]} is not new, and --feature and --release-version are for "
+            "new directories: start without them, and change levels with kafka-features."
+        )
+    levels = (config.first_levels or {}) if is_new else view.features
+    level = levels.get(METADATA_VERSION, DIRECTORIES_SINCE)
+    if level < DIRECTORIES_SINCE and len(config.data_directories) > 1:
+        raise ConfigError(
+            f"log.dirs: several data directories need {METADATA_VERSION} {RELEASES[DIRECTORIES_SINCE]} or "
+            f"later, and it is {RELEASES[level]}: name one directory, or begin with a later release."
+        )

@@ -1,0 +1,122 @@
+"""What a node that is alone, and has no users, says to those who administer clusters: beside the comparison
+with Kafka, what that cannot show."""
+
+import pytest
+
+from odradek.coordinator.features import first_levels
+from odradek.wire.errors import ErrorCode, MalformedMessage
+from odradek.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from odradek.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from odradek.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from odradek.wire.messages.describe_acls import DescribeAclsRequest
+from odradek.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from odradek.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from odradek.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
+from odradek.wire.messages.unregister_broker import UnregisterBrokerRequest
+from odradek.wire.schema import ZERO_UUID
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+def elected(node, election_type, *partitions):
+    topics = [TopicPartitions(topic="t", partitions=list(partitions))] if partitions else None
+    request = ElectLeadersRequest(election_type=election_type, topic_partitions=topics)
+    (topic,) = node.ask(request, 2).replica_election_results
+    return {one.partition_id: ErrorCode(one.error_code).name for one in topic.partition_result}
+
+
+def test_a_partition_whose_disk_has_failed_finds_no_leader(node):
+    node.create("t", 2)
+    node.machine.set_offline(1, [("t", 1)])
+    assert elected(node, PREFERRED, 0, 1) == {0: "ELECTION_NOT_NEEDED", 1: "PREFERRED_LEADER_NOT_AVAILABLE"}
+    assert elected(node, UNCLEAN, 0, 1) == {0: "ELECTION_NOT_NEEDED", 1: "ELIGIBLE_LEADERS_NOT_AVAILABLE"}
+    assert elected(node, PREFERRED) == {1: "PREFERRED_LEADER_NOT_AVAILABLE"}
+
+
+def test_the_voter_is_found_where_the_client_came_in(node):
+    asked = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
+    node.machine.set_features(first_levels())
+    response = node.ask(DescribeQuorumRequest(topics=[asked]), 2)
+    (found,) = response.topics[0].partitions
+    assert (found.leader_id, found.leader_epoch, found.observers) == (1, 1, [])
+    assert [voter.replica_id for voter in found.current_voters] == [1]
+    (listener,) = response.nodes[0].listeners
+    assert (listener.name, listener.host, listener.port) == ("PLAINTEXT", "broker.example", 19092)
+
+
+def test_the_metadata_is_seen_to_go_on(node):
+    def high_watermark():
+        asked = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
+        (found,) = node.ask(DescribeQuorumRequest(topics=[asked]), 1).topics[0].partitions
+        assert found.current_voters[0].log_end_offset == found.high_watermark
+        return found.high_watermark
+
+    before = high_watermark()
+    node.create("t")
+    assert high_watermark() > before
+
+
+def test_the_broker_that_runs_is_not_unregistered(node):
+    answer = node.ask(UnregisterBrokerRequest(broker_id=1), 0)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert 1 in node.machine.view.brokers
+
+
+def voter(voter_id, directory=bytes(range(16))):
+    listeners = [Listener(name="CONTROLLER", host="localhost", port=9093)]
+    return AddRaftVoterRequest(
+        cluster_id=None, timeout_ms=1, voter_id=voter_id, voter_directory_id=directory, listeners=listeners
+    )
+
+
+def test_nobody_else_becomes_a_voter(node):
+    node.machine.set_features(first_levels())
+    answer = node.ask(voter(2), 1)
+    assert (answer.error_code, "one node" in answer.error_message) == (ErrorCode.INVALID_REQUEST, True)
+
+
+def test_at_level_0_of_the_quorum_the_voters_are_fixed(node):
+    removal = RemoveRaftVoterRequest(cluster_id=None, voter_id=1, voter_directory_id=bytes(range(16)))
+    assert node.ask(voter(1), 1).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert node.ask(removal, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert node.ask(voter(1, ZERO_UUID), 1).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_an_acl_of_an_unknown_kind_ends_the_connection(node):
+    fields = {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
+    request = DescribeAclsRequest(resource_type_filter=1, operation=0, permission_type=1, **fields)
+    with pytest.raises(MalformedMessage):
+        node.ask(request, 3)
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_a_quota_that_would_not_be_obeyed_is_refused_and_says_so(node, validate_only):
+    entry = EntryData(
+        entity=[EntityData(entity_type="user", entity_name="a")],
+        ops=[OpData(key="producer_byte_rate", value=1000.0, remove=False)],
+    )
+    request = AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
+    (answer,) = node.ask(request, 1).entries
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "no quotas yet" in answer.error_message
+
+
+@pytest.mark.parametrize(
+    ("release", "words"),
+    [("4.3", "no SCRAM credentials yet"), ("3.5-IV1", "The current metadata.version does not support SCRAM")],
+)
+def test_a_user_who_could_not_log_in_is_refused_and_says_so(node, release, words):
+    node.machine.set_features(first_levels(release))
+    user = ScramCredentialUpsertion(name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
+    request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[user])
+    (answer,) = node.ask(request, 0).results
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert words in answer.error_message

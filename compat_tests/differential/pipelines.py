@@ -20,6 +20,8 @@ from odradek.wire.records import build_batch
 from odradek.wire.schema import Array, Message, Struct, fields_of
 
 TOPIC, CONFIG_SET = 2, 0
+ANY = 1
+"""A filter of ACLs that everything passes."""
 LONG_MS = 600_000
 SLOW_BYTES = 300_000
 """A packed batch of so many bytes is unpacked in a worker thread."""
@@ -362,6 +364,16 @@ REQUESTS = [
     Request("abort", 26, _end(False), (has_begun,)),
     Request("of nobody", 27, _markers),
     Request("an offset", 28, _commit_in_transaction, (is_producer,)),
+    Request(
+        "of anything",
+        29,
+        lambda side, world: {
+            "resource_type_filter": ANY,
+            "pattern_type_filter": ANY,
+            "operation": ANY,
+            "permission_type": ANY,
+        },
+    ),
     Request(
         "of a topic",
         32,

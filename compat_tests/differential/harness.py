@@ -37,6 +37,7 @@ NO_ANSWER = "no answer"
 """Stands for the answer when none came in SECONDS."""
 
 UNORDERED = {
+    "DescribeGroups": {"members": "member_id"},
     "ConsumerGroupDescribe": {"groups": "group_id", "members": "member_id", "topic_partitions": "topic_id"},
     "CreateTopics": {"configs": "name"},
     "AlterReplicaLogDirs": {"results": "topic_name", "partitions": "partition_index"},

@@ -279,8 +279,7 @@ class Migration:
     def _is_left_alone(self, group: ConsumerGroup, now_ms: int) -> bool:
         """Whether there is something to be worked out with a join because nobody sends heartbeats of the
         consumer protocol. (In Kafka 4.3 such a group, which it has where a downgrade is forbidden, waits for
-        ever.) Not where its join would be refused: a group that was mixed before the policy became so stays as
-        it is."""
+        ever.) Not where its join would be refused, which is so of a group from before the policy."""
         if group.classic_member_count < len(group.members) or not self._may_mix():
             return False
         return group.is_to_look or (

@@ -20,7 +20,7 @@ from compat_tests.groups.wire import LONG_MS, WireMember, form, subscription
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription, encode
+from odradek.wire.messages.consumer_protocol import ConsumerProtocolAssignment, encode
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest
 from odradek.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -206,17 +206,29 @@ def connect_group(pair: Pair, group: str, topic: str, instance: str | None) -> N
 
 
 def custom_group(pair: Pair, group: str, topic: str, instance: str | None) -> None:
-    """Whose assignor has data of its own, which the conversion cannot carry over."""
-    metadata = encode(ConsumerProtocolSubscription(topics=[topic], user_data=b"own"), 1)
+    """Whose leader gives out data of its own, which the conversion cannot carry over."""
+    told = ConsumerProtocolAssignment(assigned_partitions=[], user_data=b"own")
+    _with_assignment(pair, group, topic, instance, encode(told, 1))
+
+
+def malformed_group(pair: Pair, group: str, topic: str, instance: str | None) -> None:
+    _with_assignment(pair, group, topic, instance, b"\0")
+
+
+def _with_assignment(pair: Pair, group: str, topic: str, instance: str | None, told: bytes) -> None:
     for side in pair.sides:
-        member = WireMember(side, group, "lone", metadata, instance=instance)
-        form([member], [{topic: [0, 1]}])
+        member = WireMember(side, group, "lone", subscription(topic), instance=instance)
+        member.get_id()
+        member.ask_to_join()
+        member.take_join()
+        member.ask_to_sync({member.member_id: told})
+        member.take_sync()
         side.remember("lone", member.member_id)
 
 
 Situation = Callable[[Pair, str, str, str | None], None]
 OF_CONSUMERS = [consumer_group, empty_consumer_group, streams_group, empty_streams_group, no_group]
-OF_CLASSICS = [classic_group, empty_classic_group, simple_group, connect_group, custom_group]
+OF_CLASSICS = [classic_group, empty_classic_group, simple_group, connect_group, custom_group, malformed_group]
 
 
 def _named(situation: Situation) -> str:

@@ -39,8 +39,10 @@ NO_ANSWER = "no answer"
 UNORDERED = {
     "DescribeGroups": {"members": "member_id"},
     "ConsumerGroupDescribe": {"groups": "group_id", "members": "member_id", "topic_partitions": "topic_id"},
+    "StreamsGroupDescribe": {"groups": "group_id"},
     "CreateTopics": {"configs": "name"},
     "AlterReplicaLogDirs": {"results": "topic_name", "partitions": "partition_index"},
+    "DeleteGroups": {"results": "group_id"},
     "DeleteRecords": {"topics": "name", "partitions": "partition_index"},
     "DeleteTopics": {"responses": "name"},
     "DescribeConfigs": {"configs": "name"},

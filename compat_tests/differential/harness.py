@@ -299,6 +299,11 @@ class Pair:
     def sides(self) -> tuple[Side, Side]:
         return self.kafka, self.odradek
 
+    @property
+    def api_keys(self) -> set[int]:
+        """What both serve."""
+        return set(self._versions)
+
     def versions(self, request: type[Message]) -> range:
         """The versions to compare with this reference broker."""
         return self._versions.get(request.api_key, range(0))

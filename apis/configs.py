@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.topics import check_name
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import ErrorCode, KafkaError, error_message
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.coordinator.cluster import ClusterView
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = KINDS = 2, 4, 8, 16, 32
 FIRST_VERSION_WITH_SOURCE = 1
 FIRST_VERSION_WITH_TYPE = 3
 
@@ -80,6 +80,8 @@ class DescribeConfigs:
         self._settings = settings
 
     def __call__(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+        if any(one.resource_type not in KINDS for one in request.resources):
+            return _refused(request)
         results = []
         for resource in request.resources:
             result = DescribeConfigsResult(
@@ -119,10 +121,6 @@ class DescribeConfigs:
                     ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
                 )
             return describe_client_metrics(names)
-        if resource.resource_type not in (BROKER, BROKER_LOGGER):
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"Type {resource.resource_type} has no settings here."
-            )
         layers = self._settings.layers()
         if name == "" and resource.resource_type == BROKER:
             return describe_all_brokers(layers, names)
@@ -134,6 +132,23 @@ class DescribeConfigs:
         if resource.resource_type == BROKER_LOGGER:
             return describe_loggers(_levels(), names)
         return describe_broker(layers, names)
+
+
+def _refused(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """One resource of a type that there is not spoils all."""
+    code = ErrorCode.INVALID_REQUEST
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                error_code=code,
+                error_message=error_message(code),
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=[],
+            )
+            for resource in request.resources
+        ]
+    )
 
 
 def _levels() -> dict[str, int]:

@@ -2,8 +2,8 @@
 ConsumerGroupDescribe (69, 0 and 1).
 
 A request becomes a command for the group's coordinator and the coordinator's answer becomes the response;
-what a group may do is decided there, also whether there are such groups at all (feature `group.version`,
-option `group.coordinator.rebalance.protocols`).
+what a group may do is decided there. Whether there are such groups at all (feature `group.version`, option
+`group.coordinator.rebalance.protocols`) comes before that: UNSUPPORTED_VERSION for everything if not.
 
 Source: KafkaApis.handleConsumerGroupHeartbeat and handleConsumerGroupDescribe of Kafka 4.3.
 """
@@ -25,7 +25,7 @@ from odradek.apis.questions import (
     read_question,
 )
 from odradek.coordinator import consumer_commands as commands
-from odradek.wire.errors import ErrorCode, error_message
+from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_group_describe, consumer_group_heartbeat
 from odradek.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -67,7 +67,11 @@ class ConsumerGroupHeartbeat:
         # Only of members: their number is a bound for what is worth to be remembered.
         return None if look() is None else Known(None, look, connection.peer_host)
 
-    def __call__(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Waiting:
+    def __call__(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    ) -> ConsumerGroupHeartbeatResponse | Waiting:
+        if not self._groups.serves_consumer_groups:
+            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         waiting = Waiting()
         command = _heartbeat(
             request,
@@ -107,12 +111,10 @@ def _heartbeat(
 
 
 def _answered(reply: commands.ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
-    code, message, assignment = reply.error_code, reply.error_message, reply.assignment
-    if message is None and code is not ErrorCode.NONE:
-        message = error_message(code)
+    assignment = reply.assignment
     return ConsumerGroupHeartbeatResponse(
-        error_code=code,
-        error_message=message,
+        error_code=reply.error_code,
+        error_message=reply.error_message,
         member_id=reply.member_id,
         member_epoch=reply.member_epoch,
         heartbeat_interval_ms=reply.heartbeat_interval_ms,
@@ -134,7 +136,14 @@ class ConsumerGroupDescribe:
         self._current_view = current_view
         self._groups = groups
 
-    def __call__(self, request: ConsumerGroupDescribeRequest, context: RequestContext) -> Waiting:
+    def __call__(
+        self, request: ConsumerGroupDescribeRequest, context: RequestContext
+    ) -> ConsumerGroupDescribeResponse | Waiting:
+        if not self._groups.serves_consumer_groups:
+            code = ErrorCode.UNSUPPORTED_VERSION
+            return ConsumerGroupDescribeResponse(
+                groups=[DescribedGroup(error_code=code, group_id=group_id) for group_id in request.group_ids]
+            )
         wants_operations = request.include_authorized_operations
         gathering = Gathering(
             len(request.group_ids),

@@ -282,14 +282,7 @@ class DescribeCluster:
 
     def __call__(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
         if context.api_version >= 1 and request.endpoint_type != BROKER_ENDPOINTS:
-            code = (
-                ErrorCode.MISMATCHED_ENDPOINT_TYPE
-                if request.endpoint_type == CONTROLLER_ENDPOINTS
-                else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-            )
-            return DescribeClusterResponse(
-                error_code=code, error_message="This listener tells about brokers (endpoint type 1) only."
-            )
+            return _refused(request.endpoint_type)
         view = self._topics.view
         found = reachable_brokers(view, context.connection, self._node_id)
         ids = [broker.node_id for broker, _, _ in found]
@@ -304,6 +297,20 @@ class DescribeCluster:
             if request.include_cluster_authorized_operations
             else operations.NOT_ASKED,
         )
+
+
+def _refused(endpoint_type: int) -> DescribeClusterResponse:
+    """Tests look for these words: they are Kafka's."""
+    if endpoint_type == CONTROLLER_ENDPOINTS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of type BROKER, but we wanted an endpoint of "
+            "type CONTROLLER",
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+        error_message=f"Unsupported endpoint type {endpoint_type}",
+    )
 
 
 class DescribeTopicPartitions:

@@ -3,7 +3,7 @@
 Version 0 of the first two meant ZooKeeper once; here its commits are ordinary ones. From version 10 on
 topics have ids instead of names. Which partitions exist is asked here, all the rest of the group's
 coordinator. As in Kafka, what does not exist is named before the rest of an answer, or, by OffsetFetch,
-behind it.
+behind it; and a topic that is there, of which a commit or a deletion names no partition, is not answered.
 
 Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest and handleOffsetDeleteRequest of Kafka
 4.3.
@@ -12,6 +12,7 @@ Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest and handle
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
@@ -36,6 +37,7 @@ from odradek.wire.messages.offset_delete import (
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -78,6 +80,8 @@ class OffsetCommit:
         has_refused = False
         for topic in request.topics:
             found = _find(view, topic.name, topic.topic_id, version)
+            if found is not None and not topic.partitions:
+                continue
             partitions: list[OffsetCommitResponsePartition] = []
             response.topics.append(
                 OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
@@ -170,7 +174,7 @@ class OffsetFetch:
             command = _single_command(request, None)
 
             def respond(reply: commands.FetchOffsetsReply) -> OffsetFetchResponse:
-                return _single_group(command.partitions, reply, version)
+                return _single_group(request.topics, reply, version)
 
         elif len(request.groups) == 1:
             command = self._command(request.groups[0], request.require_stable, version, None)
@@ -201,8 +205,7 @@ class OffsetFetch:
     def _fetch_one(self, request: OffsetFetchRequest, version: int) -> Waiting:
         waiting = Waiting()
         command = _single_command(request, None)
-        wanted = command.partitions
-        command.ticket = lambda reply: waiting.complete(_single_group(wanted, reply, version))
+        command.ticket = lambda reply: waiting.complete(_single_group(request.topics, reply, version))
         self._groups.submit(request.group_id, command)
         return waiting
 
@@ -329,15 +332,20 @@ def _single_command(request: OffsetFetchRequest, ticket: Any) -> commands.FetchO
 
 
 def _single_group(
-    wanted: list[tuple[str, int]] | None, reply: commands.FetchOffsetsReply, version: int
+    asked: list[OffsetFetchRequestTopic] | None, reply: commands.FetchOffsetsReply, version: int
 ) -> OffsetFetchResponse:
     """Versions 0 to 7. The oldest two have no place for an error of the group but in each partition."""
-    code = reply.error_code
-    offsets = reply.offsets
+    code, offsets = reply.error_code, iter(reply.offsets)
     if code is not ErrorCode.NONE:
         if version >= FIRST_VERSION_WITH_GROUP_ERROR:
             return OffsetFetchResponse(error_code=code)
-        offsets = [_nothing(name, index, code) for name, index in wanted or ()]
+        wanted = [(topic.name, index) for topic in asked or () for index in topic.partition_indexes]
+        offsets = iter([_nothing(name, index, code) for name, index in wanted])
+    if asked is None:
+        topics = list(_by_topic(offsets).items())
+    else:
+        # The coordinator has answered in the order in which it was asked.
+        topics = [(topic.name, list(islice(offsets, len(topic.partition_indexes)))) for topic in asked]
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
@@ -353,7 +361,7 @@ def _single_group(
                     for one in of_topic
                 ],
             )
-            for name, of_topic in _by_topic(offsets).items()
+            for name, of_topic in topics
         ]
     )
 
@@ -374,6 +382,8 @@ class OffsetDelete:
         wanted: list[tuple[str, int]] = []
         answers: list[OffsetDeleteResponsePartition] = []
         for topic in request.topics:
+            if topic.name in view.topics and not topic.partitions:
+                continue
             partitions: list[OffsetDeleteResponsePartition] = []
             response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
             for asked in topic.partitions:

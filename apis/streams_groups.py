@@ -3,11 +3,11 @@ StreamsGroupDescribe (89, version 0).
 
 A heartbeat becomes a command for the group's coordinator, after the checks that need nothing but the
 request. The coordinator says which internal topics the application lacks; they are created here, and until
-they are there every answer says so. With the feature `streams.version` at level 0 both APIs answer
-UNSUPPORTED_VERSION.
+they are there every answer says so. With the feature `streams.version` at level 0, or without `streams` in
+`group.coordinator.rebalance.protocols`, both APIs answer UNSUPPORTED_VERSION before anything is looked at.
 
-Not done, as in Kafka 4.3: static members, patterns of source topics, warm-up tasks and the offsets of tasks,
-which are read and left alone.
+Not done, and refused, as in Kafka 4.3: static members, patterns of source topics, warm-up tasks and the
+offsets of tasks.
 
 Source: KafkaApis, GroupCoordinatorService and AutoTopicCreationManager of Kafka 4.3.
 """
@@ -25,7 +25,7 @@ from odradek.coordinator import streams_commands as commands
 from odradek.coordinator.streams_assignor import TaskAssignment, Tasks
 from odradek.coordinator.streams_topology import Status, StatusCode
 from odradek.coordinator.topics import INTERNAL_TOPICS, is_legal
-from odradek.wire.errors import ErrorCode, KafkaError, error_message
+from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import group_records as records
 from odradek.wire.messages import streams_group_describe as describe
 from odradek.wire.messages import streams_group_heartbeat as heartbeat
@@ -119,10 +119,12 @@ class StreamsGroupHeartbeat:
     def __call__(
         self, request: StreamsGroupHeartbeatRequest, context: RequestContext
     ) -> StreamsGroupHeartbeatResponse | Waiting:
+        if not self._groups.serves_streams_groups:
+            return _refused(ErrorCode.UNSUPPORTED_VERSION, None)
         try:
             _check(request)
         except KafkaError as error:
-            return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+            return _refused(error.code, error.own_message)
         waiting = Waiting()
         endpoint, tags = request.user_endpoint, request.client_tags
         command = commands.StreamsHeartbeat(
@@ -148,10 +150,7 @@ class StreamsGroupHeartbeat:
 
     def _response(self, reply: commands.StreamsHeartbeatReply) -> StreamsGroupHeartbeatResponse:
         if reply.error_code is not ErrorCode.NONE:
-            return StreamsGroupHeartbeatResponse(
-                error_code=reply.error_code,
-                error_message=reply.error_message or error_message(reply.error_code),
-            )
+            return _refused(reply.error_code, reply.error_message)
         statuses = reply.statuses
         if reply.topics_to_create:
             pause_ms = HEARTBEATS_BETWEEN_TRIALS * reply.heartbeat_interval_ms
@@ -173,6 +172,10 @@ class StreamsGroupHeartbeat:
         )
 
 
+def _refused(code: ErrorCode, message: str | None) -> StreamsGroupHeartbeatResponse:
+    return StreamsGroupHeartbeatResponse(error_code=code, error_message=message)
+
+
 def _with_failures(status: Status, failures: Mapping[str, str]) -> Status:
     if status.code is not StatusCode.MISSING_INTERNAL_TOPICS:
         return status
@@ -187,16 +190,14 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
     """Refuse what no state of the group could make right (INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY)."""
     if request.topology is not None:
         _check_topics(request.topology)
+    _check_built(request)
     for text, name in (
         (request.member_id, "MemberId"),
         (request.group_id, "GroupId"),
-        (request.instance_id, "InstanceId"),
         (request.rack_id, "RackId"),
     ):
         if text is not None and not text.strip():
             raise _invalid(f"{name} can't be empty.")
-    if request.instance_id is not None:
-        raise _invalid("Static members are not supported yet.")
     epoch = request.member_epoch
     if epoch == commands.JOIN_EPOCH:
         _check_join(request)
@@ -209,6 +210,23 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
         raise _invalid("If one task-type is non-null, all must be non-null.")
     if epoch != commands.JOIN_EPOCH and request.topology is not None:
         raise _invalid("Topology can only be provided when (re-)joining.")
+
+
+def _check_built(request: StreamsGroupHeartbeatRequest) -> None:
+    """What Kafka 4.3 has fields for and does not do yet, nor do we."""
+    topology = request.topology
+    for is_asked, what in (
+        (request.instance_id is not None, "Static members"),
+        (request.task_offsets is not None, "TaskOffsets"),
+        (request.task_end_offsets is not None, "TaskEndOffsets"),
+        (bool(request.warmup_tasks), "WarmupTasks"),
+        (
+            topology is not None and any(one.source_topic_regex for one in topology.subtopologies),
+            "Regular expressions for source topics",
+        ),
+    ):
+        if is_asked:
+            raise _invalid(f"{what} are not supported yet.")
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
@@ -251,8 +269,6 @@ def _check_topics(topology: heartbeat.Topology) -> None:
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
             f"Topic names {','.join(illegal)} are not valid topic names.",
         )
-    if any(subtopology.source_topic_regex for subtopology in topology.subtopologies):
-        raise _invalid("Regular expressions for source topics are not supported yet.")
 
 
 def _invalid(reason: str) -> KafkaError:
@@ -346,9 +362,16 @@ class StreamsGroupDescribe:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
 
-    def __call__(self, request: StreamsGroupDescribeRequest, context: RequestContext) -> Waiting:
+    def __call__(
+        self, request: StreamsGroupDescribeRequest, context: RequestContext
+    ) -> StreamsGroupDescribeResponse | Waiting:
+        group_ids = request.group_ids
+        if not self._groups.serves_streams_groups:
+            code = ErrorCode.UNSUPPORTED_VERSION
+            return StreamsGroupDescribeResponse(
+                groups=[describe.DescribedGroup(error_code=code, group_id=group_id) for group_id in group_ids]
+            )
         wants_operations = request.include_authorized_operations
-        group_ids = list(dict.fromkeys(request.group_ids))
         gathering = Gathering(
             len(group_ids),
             lambda replies: StreamsGroupDescribeResponse(
@@ -368,7 +391,7 @@ def _described(reply: commands.StreamsGroupDescription, wants_operations: bool) 
     if reply.error_code is not ErrorCode.NONE:
         return describe.DescribedGroup(
             error_code=reply.error_code,
-            error_message=reply.error_message or error_message(reply.error_code),
+            error_message=reply.error_message,
             group_id=reply.group_id,
         )
     topology = None

@@ -72,10 +72,6 @@ class TxnOffsetCommit:
             return answer.response
         if not request.group_id:
             return answer.refused(ErrorCode.INVALID_GROUP_ID)
-        if request.producer_id < 0:
-            return answer.refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if request.producer_epoch < 0:
-            return answer.refused(ErrorCode.INVALID_PRODUCER_EPOCH)
         waiting = Waiting()
         command = commands.CommitTransactionalOffsets(
             ticket=lambda reply: waiting.complete(answer.filled(reply.errors)),
@@ -100,7 +96,12 @@ class TxnOffsetCommit:
     ) -> None:
         """Sees to it that the group's partition is in the transaction, then puts the command to the group."""
         if support is not Support.ADDED and not self._is_verifying():
-            self._groups.commit_in_transaction(command)
+            # Else the transaction's coordinator judges the producer, and knows the id's own first.
+            code = _unlikely(command)
+            if code is NONE:
+                self._groups.commit_in_transaction(command)
+            else:
+                command.ticket(command.refused(code))
             return
         producer = command.producer_id, command.producer_epoch
         place = OFFSETS_TOPIC, self._groups.partition_of(command.group_id)
@@ -131,6 +132,15 @@ class TxnOffsetCommit:
         ask_coordinator(self._transactions, transactional_id, producer, [place], support, told)
 
 
+def _unlikely(command: commands.CommitTransactionalOffsets) -> ErrorCode:
+    """What is wrong with a producer that no coordinator can have made."""
+    if command.producer_id < 0:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if command.producer_epoch < 0:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return NONE
+
+
 def _told(code: ErrorCode) -> ErrorCode:
     """What the client hears when the transaction's coordinator answers `code`: words of a group's."""
     if code is ErrorCode.NETWORK_EXCEPTION:
@@ -156,17 +166,23 @@ class _Answer:
         self._version = version
         by_name: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
 
-        def add(name: str, asked: TxnOffsetCommitRequestPartition, code: ErrorCode):
+        def partitions_of(name: str) -> list[TxnOffsetCommitResponsePartition]:
             partitions = by_name.get(name)
             if partitions is None:
                 partitions = by_name[name] = []
                 self.response.topics.append(TxnOffsetCommitResponseTopic(name=name, partitions=partitions))
+            return partitions
+
+        def add(name: str, asked: TxnOffsetCommitRequestPartition, code: ErrorCode):
             answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
-            partitions.append(answer)
+            partitions_of(name).append(answer)
             return answer
 
         known = []
         for topic in topics:
+            if topic.name not in view.topics:
+                # Named even without partitions.
+                partitions_of(topic.name)
             for asked in topic.partitions:
                 if view.partition(topic.name, asked.partition_index) is None:
                     add(topic.name, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

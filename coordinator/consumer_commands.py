@@ -62,7 +62,7 @@ class ConsumerHeartbeat:
 class ConsumerHeartbeatReply:
     error_code: ErrorCode
     error_message: str | None = None
-    """None for the words that go with the code."""
+    """None where the code says all."""
     member_id: str | None = None
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0

@@ -15,6 +15,8 @@ from odradek.coordinator.commands import (
     EndOffsets,
     FetchOffsets,
     Heartbeat,
+    Join,
+    JoinReply,
     ListGroups,
     ListGroupsReply,
     RemoveTopics,
@@ -23,6 +25,7 @@ from odradek.coordinator.consumer_commands import ConsumerHeartbeat, TopicsChang
 from odradek.coordinator.effects import MatchTopics
 from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.log import CoordinatorLog
+from odradek.coordinator.request_checks import check
 from odradek.coordinator.runtime import (
     CallLater,
     RunningPartition,
@@ -165,7 +168,24 @@ class GroupCoordinator(Runtime[GroupMachine]):
             return command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return ListGroupsReply(ErrorCode.NONE, [group for answer in answers for group in answer.groups])
 
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether ConsumerGroupHeartbeat and ConsumerGroupDescribe are answered: asked before all else."""
+        return self._settings.serves_consumer_groups
+
+    @property
+    def serves_streams_groups(self) -> bool:
+        """As `serves_consumer_groups`, of StreamsGroupHeartbeat and StreamsGroupDescribe."""
+        return self._settings.serves_streams_groups
+
     # For the runtime
+
+    def _refusal(self, command: Any, code: ErrorCode) -> Any:
+        refusal = check(command, self._settings)
+        if refusal is not None:
+            return refusal
+        # Without the member's id, which comes back from where the group was looked at.
+        return JoinReply(code) if isinstance(command, Join) else command.refused(code)
 
     def _new_machine(self, partition: RunningPartition[GroupMachine]) -> GroupMachine:
         return GroupMachine(self._settings, self._new_member_suffix, lambda: self._view, self._new_member_id)

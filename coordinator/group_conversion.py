@@ -50,10 +50,11 @@ __all__ = [
 ]
 
 _VERSION = struct.Struct(">h")
+# Clients show these words, and Kafka's own tests compare them: they are Kafka's.
 _MALFORMED = "the embedded consumer protocol is malformed"
 _CUSTOM_ASSIGNOR = (
-    "an assignor of its own is in use, whose assignments a broker cannot go on with; "
-    "switch to one of the usual assignors before the upgrade"
+    "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
+    "assignor before re-attempting the upgrade"
 )
 
 

@@ -70,6 +70,7 @@ from odradek.coordinator.group_migration import Migration
 from odradek.coordinator.membership import Membership
 from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
 from odradek.coordinator.pending_offsets import PendingOffsets
+from odradek.coordinator.request_checks import check
 from odradek.coordinator.settings import GroupSettings
 from odradek.coordinator.streams_commands import DescribeStreamsGroup, StreamsHeartbeat
 from odradek.coordinator.streams_group import StreamsGroup
@@ -193,6 +194,9 @@ class GroupMachine:
         }
 
     def handle(self, command: Command, now_ms: int) -> list[Effect]:
+        refusal = check(command, self._settings)
+        if refusal is not None:
+            return [Reply(command.ticket, refusal)]
         out: list[Effect] = []
         self._handlers[command.__class__](command, now_ms, out)
         return out
@@ -479,13 +483,7 @@ class GroupMachine:
     def _delete_offsets(self, command: DeleteOffsets, now_ms: int, out: list[Effect]) -> None:
         group_id = command.group_id
         group = self.groups.get(group_id)
-        code = NONE
-        if not group_id:
-            code = ErrorCode.INVALID_GROUP_ID
-        elif group is None:
-            code = ErrorCode.GROUP_ID_NOT_FOUND
-        else:
-            code = group.check_offset_deletion()
+        code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_deletion()
         if group is None or code is not NONE:
             out.append(Reply(command.ticket, DeleteOffsetsReply(code)))
             return
@@ -538,15 +536,12 @@ class GroupMachine:
     def _describe_group(self, command: DescribeGroup, now_ms: int, out: list[Effect]) -> None:
         group = self.groups.get(command.group_id)
         if not isinstance(group, ClassicGroup):
-            problem = (
-                f"There is no group {command.group_id!r}."
-                if group is None
-                else f"Group {command.group_id} is not a classic group."
-            )
+            # Tools look for these words: they are Kafka's.
+            problem = "not found." if group is None else "is not a classic group."
             description = GroupDescription(
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 command.group_id,
-                KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, problem).message,
+                KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {command.group_id} {problem}").own_message,
                 GroupState.DEAD.value,
             )
         else:

@@ -8,8 +8,9 @@ generation; a sync brings the partitions. Nobody is parked, for nobody waits for
 member of the consumer protocol leaves (`downgrade`), or a static one is back with the classic protocol, the
 rest is a classic group again.
 
-Both directions can be forbidden (`group.consumer.migration.policy`). A group without members takes the type
-of the first that joins, whatever the policy.
+Both directions can be forbidden (`group.consumer.migration.policy`). Where both are, no member of the classic
+protocol gets into a consumer group, nor back into one. A group without members takes the type of the first
+that joins, whatever the policy.
 
 Source: GroupMetadataManager.java of Kafka 4.3 (validateOnlineUpgrade, convertToConsumerGroup,
 classicGroupJoinToConsumerGroup, consumerGroupFenceMembers and what they call).
@@ -69,7 +70,8 @@ __all__ = ["Migration"]
 NONE = ErrorCode.NONE
 UPGRADE = frozenset({"upgrade", "bidirectional"})
 DOWNGRADE = frozenset({"downgrade", "bidirectional"})
-"""Values of `group.consumer.migration.policy`."""
+MIXED = UPGRADE | DOWNGRADE
+"""Values of `group.consumer.migration.policy`: with those in none, no group has members of both protocols."""
 
 _HEARTBEAT_REPLIES = {code: HeartbeatReply(code) for code in ErrorCode}
 
@@ -117,8 +119,10 @@ class Migration:
         out.append(Reply(command.ticket, reply))
 
     def _join(self, group: ConsumerGroup, command: Join, now_ms: int, out: list[Effect]) -> JoinReply:
-        """GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, and
+        """INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, and
         UNKNOWN_SERVER_ERROR for a subscription that cannot be read or recorded."""
+        if not self._may_mix():
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = command.member_id or self._new_member_id()
         if member_id not in group.members and len(group.members) >= self._settings.group_consumer_max_size:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -211,6 +215,10 @@ class Migration:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return _joined(member_id, epoch, protocol)
 
+    def _may_mix(self) -> bool:
+        """Whether members of the classic protocol may join a consumer group."""
+        return self._settings.group_consumer_migration_policy in MIXED
+
     # Sync
 
     def sync(self, command: Sync, now_ms: int, out: list[Effect]) -> None:
@@ -271,8 +279,8 @@ class Migration:
     def _is_left_alone(self, group: ConsumerGroup, now_ms: int) -> bool:
         """Whether there is something to be worked out with a join because nobody sends heartbeats of the
         consumer protocol. (In Kafka 4.3 such a group, which it has where a downgrade is forbidden, waits for
-        ever.)"""
-        if group.classic_member_count < len(group.members):
+        ever.) Not where its join would be refused, which is so of a group from before the policy."""
+        if group.classic_member_count < len(group.members) or not self._may_mix():
             return False
         return group.is_to_look or (
             group.group_epoch > group.assignment_epoch

@@ -82,13 +82,7 @@ class Membership:
     # Join
 
     def check_join(self, command: Join) -> ErrorCode:
-        """What is wrong with a join whatever the group is like; fills in the rebalance timeout."""
-        settings = self._settings
-        if not command.group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
-        if not shortest <= command.session_timeout_ms <= longest:
-            return ErrorCode.INVALID_SESSION_TIMEOUT
+        """Whether a record has room for it; fills in the rebalance timeout."""
         names = [name for name, _ in command.protocols]
         if not fits_record(
             command.group_id, command.client_id, command.group_instance_id, command.protocol_type, *names
@@ -355,8 +349,6 @@ class Membership:
     # Sync
 
     def sync(self, command: Sync, now_ms: int, out: list[Effect]) -> None:
-        if not command.group_id:
-            return _refuse(command, ErrorCode.INVALID_GROUP_ID, out)
         group = self._classic_group(command.group_id)
         code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _check_sync(group, command)
         if group is None or code is not NONE:
@@ -421,8 +413,8 @@ class Membership:
             out.append(Reply(command.ticket, reply))
             return
         group = self._groups.get(command.group_id)
-        if not isinstance(group, ClassicGroup) or not command.group_id:
-            code = ErrorCode.UNKNOWN_MEMBER_ID if command.group_id else ErrorCode.INVALID_GROUP_ID
+        if not isinstance(group, ClassicGroup):
+            code = ErrorCode.UNKNOWN_MEMBER_ID
         else:
             code = group.check_member(command.member_id, command.group_instance_id)
             if code is NONE:
@@ -464,8 +456,6 @@ class Membership:
     # Leave
 
     def leave(self, command: Leave, now_ms: int, out: list[Effect]) -> None:
-        if not command.group_id:
-            return _refuse(command, ErrorCode.INVALID_GROUP_ID, out)
         group = self._classic_group(command.group_id)
         left = [self._leave_one(group, leaving, out) for leaving in command.members]
         if group is not None and any(member.error_code is NONE for member in left):

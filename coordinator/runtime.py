@@ -229,6 +229,10 @@ class Runtime(Generic[M]):
         """Carry out a MatchTopics; the command that follows comes later, never from within this call."""
         raise NotImplementedError
 
+    def _refusal(self, command: Command, code: ErrorCode) -> Any:
+        """The answer to a command for which there is no machine."""
+        return command.refused(code)
+
     # For the server
 
     def view_changed(self, view: ClusterView) -> None:
@@ -282,10 +286,10 @@ class Runtime(Generic[M]):
 
     def _submit_to(self, partition: RunningPartition[M] | None, command: Command) -> None:
         if partition is None:
-            command.ticket(command.refused(ErrorCode.NOT_COORDINATOR))
+            command.ticket(self._refusal(command, ErrorCode.NOT_COORDINATOR))
             return
         if partition.machine is None:
-            command.ticket(command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            command.ticket(self._refusal(command, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return
         try:
             effects = partition.machine.handle(command, self._clock_ms())

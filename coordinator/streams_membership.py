@@ -128,20 +128,15 @@ class StreamsMembership:
 
     def heartbeat(self, command: StreamsHeartbeat, now_ms: int, out: list[Effect]) -> None:
         """GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
-        STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST, UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR."""
+        STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST, UNKNOWN_SERVER_ERROR."""
         try:
-            self._check_served()
             if command.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
                 reply = self._leave(command, now_ms, out)
             else:
                 reply = self._stay(command, now_ms, out)
         except KafkaError as error:
-            reply = StreamsHeartbeatReply(error.code, error.message)
+            reply = StreamsHeartbeatReply(error.code, error.own_message)
         out.append(Reply(command.ticket, reply))
-
-    def _check_served(self) -> None:
-        if not self._settings.serves_streams_groups:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
     def _leave(self, command: StreamsHeartbeat, now_ms: int, out: list[Effect]) -> StreamsHeartbeatReply:
         group = self._existing(command.group_id)
@@ -468,12 +463,11 @@ class StreamsMembership:
     # Administration
 
     def describe(self, command: DescribeStreamsGroup, now_ms: int, out: list[Effect]) -> None:
-        """GROUP_ID_NOT_FOUND, UNSUPPORTED_VERSION."""
+        """GROUP_ID_NOT_FOUND."""
         try:
-            self._check_served()
             description = _described(self._existing(command.group_id))
         except KafkaError as error:
-            description = StreamsGroupDescription(error.code, command.group_id, error.message)
+            description = StreamsGroupDescription(error.code, command.group_id, error.own_message)
         out.append(Reply(command.ticket, description))
 
 

@@ -72,6 +72,14 @@ class _WhenNeeded(Generic[C]):
 class Groups(_WhenNeeded["GroupCoordinator"]):
     """The coordinator of groups (`apis.groups.Groups`)."""
 
+    @property
+    def serves_consumer_groups(self) -> bool:
+        return self.made().serves_consumer_groups
+
+    @property
+    def serves_streams_groups(self) -> bool:
+        return self.made().serves_streams_groups
+
     def partition_of(self, group_id: str) -> int:
         return self.made().partition_of(group_id)
 

@@ -161,7 +161,11 @@ class KafkaError(Exception):
         super().__init__(code, message)
         self.code = code
         # Cut, so that a message about a name of 32767 bytes still fits into an answer's string.
-        self.message = message[:MESSAGE_LENGTH_MAX] if message is not None else error_message(code)
+        own = None if message is None else message[:MESSAGE_LENGTH_MAX]
+        self.message = error_message(code) if own is None else own
+        self.own_message = None if code is ErrorCode.UNKNOWN_SERVER_ERROR else own
+        """What is told beyond the code, None for nothing: what goes into answers whose message is null where
+        Kafka has nothing to add. (Nor does it say anything of what went wrong in itself.)"""
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"

@@ -197,20 +197,40 @@ def parse_broker_configs(configs: Mapping[str, str | None], *, for_all_brokers: 
     `parse_topic_configs` refuses, an option that cannot change while the broker runs, and one that all
     brokers cannot have alike. Stricter than Kafka, which keeps what it does not know for its plug-ins.
     """
+    # All that is wrong in one of these ways is named, before any value is looked at. Tools and tests look for
+    # these words: they are Kafka's.
+    _refuse_all("Cannot update these configs dynamically", filter(_is_fixed, configs))
+    _refuse_all(
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+        (name for name in configs if name.startswith("ssl.")),
+    )
+    if for_all_brokers:
+        _refuse_all(
+            "Cannot update these configs at default cluster level, broker id must be specified",
+            (name for name in configs if _dynamic_scope(name) == PER_BROKER),
+        )
     values = {}
     for name, text in configs.items():
-        option = BROKER_OPTIONS.get(name)
-        if option is not None and (option.dynamic == READ_ONLY or name in _FIXED_HERE):
-            raise _bad_request(f"{name} cannot be changed while the broker runs.")
-        if name.startswith("ssl."):
-            raise _bad_request(f"{name} can be set for single listeners only.")
-        if option is not None and option.dynamic == PER_BROKER and for_all_brokers:
-            raise _bad_request(f"{name} can be set for single brokers only.")
         try:
             values[name] = _parse(name, text, BROKER_OPTIONS, "broker")
         except KafkaError as error:
             raise _bad_request(error.message) from None
     return values
+
+
+def _is_fixed(name: str) -> bool:
+    return name in _FIXED_HERE or _dynamic_scope(name) == READ_ONLY
+
+
+def _dynamic_scope(name: str) -> str | None:
+    option = BROKER_OPTIONS.get(name)
+    return None if option is None else option.dynamic
+
+
+def _refuse_all(what: str, names: Iterable[str]) -> None:
+    listed = ", ".join(names)
+    if listed:
+        raise _bad_request(f"{what}: [{listed}]")
 
 
 def _parse(name: str, text: str | None, options: Mapping[str, Option], what: str) -> Any:

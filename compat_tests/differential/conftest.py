@@ -6,26 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests import reference, reference_container
-from compat_tests.differential.harness import PACKED_OTHERWISE, Pair, Side, served_versions
-from odradek.coordinator.cluster import MIN_INSYNC_REPLICAS
-from odradek.coordinator.features import ELIGIBLE_LEADERS_VERSION
-from odradek.wire.compression import Compression
-from odradek.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from odradek.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-
-BELOW_4_3 = {
-    0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1, 38: 1,
-    39: 1, 40: 1, 41: 1,
-}  # fmt: skip
-"""API key -> the lowest version that Kafka 4.3 serves, where not 0. What is below is compared with 3.9."""
-
-IN_ZOOKEEPER = (8, 9)
-"""OffsetCommit and OffsetFetch, whose version 0 keeps offsets in ZooKeeper: a KRaft node answers 35 to it."""
+from compat_tests import reference
+from compat_tests.differential.harness import Pair
+from compat_tests.differential.pairs import pair_of
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -42,52 +25,10 @@ SETTINGS = {
 }
 
 
-OPTIONS = {**SETTINGS, "group.initial.rebalance.delay.ms": 0}
-"""Those of Odradek; Kafka has the second one anyway."""
-
-
 @pytest.fixture(scope="session", params=[reference.CURRENT, reference.OLDER])
 def brokers(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    from odradek.server.embedded import Broker
-
-    real = reference_container.real_kafka(request.param, SETTINGS)
-    if isinstance(real, reference_container.KafkaInContainer):
-        PACKED_OTHERWISE.update({Compression.GZIP, Compression.LZ4})
-    with real as kafka, Broker(process=True, options=OPTIONS) as broker:
-        theirs, ours = Side("kafka", kafka.bootstrap_servers), Side("odradek", broker.bootstrap_servers)
-        for side in (theirs, ours):
-            side.remember("port", side.port, "port")
-            side.remember("host", side.host)
-        if request.param == reference.OLDER:
-            _without_eligible_leaders(ours)
-        served, wanted = served_versions(theirs), served_versions(ours)
-        versions = {}
-        for api_key in served.keys() & wanted.keys():
-            stop = served[api_key].stop
-            if request.param == reference.OLDER:
-                stop = min(stop, BELOW_4_3.get(api_key, 0))
-            start = max(served[api_key].start, wanted[api_key].start)
-            if api_key in IN_ZOOKEEPER:
-                start = max(start, 1)
-            if request.param == reference.CURRENT:
-                # It advertises Produce from 0 on for the sake of old librdkafka, and serves it from 3 on.
-                start = max(start, BELOW_4_3.get(api_key, 0))
-            versions[api_key] = range(start, min(stop, wanted[api_key].stop))
-        pair = Pair(theirs, ours, versions)
+    with pair_of(request.param, SETTINGS) as pair:
         yield pair
-        theirs.close()
-        ours.close()
-
-
-def _without_eligible_leaders(side: Side) -> None:
-    """Kafka 3.9 has no such feature, and no setting for all brokers that comes with it."""
-    update = FeatureUpdateKey(feature=ELIGIBLE_LEADERS_VERSION, max_version_level=0, upgrade_type=2)
-    answer = side.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)
-    assert answer.error_code == 0
-    setting = AlterableConfig(name=MIN_INSYNC_REPLICAS, config_operation=1, value=None)
-    for_all_brokers = AlterConfigsResource(resource_type=4, resource_name="", configs=[setting])
-    answer = side.ask(IncrementalAlterConfigsRequest(resources=[for_all_brokers]), 1)
-    assert answer.responses[0].error_code == 0
 
 
 @pytest.fixture

@@ -40,9 +40,12 @@ UNORDERED = {
     "AlterClientQuotas": {"entries": "entity", "entity": "entity_type"},
     "AlterUserScramCredentials": {"results": "user"},
     "ApiVersions": {"supported_features": "name", "finalized_features": "name"},
+    "DescribeGroups": {"members": "member_id"},
     "ConsumerGroupDescribe": {"groups": "group_id", "members": "member_id", "topic_partitions": "topic_id"},
+    "StreamsGroupDescribe": {"groups": "group_id"},
     "CreateTopics": {"configs": "name"},
     "AlterReplicaLogDirs": {"results": "topic_name", "partitions": "partition_index"},
+    "DeleteGroups": {"results": "group_id"},
     "DeleteRecords": {"topics": "name", "partitions": "partition_index"},
     "DeleteTopics": {"responses": "name"},
     "DescribeConfigs": {"configs": "name"},
@@ -296,6 +299,11 @@ class Pair:
     @property
     def sides(self) -> tuple[Side, Side]:
         return self.kafka, self.odradek
+
+    @property
+    def api_keys(self) -> set[int]:
+        """What both serve."""
+        return set(self._versions)
 
     def versions(self, request: type[Message]) -> range:
         """The versions to compare with this reference broker."""

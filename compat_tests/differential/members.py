@@ -7,11 +7,25 @@ from typing import Any
 
 from compat_tests.differential.harness import Pair, Side
 from compat_tests.differential.topics import id_of
-from compat_tests.groups.wire import WireMember, form, subscription, wait_for_state
+from compat_tests.groups.wire import WireMember, form, subscription, wait_for_coordinator, wait_for_state
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 
 Named = tuple[str, str, int, str | None]
 """What it is, and the member, generation or epoch and instance that are named; `<x>` as remembered as x."""
+
+
+def settle_coordinator(pair: Pair) -> None:
+    """Both have their offsets topic and have loaded it: an asynchronous step at first use."""
+    for side in pair.sides:
+        wait_for_coordinator(side, "any")
+
+
+def consumer_join(group: str, member: str, *topics: str, **more: Any) -> ConsumerGroupHeartbeatRequest:
+    """The first heartbeat of a member of the consumer protocol."""
+    fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [*topics], "topic_partitions": []}
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id=member, member_epoch=0, **{**fields, **more}
+    )
 
 
 def named(side: Side, member: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests.differential.conftest import SETTINGS
 from compat_tests.differential.harness import (
     CLOSED,
     NO_ANSWER,
@@ -24,6 +25,7 @@ from compat_tests.differential.harness import (
     Side,
     sorted_lists,
 )
+from compat_tests.differential.pairs import odradek
 from compat_tests.differential.pipelines import LONG_MS, Request, World, fetch_of, label, produced, requests
 from compat_tests.differential.test_transactions import wait_for_coordinators
 from compat_tests.differential.topics import NOW_MS, metadata_of
@@ -89,15 +91,8 @@ class Three(Pair):
 
 @pytest.fixture(scope="session")
 def patient(brokers: Pair) -> Iterator[Side]:
-    from compat_tests.differential.conftest import OPTIONS
-    from odradek.server.embedded import Broker
-
-    with Broker(process=True, options=OPTIONS) as broker:
-        side = Side("odradek, one by one", broker.bootstrap_servers)
-        side.remember("port", side.port, "port")
-        side.remember("host", side.host)
+    with odradek(SETTINGS) as side:
         yield side
-        side.close()
 
 
 @pytest.fixture

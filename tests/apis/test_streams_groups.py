@@ -138,7 +138,7 @@ def test_a_topic_that_cannot_be_created_is_told_and_tried_again_after_a_while(st
     [
         ({"member_id": " "}, "MemberId can't be empty."),
         ({"group_id": ""}, "GroupId can't be empty."),
-        ({"instance_id": ""}, "InstanceId can't be empty."),
+        ({"instance_id": ""}, "Static members are not supported yet."),
         ({"rack_id": ""}, "RackId can't be empty."),
         ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
         ({"active_tasks": None}, "ActiveTasks must be empty when (re-)joining."),

@@ -358,17 +358,30 @@ def test_what_does_not_exist_is_named_first_and_the_rest_committed(commits, vers
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_group_without_a_name_is_refused_at_once(commits, version):
+    assert commits.commit(version, ("t", 0, 5), group_id="") == [("t", 0, ErrorCode.INVALID_GROUP_ID)]
+    assert commits.coordinator.asked == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("is_verifying", [True, False])
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ({"group_id": ""}, "INVALID_GROUP_ID"),
-        ({"producer_id": -1}, "INVALID_PRODUCER_ID_MAPPING"),
-        ({"epoch": -1}, "INVALID_PRODUCER_EPOCH"),
+        ({"producer_id": -1}, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ({"epoch": -1}, ErrorCode.INVALID_PRODUCER_EPOCH),
     ],
 )
-def test_what_can_be_no_transaction_is_refused_at_once(commits, version, arguments, code):
-    assert commits.commit(version, ("t", 0, 5), **arguments) == [("t", 0, ErrorCode[code])]
-    assert commits.coordinator.asked == []
+def test_a_producer_that_cannot_be_is_left_to_the_coordinator_where_one_is_asked(
+    commits, version, is_verifying, arguments, code
+):
+    """As in Kafka, where what is wrong with the transactional id counts more."""
+    commits.is_verifying = is_verifying
+    is_asked = is_verifying or version >= FIRST_VERSION_THAT_ADDS
+    if is_asked:
+        commits.coordinator.code = code = ErrorCode.INVALID_REQUEST
+    assert commits.commit(version, ("t", 0, 5), **arguments) == [("t", 0, code)]
+    assert len(commits.coordinator.asked) == is_asked
 
 
 @pytest.mark.parametrize("version", VERSIONS)

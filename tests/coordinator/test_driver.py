@@ -10,14 +10,17 @@ from odradek.coordinator.cluster import ClusterView
 from odradek.coordinator.commands import (
     CommitOffsets,
     CommitTransactionalOffsets,
+    DeleteOffsets,
     DescribeGroup,
     FetchOffsets,
     Heartbeat,
     Join,
+    Leave,
     OfferedProtocol,
     OffsetToCommit,
     Sync,
 )
+from odradek.coordinator.consumer_commands import ConsumerHeartbeat, DescribeConsumerGroup
 from odradek.coordinator.driver import GroupCoordinator, coordinator_error
 from odradek.coordinator.effects import MarkerRecord
 from odradek.coordinator.group_log import (
@@ -293,6 +296,28 @@ def test_without_the_topic_or_the_leadership_it_is_not_the_coordinator():
     node.lead(1, 2)
     assert node.fetch(group_of[0])[0].error_code is NONE
     assert node.fetch(group_of[1])[0].error_code is ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("is_loading", [False, True])
+def test_what_is_wrong_with_a_request_in_itself_is_told_before_the_coordinator_is_asked_for(is_loading):
+    node = Node()
+    code = ErrorCode.NOT_COORDINATOR
+    if is_loading:
+        node.log.read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        node.lead(1)
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    for command in (Sync, Leave, DeleteOffsets, Heartbeat, DescribeConsumerGroup):
+        arguments = {Sync: (1, "c-1"), Leave: ([],), DeleteOffsets: ([],), Heartbeat: (1, "c-1")}
+        (refused,) = node.submit(command, *arguments.get(command, ()), group_id="")
+        assert refused.error_code is ErrorCode.INVALID_GROUP_ID, command
+    (refused,) = node.submit(Join, "c-1", "consumer", PROTOCOLS, 1, 30_000)
+    assert (refused.error_code, refused.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "c-1")
+    (refused,) = node.submit(Join, "c-1", "consumer", PROTOCOLS, 10_000, 30_000)
+    assert (refused.error_code, refused.member_id) == (code, "")
+    (refused,) = node.submit(ConsumerHeartbeat, "m", -3)
+    assert refused.error_code is ErrorCode.INVALID_REQUEST
+    (refused,) = node.submit(ConsumerHeartbeat, "m", 3)
+    assert (refused.error_code, refused.error_message) == (code, None)
 
 
 def test_who_waits_is_told_when_the_leadership_moves_and_a_late_append_harms_nobody(node):

@@ -62,6 +62,7 @@ WARM_UP_MORE_DELAY_MS = 1_000
 """Who starts a broker for one thing has done it by then."""
 MAINTENANCE_INTERVAL_MS_MIN = 10
 MAINTENANCE_INTERVAL_MS_MAX = 1_000
+EXPIRY_INTERVAL_MS_MIN = 10
 FLUSH_LOOK_INTERVAL_MS_MIN = 10
 FLUSH_LOOK_INTERVAL_MS_MAX = 1_000
 """With Kafka's default, nobody would ever look, and a `flush.ms` of a topic be without effect."""
@@ -123,6 +124,7 @@ class BrokerServer:
         self._turn: LoopTurn | None = None
         self._timers: Timers | None = None
         self._cleaner: LogCleaner | None = None
+        self._is_expiring = False
         self._changes: WorkQueue | None = None
         self._chores: WorkQueue | None = None
         self._searches: WorkQueue | None = None
@@ -230,9 +232,9 @@ class BrokerServer:
             topic_id_for=self._id_of_topic,
             leader_epoch_for=self._leader_epoch_of,
             listener=self._disks,
-            checkpoint_interval_ms=_checkpoint_interval_ms(config),
+            checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+            start_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
             producer_expiration_ms=config.producer_id_expiration_ms,
-            producer_expiry_interval_ms=config.producer_id_expiration_check_interval_ms,
             retention_interval_ms=config.log_retention_check_interval_ms,
             open_files_max=_open_files_max(),
             new_lock=threading.Lock,
@@ -424,8 +426,10 @@ class BrokerServer:
             min(config.log_retention_check_interval_ms, MAINTENANCE_INTERVAL_MS_MAX),
             MAINTENANCE_INTERVAL_MS_MIN,
         )
+        expiry_ms = max(config.producer_id_expiration_check_interval_ms, EXPIRY_INTERVAL_MS_MIN)
         self._background = [
             self._later_every(config.log_initial_task_delay_ms, maintenance_ms, self._maintain),
+            every(expiry_ms, self._expire_producers),
             every(_flush_look_interval_ms(config), self._flush_due),
             every(MOVE_INTERVAL_MS, self._move),
             self._connections.start_sweeping(self._timers),
@@ -707,6 +711,27 @@ class BrokerServer:
         if len(self._chores) == 0:
             self._chores.run(self._store.maintaining(self._now_ms()), _ignore, _log_failed_maintenance)
 
+    def _expire_producers(self, *, only_late: bool = False) -> None:
+        """Those of partitions in which something is staged at this moment have their turn in the next."""
+        assert self._store is not None
+        assert self._chores is not None
+        if self._is_expiring and not only_late:
+            return
+        self._is_expiring = True
+        work = self._store.expiring_producers(self._now_ms(), only_late=only_late)
+        self._chores.run(work, self._end_of_expiry, self._failure_of_expiry)
+
+    def _end_of_expiry(self, has_late: bool) -> None:
+        assert self._timers is not None
+        if has_late:
+            self._timers.after(EXPIRY_INTERVAL_MS_MIN, partial(self._expire_producers, only_late=True))
+        else:
+            self._is_expiring = False
+
+    def _failure_of_expiry(self, error: Exception) -> None:
+        self._is_expiring = False
+        logger.error("forgetting silent producers failed", exc_info=error)
+
     def _start_cleaning(self, timers: Timers, chores: WorkQueue) -> Callable[[], None]:
         """Compacts from when there is a log that wants it; the returned function ends it. See
         `server/cleaner.py`, which no start needs."""
@@ -879,13 +904,6 @@ def _socket_options(config: BrokerConfig) -> SocketOptions:
         config.socket_listen_backlog_size,
         config.socket_send_buffer_bytes,
         config.socket_receive_buffer_bytes,
-    )
-
-
-def _checkpoint_interval_ms(config: BrokerConfig) -> int:
-    """Both kinds of checkpoint are written together, as often as the more frequent one asks."""
-    return min(
-        config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms
     )
 
 

@@ -279,7 +279,7 @@ BROKER = (
     Option("producer.id.expiration.ms", HONOURED, INT, 86_400_000, low=1, dynamic=CLUSTER_WIDE,
            doc="Silence after which a producer's sequence numbers are forgotten."),
     Option("producer.id.expiration.check.interval.ms", HONOURED, INT, 600_000, low=1, internal=True,
-           doc="How often such producers are looked for; with retention, so not sooner than that."),
+           doc="How often such producers are looked for; every 10 ms at the most."),
     # Requests
     Option("fetch.max.bytes", HONOURED, INT, 57_671_680, low=1024,
            doc="Most bytes of records in the answer to one fetch."),

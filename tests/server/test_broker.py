@@ -664,7 +664,6 @@ def test_options_bound_descriptions_batches_of_groups_and_the_memory_of_producer
         options = {
             "max.request.partition.size.limit": "2",
             "producer.id.expiration.ms": "60000",
-            "log.flush.start.offset.checkpoint.interval.ms": "5000",
             "offsets.topic.num.partitions": "1",
         }
         config = load(listen="127.0.0.1:0", data_dir=tmp_path, sets=[f"{n}={v}" for n, v in options.items()])
@@ -681,7 +680,6 @@ def test_options_bound_descriptions_batches_of_groups_and_the_memory_of_producer
             )
             assert [len(topic.partitions) for topic in answer.topics] == [2]
             assert server._store.producer_expiration_ms == 60_000
-            assert server._store._checkpointing.interval_ms == 5_000
             await client.create("__consumer_offsets", 1, [("max.message.bytes", "5000")])
             assert server._coordinators.settings_of_groups(server._machine.view).append_max_bytes == 5_000
         finally:

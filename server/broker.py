@@ -163,15 +163,11 @@ class BrokerServer:
         self._reads = WorkQueues(loop, COLD_READS_AT_ONCE)
         self._conversions = WorkQueues(loop, _conversions_at_once())
         for asked in self.config.listeners:
-            advertised = self.config.advertised.get(asked.name)
-            listener = Listener(
-                asked.name,
-                asked.host,
-                asked.port,
-                None if advertised is None or not advertised.host else (advertised.host, advertised.port),
-                _socket_options(self.config),
-            )
+            listener = Listener(asked.name, asked.host, asked.port, None, _socket_options(self.config))
             self._bound.append((listener, bind_listener(listener)))
+            advertised = self.config.advertised.get(asked.name)
+            if advertised is not None and advertised.host:
+                listener.advertised = (advertised.host, advertised.port or listener.port)
             self.listeners.append(listener)
         self._open_data()
         self._coordinators = self._new_coordinators()

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
+from socket import inet_aton
 from typing import Any
 
 from odradek.server.properties import parse_properties
@@ -20,7 +21,11 @@ __all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "load"]
 
 _HOST_PORT = r"(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[0-9a-zA-Z._%-]*)):(?P<port>[0-9]{1,5})"
 _ADDRESS = re.compile(_HOST_PORT)
-_ENDPOINT = re.compile(r"(?P<name>[^:/]+)://" + _HOST_PORT)
+# Here the brackets of an IPv6 address may be missing, as in Kafka.
+_BARE_PORT = r"(?P<bare>[0-9a-fA-F]*(?::[0-9a-fA-F.]*){2,}(?:%[0-9a-zA-Z]+)?):(?P<bare_port>[0-9]{1,5})"
+_ENDPOINT = re.compile(rf"(?P<name>[^:/]+)://(?:{_BARE_PORT}|{_HOST_PORT})")
+WILDCARDS = ("0.0.0.0", "::")
+"""Every interface, of both families, whichever of them is written."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _KAFKA = "KAFKA_"
 _DEFAULT = "ODRADEK_DEFAULT_"
@@ -69,7 +74,8 @@ class BrokerConfig:
     listeners: tuple[Listener, ...]
     """Those that are opened; never empty."""
     advertised: dict[str, Listener]
-    """By listener name; a listener that is not in it tells each client the address at which it arrived."""
+    """By listener name; a listener that is not in it tells each client the address at which it arrived. One
+    whose host was written as a name is in it. Port 0 is the port that the listener gets."""
     inter_broker_listener: str
     data_directories: tuple[str, ...]
     layers: BrokerLayers
@@ -129,6 +135,10 @@ class BrokerConfig:
         names = {listener.name for listener in opened}
         advertised = _endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)
         self.advertised = _advertised(advertised, names, controllers)
+        if "listeners" in given:
+            for listener in self.listeners:
+                if _is_name(listener.host):
+                    self.advertised.setdefault(listener.name, listener)
         self.inter_broker_listener = _inter_broker_listener(given, values, self.listeners, controllers)
 
 
@@ -352,7 +362,8 @@ def _endpoints(option: str, texts: Iterable[str], protocols: Mapping[str, str]) 
     found: list[Listener] = []
     for text in texts:
         match = _ENDPOINT.fullmatch(text.strip())
-        if match is None or int(match["port"]) > 65535:
+        port = -1 if match is None else int(match["port"] or match["bare_port"])
+        if match is None or port > 65535:
             raise ConfigError(
                 f"{option} has {text!r}: an entry is NAME://HOST:PORT, such as PLAINTEXT://localhost:9092."
             )
@@ -362,9 +373,20 @@ def _endpoints(option: str, texts: Iterable[str], protocols: Mapping[str, str]) 
                 f"{option} has a listener {name!r} without a protocol: "
                 f"add {name}:PLAINTEXT to listener.security.protocol.map."
             )
-        host = match["ipv6"] or match["host"] or ""
-        found.append(Listener(name, host, int(match["port"]), protocols[name]))
+        host = match["ipv6"] or match["bare"] or match["host"] or ""
+        found.append(Listener(name, host, port, protocols[name]))
     return found
+
+
+def _is_name(host: str) -> bool:
+    """Whether it is one: what stands for every interface is none, nor is an address (127.1 is one)."""
+    if not host or ":" in host:
+        return False
+    try:
+        inet_aton(host)
+    except OSError:
+        return True
+    return False
 
 
 def _check_ports_differ(listeners: Iterable[Listener]) -> None:
@@ -379,7 +401,8 @@ def _check_ports_differ(listeners: Iterable[Listener]) -> None:
         names.add(listener.name)
     for port, sharing in ports.items():
         families = [":" in listener.host for listener in sharing]
-        if len(set(families)) != len(families):
+        is_wild = any(listener.host in ("", *WILDCARDS) for listener in sharing)
+        if len(set(families)) != len(families) or (is_wild and len(sharing) > 1):
             raise ConfigError(f"listeners has port {port} twice: give each listener a port of its own.")
 
 
@@ -394,7 +417,7 @@ def _advertised(
             raise ConfigError(
                 f"advertised.listeners has {listener.name}, which listeners lacks: use the same names."
             )
-        if listener.host in ("0.0.0.0", "::"):
+        if listener.host in WILDCARDS:
             raise ConfigError(
                 f"advertised.listeners tells clients {listener}, to which nobody can connect: "
                 "name a host that they can reach, or leave the option out."

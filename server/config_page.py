@@ -62,7 +62,8 @@ the system (-1), which fits them to each connection.
 """
 
 _ADDRESSES = """\
-With no `advertised.listeners`, each client is told the address at which it arrived, so one broker serves
+With no `advertised.listeners`, a host that is written as a name in `listeners` is told to clients as it is
+written. Otherwise each client is told the address at which it arrived, so one broker serves
 loopback, LAN and container addresses at once. Behind a port mapping or a tunnel that address cannot be seen:
 there `advertised.listeners` (short form `--advertise`) is needed.
 """

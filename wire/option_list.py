@@ -111,9 +111,11 @@ BROKER = (
     # Listeners and connections
     Option("listeners", HONOURED, LIST, "PLAINTEXT://:9092", here="PLAINTEXT://localhost:9092",
            dynamic=PER_BROKER,
-           doc="Where to listen, as NAME://HOST:PORT; no host means every interface, port 0 a free one."),
+           doc="Where to listen, as NAME://HOST:PORT; no host, 0.0.0.0 and [::] mean every interface, port 0 "
+               "a free one."),
     Option("advertised.listeners", HONOURED, LIST, None,
-           doc="Addresses told to clients; when absent, each is told the address at which it arrived."),
+           doc="Addresses told to clients; when absent, a name that is written in listeners, else to each "
+               "client the address at which it arrived."),
     Option("listener.security.protocol.map", HONOURED, STRING,
            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", dynamic=PER_BROKER,
            doc="Protocol of each listener name, as NAME:PROTOCOL pairs; only PLAINTEXT is built so far."),

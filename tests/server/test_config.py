@@ -216,10 +216,44 @@ def test_a_controller_listener_needs_no_entry_in_the_default_map():
     assert [listener.name for listener in config.listeners] == ["PLAINTEXT"]
 
 
+@pytest.mark.parametrize("host", ["localhost", "broker.example", "a_b-c", "256.1.1.1.1", "x127.0.0.1"])
+def test_a_host_that_is_written_as_a_name_is_told_as_it_is_written(host):
+    assert load(sets=[f"listeners=PLAINTEXT://{host}:1"]).advertised == {
+        "PLAINTEXT": Listener("PLAINTEXT", host, 1)
+    }
+    other = load(sets=[f"listeners=PLAINTEXT://{host}:1", "advertised.listeners=PLAINTEXT://other:2"])
+    assert other.advertised == {"PLAINTEXT": Listener("PLAINTEXT", "other", 2)}
+
+
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [
+        ("", ""),
+        ("0.0.0.0", "0.0.0.0"),
+        ("[::]", "::"),
+        ("::", "::"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.1", "127.1"),
+        ("[::1]", "::1"),
+        ("::1", "::1"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("::ffff:127.0.0.1", "::ffff:127.0.0.1"),
+    ],
+)
+def test_an_address_in_listeners_and_every_interface_are_no_names_to_tell(written, host):
+    config = load(sets=[f"listeners=PLAINTEXT://{written}:9094"])
+    assert config.listeners == (Listener("PLAINTEXT", host, 9094),)
+    assert config.advertised == {}
+
+
 @pytest.mark.parametrize(
     ("sets", "words"),
     [
         (["listeners=PLAINTEXT://localhost"], "NAME://HOST:PORT"),
+        (["listeners=PLAINTEXT://a:b:1"], "NAME://HOST:PORT"),
+        (["listeners=PLAINTEXT://::1"], "NAME://HOST:PORT"),
+        (["listeners=SSL://0.0.0.0:1,PLAINTEXT://[::]:1"], "port 1 twice"),
+        (["listeners=SSL://0.0.0.0:1,PLAINTEXT://[::1]:1"], "port 1 twice"),
         (["listeners=PLAINTEXT://localhost:65536"], "NAME://HOST:PORT"),
         (["listeners=localhost:9092"], "NAME://HOST:PORT"),
         (["listeners="], "none for clients"),

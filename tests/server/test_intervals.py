@@ -1,4 +1,4 @@
-"""Every background interval of the broker has a clock of its own: its option alone says when its task runs."""
+"""Every background interval has a clock of its own: its option alone says when its task runs."""
 
 import asyncio
 import heapq

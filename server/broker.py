@@ -29,7 +29,7 @@ from odradek.server.timers import Timers, wall_clock_ms
 from odradek.server.turn import LoopTurn
 from odradek.server.work import WorkQueue, WorkQueues
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.options import TOPIC_OPTIONS, without_effect
+from odradek.wire.options import GROUP_OPTIONS, TOPIC_OPTIONS, Option, without_effect
 from odradek.wire.work import finish
 
 if TYPE_CHECKING:
@@ -247,7 +247,8 @@ class BrokerServer:
         noted = machine.log_directories(self.node_id)
         self._absent_directories = absent_directories(noted, identity.directory_ids, identity.failures)
         self._follow_settings(machine.view)
-        _tell_without_effect(machine.view.topics.values())
+        _tell_without_effect("topic", _configs_of(machine.view.topics.values()), TOPIC_OPTIONS)
+        _tell_without_effect("group", machine.view.group_configs, GROUP_OPTIONS)
         self._register()
         try:
             cut_bytes = store.open(self._now_ms())
@@ -487,7 +488,10 @@ class BrokerServer:
         if change.brokers_configured:
             self._follow_settings(view)
         created = {topic.name: topic for topic, _ in change.created}
-        _tell_without_effect([*created.values(), *change.configured])
+        topics = _configs_of([*created.values(), *change.configured])
+        _tell_without_effect("topic", topics, TOPIC_OPTIONS)
+        groups = {name: view.group_configs.get(name, {}) for name in change.groups_configured}
+        _tell_without_effect("group", groups, GROUP_OPTIONS)
         if self._coordinators is not None:
             self._coordinators.follow(view, change)
         is_some_offline = store.failures or store.needs_attention or self._absent_directories
@@ -908,21 +912,28 @@ def _flush_look_interval_ms(config: BrokerConfig) -> int:
     return max(asked, FLUSH_LOOK_INTERVAL_MS_MIN)
 
 
-def _tell_without_effect(topics: Iterable[TopicView]) -> None:
-    """Name what topics have set and what has no meaning here; of the topics one, since there may be many."""
+def _configs_of(topics: Iterable[TopicView]) -> dict[str, Mapping[str, str]]:
+    return {topic.name: topic.configs for topic in topics}
+
+
+def _tell_without_effect(
+    kind: str, configs: Mapping[str, Mapping[str, str]], options: Mapping[str, Option]
+) -> None:
+    """Name what topics or groups have set without effect; of them one, since there may be many."""
     found: dict[str, list[str]] = {}
-    for topic in topics:
-        for name in without_effect(topic.configs, TOPIC_OPTIONS):
-            found.setdefault(name, []).append(topic.name)
+    for owner, own in configs.items():
+        for name in without_effect(own, options):
+            found.setdefault(name, []).append(owner)
     for name, owners in found.items():
         more = f" and {len(owners) - 1} more" if len(owners) > 1 else ""
-        logger.info("set for topic %s%s, but without effect here: %s", owners[0], more, name)
+        logger.info("set for %s %s%s, but without effect here: %s", kind, owners[0], more, name)
 
 
 def _limits(config: BrokerConfig, live: LiveConfig) -> ConnectionLimits:
     return ConnectionLimits(
         request_bytes_max=config.socket_request_max_bytes,
         connections_max=live["max.connections"],
+        connections_max_of_listeners=live.of_listeners("max.connections"),
         connections_per_ip_max=live["max.connections.per.ip"],
         idle_ms_max=config.connections_max_idle_ms,
     )

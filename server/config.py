@@ -24,6 +24,7 @@ _ADDRESS = re.compile(_HOST_PORT)
 # Here the brackets of an IPv6 address may be missing, as in Kafka.
 _BARE_PORT = r"(?P<bare>[0-9a-fA-F]*(?::[0-9a-fA-F.]*){2,}(?:%[0-9a-zA-Z]+)?):(?P<bare_port>[0-9]{1,5})"
 _ENDPOINT = re.compile(rf"(?P<name>[^:/]+)://(?:{_BARE_PORT}|{_HOST_PORT})")
+CLEANER_BUFFER_BYTES_MIN = 1 << 20
 WILDCARDS = ("0.0.0.0", "::")
 """Every interface, of both families, whichever of them is written."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -102,7 +103,7 @@ class BrokerConfig:
         _check_single_node(self.values)
         check_bounds(self.values)
         _check_internal_topics(self.values)
-        self.without_effect = tuple(name for name in given if _standing(name) == options.ACCEPTED)
+        self.without_effect = options.without_effect(given, BROKER_OPTIONS)
         self.warnings = tuple(warnings)
 
     def __getitem__(self, name: str) -> Any:
@@ -182,9 +183,8 @@ def load(
     )
 
 
-def _standing(name: str) -> str | None:
-    option = BROKER_OPTIONS.get(name)
-    return None if option is None else option.standing
+def _is_known(name: str) -> bool:
+    return name in BROKER_OPTIONS or options.option_of_listener(name) is not None
 
 
 class _Sources:
@@ -270,28 +270,26 @@ class _Sources:
 
     def check_values(self) -> None:
         for name, text in self.given.items():
-            if name.startswith("listener.name."):
-                raise ConfigError(
-                    f"{name}: settings of single listeners are not built yet: "
-                    f"remove it (given by {self.origins[name]})."
-                )
-            option = BROKER_OPTIONS.get(name)
-            if option is None:
+            if not _is_known(name):
                 continue
             try:
-                refusal = option.refusal_unless_built(option.parse(text))
+                option, refusal = BROKER_OPTIONS.get(name), None
+                if option is None:
+                    options.parse_of_listener(name, text)
+                else:
+                    refusal = option.refusal_unless_built(option.parse(text))
             except ValueError as error:
                 refusal = str(error)
             if refusal is not None:
                 raise ConfigError(f"{refusal[:-1]} (given by {self.origins[name]}).")
 
     def _put_or_warn(self, name: str, text: str, origin: str) -> None:
-        if name not in BROKER_OPTIONS and not name.startswith("listener.name."):
+        if not _is_known(name):
             self.warnings.append(f"{_unknown(name, origin)} It is ignored.")
         self.put(name, text, origin)
 
     def _put_or_refuse(self, name: str, text: str, origin: str) -> None:
-        if name not in BROKER_OPTIONS:
+        if not _is_known(name):
             raise ConfigError(_unknown(name, origin))
         self.put(name, text, origin)
 
@@ -470,12 +468,20 @@ def check_bounds(values: Mapping[str, Any]) -> None:
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if values[name] == 0:
             raise ConfigError(f"{name} must not be 0: use -1 to keep records for ever.")
+    if values["max.connections.per.ip"] == 0:
+        raise ConfigError("max.connections.per.ip=0 would let nobody in: give 1 or more.")
+    buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
+    if threads and buffer_bytes // threads <= CLEANER_BUFFER_BYTES_MIN:
+        raise ConfigError(
+            f"log.cleaner.dedupe.buffer.size={buffer_bytes} is too small: give more than 1 MiB for each of "
+            f"log.cleaner.threads, which are {threads}."
+        )
     _check_groups(values)
 
 
 def _check_groups(values: Mapping[str, Any]) -> None:
     """What Kafka checks of the two newer group protocols (GroupCoordinatorConfig.validate)."""
-    for group in ("group.consumer", "group.streams"):
+    for group in ("group.consumer", "group.share", "group.streams"):
         for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
             _check_order(values, f"{group}.min.{name}", f"{group}.max.{name}")
             _check_order(values, f"{group}.min.{name}", f"{group}.{name}")

@@ -1,9 +1,10 @@
 """All connections of a broker: who may come in, who has been idle too long, how the broker says goodbye.
 
-Limits are Kafka's: `max.connections`, `max.connections.per.ip`, `connections.max.idle.ms`,
-`socket.request.max.bytes`. A connection over a limit is closed with one log line, as Kafka does per address.
-A connection that waits for an answer is not idle; one whose client does not take its answers is, and so is
-one that has so many requests waiting that it is not read: nobody would see its client go.
+Limits are Kafka's: `max.connections` (also of single listeners), `max.connections.per.ip`,
+`connections.max.idle.ms`, `socket.request.max.bytes`. A connection over a limit is closed with one log line,
+as Kafka does per address. A connection that waits for an answer is not idle; one whose client does not take
+its answers is, and so is one that has so many requests waiting that it is not read: nobody would see its
+client go.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class ConnectionLimits:
 
     request_bytes_max: int = 104_857_600
     connections_max: int = UNLIMITED
+    connections_max_of_listeners: Mapping[str, int] = field(default_factory=dict)
+    """By names of listeners in lower case."""
     connections_per_ip_max: int = UNLIMITED
     connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     idle_ms_max: int = 600_000
@@ -46,6 +49,7 @@ class Connections:
         self.limits = limits
         self._open: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -55,10 +59,15 @@ class Connections:
         limits, host = self.limits, connection.peer_host
         if len(self._open) >= limits.connections_max:
             return f"max.connections={limits.connections_max} is reached"
+        listener = connection.listener_name
+        listener_max = limits.connections_max_of_listeners.get(listener.lower(), UNLIMITED)
+        if self._per_listener[listener] >= listener_max:
+            return f"listener.name.{listener.lower()}.max.connections={listener_max} is reached"
         host_max = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
         if self._per_host[host] >= host_max:
             return f"max.connections.per.ip={host_max} is reached for {host}"
         self._per_host[host] += 1
+        self._per_listener[listener] += 1
         self._open.add(connection)
         return None
 
@@ -67,6 +76,7 @@ class Connections:
         if connection not in self._open:
             return
         self._open.remove(connection)
+        self._per_listener[connection.listener_name] -= 1
         self._per_host[connection.peer_host] -= 1
         if not self._per_host[connection.peer_host]:
             del self._per_host[connection.peer_host]

@@ -13,7 +13,7 @@ from odradek.server.config import ConfigError, Listener, load, option_of_variabl
 from odradek.server.config_page import page
 from odradek.server.properties import parse_properties
 from odradek.storage.config import LogConfig
-from odradek.wire.options import ACCEPTED, BROKER_OPTIONS, HONOURED, LATER, TOPIC_OPTIONS
+from odradek.wire.options import ACCEPTED, BROKER_OPTIONS, HONOURED, REFUSED, TOPIC_OPTIONS
 from tests.server.config_sources import CONTAINER, KAFKAS_OWN, from_text
 
 
@@ -158,7 +158,48 @@ def test_what_is_not_built_yet_is_refused_unless_it_is_the_default():
     assert "not built yet" in message
     assert "--set" in message
     assert "not built yet" in refusal(sets=["security.inter.broker.protocol=SSL"])
-    assert "listener.name.x.ssl.key" in refusal(environ={"KAFKA_LISTENER_NAME_X_SSL_KEY": "1"})
+    of_a_listener = "listener.name.x.principal.builder.class=org.example.Principals"
+    assert of_a_listener.partition("=")[0] in refusal(sets=[of_a_listener])
+
+
+def test_what_nothing_reads_is_taken_and_named():
+    texts = {
+        "unstable.api.versions.enable": "true",
+        "unstable.feature.versions.enable": "true",
+        "ssl.keystore.location": "/no/such/file",
+        "listener.name.plaintext.ssl.keystore.location": "/no/such/file",
+        "listener.name.plaintext.scram-sha-512.sasl.jaas.config": "secret",
+        "sasl.kerberos.min.time.before.relogin": "58000",
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "group.share.max.size": "300",
+        "remote.log.reader.threads": "3",
+        "quota.window.num": "5",
+    }
+    config = load(sets=[f"{name}={text}" for name, text in texts.items()])
+    assert config.without_effect == tuple(texts)
+    assert config.warnings == ()
+    assert "replica.selector.class" in refusal(sets=["replica.selector.class=org.example.Nearest"])
+
+
+def test_a_setting_of_a_listener_that_nobody_knows_is_told_with_the_others():
+    assert "listener.name.x.ssl.key" in refusal(sets=["listener.name.x.ssl.key=1"])
+    (warning,) = load(environ={"KAFKA_LISTENER_NAME_X_SSL_KEY": "1"}).warnings
+    assert "listener.name.x.ssl.key" in warning
+    assert "max.connections must be" in refusal(sets=["listener.name.x.max.connections=-1"])
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (["log.roll.ms=0"], "log.roll.ms must be at least 1"),
+        (["log.roll.jitter.ms=-1"], "log.roll.jitter.ms must be at least 0"),
+        (["max.connections.per.ip=0"], "let nobody in"),
+        (["log.cleaner.dedupe.buffer.size=2097152", "log.cleaner.threads=2"], "more than 1 MiB"),
+        (["group.share.assignment.interval.ms=15001"], "above group.share.max.assignment.interval.ms"),
+    ],
+)
+def test_bounds_that_kafka_has_beside_those_of_its_definitions_are_ours(sets, words):
+    assert words in refusal(sets=sets)
 
 
 def test_a_bad_value_is_refused_with_its_name_and_its_place(tmp_path):
@@ -331,7 +372,7 @@ def test_every_option_can_be_given_its_default(option):
     config = load(sets=[f"{option.name}={option.default_text}"])
     assert config[option.name] == option.default_value
     assert config.without_effect == ((option.name,) if option.standing == ACCEPTED else ())
-    if option.standing == LATER:
+    if option.standing == REFUSED:
         assert config.warnings == ()
 
 

@@ -1109,6 +1109,10 @@ def test_the_sweep_runs_by_itself(play):
         ({"connections_max": 2}, "max.connections=2 is reached"),
         ({"connections_per_ip_max": 2}, "max.connections.per.ip=2 is reached for 127.0.0.1"),
         (
+            {"connections_max_of_listeners": {"plaintext": 2, "other": 0}},
+            "listener.name.plaintext.max.connections=2 is reached",
+        ),
+        (
             {"connections_per_ip_max": 0, "connections_per_ip_overrides": {"127.0.0.1": 2}},
             "max.connections.per.ip=2",
         ),

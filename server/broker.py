@@ -313,7 +313,12 @@ class BrokerServer:
             make_partitions=self._make_partitions,
             remove_partitions=self._remove_partitions,
             apply_configs=self._apply_configs,
+            takes_replicas=self._takes_replicas,
         )
+
+    def _takes_replicas(self, node_id: int) -> bool:
+        """Whether a broker is one of those among which new partitions are spread."""
+        return node_id != self.node_id or self._store is None or self._store.has_uncordoned
 
     def _register(self) -> None:
         from odradek.coordinator.cluster import Broker, Endpoint
@@ -507,6 +512,7 @@ class BrokerServer:
             logger.info("set at run time, but without effect here: %s", ", ".join(live.without_effect))
         if self._store is not None:
             self._store.producer_expiration_ms = live["producer.id.expiration.ms"]
+            self._store.cordon(live.cordoned_directories)
             self._store.move_allowance.change(live["replica.alter.log.dirs.io.max.bytes.per.second"])
         if self._connections is not None:
             self._connections.limits = _limits(self.config, live)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
+from os.path import abspath
 from socket import inet_aton
 from typing import Any
 
@@ -17,13 +18,14 @@ from odradek.server.properties import parse_properties
 from odradek.wire import options
 from odradek.wire.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers
 
-__all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "load"]
+__all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "cordoned_directories", "load"]
 
 _HOST_PORT = r"(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[0-9a-zA-Z._%-]*)):(?P<port>[0-9]{1,5})"
 _ADDRESS = re.compile(_HOST_PORT)
 # Here the brackets of an IPv6 address may be missing, as in Kafka.
 _BARE_PORT = r"(?P<bare>[0-9a-fA-F]*(?::[0-9a-fA-F.]*){2,}(?:%[0-9a-zA-Z]+)?):(?P<bare_port>[0-9]{1,5})"
 _ENDPOINT = re.compile(rf"(?P<name>[^:/]+)://(?:{_BARE_PORT}|{_HOST_PORT})")
+ALL_DIRECTORIES = "*"
 CLEANER_BUFFER_BYTES_MIN = 1 << 20
 WILDCARDS = ("0.0.0.0", "::")
 """Every interface, of both families, whichever of them is written."""
@@ -476,7 +478,29 @@ def check_bounds(values: Mapping[str, Any]) -> None:
             f"log.cleaner.dedupe.buffer.size={buffer_bytes} is too small: give more than 1 MiB for each of "
             f"log.cleaner.threads, which are {threads}."
         )
+    _check_cordoned(values)
     _check_groups(values)
+
+
+def cordoned_directories(values: Mapping[str, Any]) -> frozenset[str]:
+    """Which of the data directories take no new partitions."""
+    directories, cordoned = _data_directories(values), values["cordoned.log.dirs"]
+    if cordoned == (ALL_DIRECTORIES,):
+        return frozenset(directories)
+    return frozenset(path for path in directories if path in cordoned or abspath(path) in cordoned)
+
+
+def _check_cordoned(values: Mapping[str, Any]) -> None:
+    cordoned = values["cordoned.log.dirs"]
+    if ALL_DIRECTORIES in cordoned:
+        if len(cordoned) > 1:
+            raise ConfigError("cordoned.log.dirs=* means all directories: name no other beside it.")
+        return
+    known = {name for path in _data_directories(values) for name in (path, abspath(path))}
+    if unknown := [path for path in cordoned if path not in known]:
+        raise ConfigError(
+            f"cordoned.log.dirs has {', '.join(unknown)}, which log.dirs lacks: write it as it stands there."
+        )
 
 
 def _check_groups(values: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from odradek.server.config import ConfigError, check_bounds
+from odradek.server.config import ConfigError, check_bounds, cordoned_directories
 from odradek.wire import options
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -41,6 +41,11 @@ class LiveConfig:
     def of_listeners(self, option: str) -> dict[str, Any]:
         """What an option is set to for single listeners, by their names in lower case."""
         return options.values_of_listeners(self._layers, option)
+
+    @property
+    def cordoned_directories(self) -> frozenset[str]:
+        """Which of the data directories take no new partitions."""
+        return cordoned_directories(self._values)
 
     def follow(self, broker_configs: BrokerConfigs) -> None:
         """Take what has been set at run time, all of it."""

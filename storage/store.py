@@ -117,6 +117,8 @@ class LogStore:
     ) -> None:
         self.disk = disk
         self.directories = [directory.rstrip("/") for directory in directories]
+        self.cordoned: frozenset[str] = frozenset()
+        """Data directories that take no new partitions; see `cordon`."""
         self.pool = FilePool(disk, open_files_max)
         self.group_logs = [GroupLog(disk, directory) for directory in self.directories]
         self.listener = StoreListener() if listener is None else listener
@@ -166,6 +168,15 @@ class LogStore:
     @producer_expiration_ms.setter
     def producer_expiration_ms(self, expiration_ms: int) -> None:
         self._table.producer_expiration_ms = expiration_ms
+
+    def cordon(self, directories: Iterable[str]) -> None:
+        """Have these data directories take no new partitions (`cordoned.log.dirs`)."""
+        self.cordoned = frozenset(directory.rstrip("/") for directory in directories)
+
+    @property
+    def has_uncordoned(self) -> bool:
+        """Whether a data directory takes new partitions."""
+        return not self.cordoned.issuperset(self.directories)
 
     # Opening and closing
 
@@ -340,9 +351,13 @@ class LogStore:
                 )
 
     def _make(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Partition:
-        """In the emptiest directory that can be written, as Kafka's LogManager, or where it is wanted."""
+        """In the emptiest directory that can be written and is not cordoned, as Kafka's LogManager, or where
+        it is wanted. Who wants it here although all are cordoned gets it in the first.
+        """
         failure = OSError("every data directory has failed")
-        homes = sorted(self._homes.values(), key=lambda home: home.partition_count)
+        alive = [home for home in self._homes.values() if home.failure is None]
+        uncordoned = [home for home in alive if home.path not in self.cordoned]
+        homes = sorted(uncordoned, key=lambda home: home.partition_count) or alive[:1]
         preferred = self._relocation.take_preferred((topic, index))
         for home in homes if preferred is None else [preferred, *homes]:
             if home.failure is not None:

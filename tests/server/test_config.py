@@ -1,6 +1,7 @@
 """Where the configuration comes from, what rules over what, and what is refused in which words."""
 
 import dataclasses
+import os
 import pathlib
 import time
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.coordinator.settings import GroupSettings
-from odradek.server.config import ConfigError, Listener, load, option_of_variable
+from odradek.server.config import ConfigError, Listener, cordoned_directories, load, option_of_variable
 from odradek.server.config_page import page
 from odradek.server.properties import parse_properties
 from odradek.storage.config import LogConfig
@@ -162,6 +163,21 @@ def test_what_is_not_built_yet_is_refused_unless_it_is_the_default():
     assert of_a_listener.partition("=")[0] in refusal(sets=[of_a_listener])
 
 
+@pytest.mark.parametrize(
+    ("cordoned", "found"),
+    [
+        ("", set()),
+        ("two", {"two"}),
+        (" two , one,two", {"one", "two"}),
+        ("*", {"one", "two", "three"}),
+        (os.path.abspath("three"), {"three"}),
+    ],
+)
+def test_cordoned_directories_are_named_as_log_dirs_or_the_broker_names_them(cordoned, found):
+    config = load(sets=["log.dirs=one,two,three", f"cordoned.log.dirs={cordoned}"])
+    assert cordoned_directories(config.values) == found
+
+
 def test_what_nothing_reads_is_taken_and_named():
     texts = {
         "unstable.api.versions.enable": "true",
@@ -191,6 +207,9 @@ def test_a_setting_of_a_listener_that_nobody_knows_is_told_with_the_others():
 @pytest.mark.parametrize(
     ("sets", "words"),
     [
+        (["log.dirs=one,two", "cordoned.log.dirs=three,one"], "cordoned.log.dirs has three,"),
+        (["log.dirs=one,two", "cordoned.log.dirs=one/"], "cordoned.log.dirs has one/,"),
+        (["log.dirs=one,two", "cordoned.log.dirs=*,one"], "means all directories"),
         (["log.roll.ms=0"], "log.roll.ms must be at least 1"),
         (["log.roll.jitter.ms=-1"], "log.roll.jitter.ms must be at least 0"),
         (["max.connections.per.ip=0"], "let nobody in"),

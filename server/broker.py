@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.server.connection import Routes
-from odradek.server.connections import ConnectionLimits, Connections
+from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
 from odradek.server.lingering import Lingering
 from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
 from odradek.server.live_config import LiveConfig
@@ -941,6 +941,7 @@ def _limits(config: BrokerConfig, live: LiveConfig) -> ConnectionLimits:
         connections_max=live["max.connections"],
         connections_max_of_listeners=live.of_listeners("max.connections"),
         connections_per_ip_max=live["max.connections.per.ip"],
+        connections_per_ip_overrides=counts_by_address(live["max.connections.per.ip.overrides"]),
         idle_ms_max=config.connections_max_idle_ms,
     )
 

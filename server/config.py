@@ -470,8 +470,11 @@ def check_bounds(values: Mapping[str, Any]) -> None:
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if values[name] == 0:
             raise ConfigError(f"{name} must not be 0: use -1 to keep records for ever.")
-    if values["max.connections.per.ip"] == 0:
-        raise ConfigError("max.connections.per.ip=0 would let nobody in: give 1 or more.")
+    if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
+        raise ConfigError(
+            "max.connections.per.ip=0 lets nobody in but those that max.connections.per.ip.overrides names: "
+            "name one there."
+        )
     buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
     if threads and buffer_bytes // threads <= CLEANER_BUFFER_BYTES_MIN:
         raise ConfigError(

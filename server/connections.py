@@ -9,13 +9,18 @@ client go.
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from odradek.server.connection import Connection, Routes
 from odradek.server.timers import Timers
 from odradek.server.turn import LoopTurn
+
+logger = logging.getLogger("odradek.connections")
 
 UNLIMITED = 2**31 - 1
 SWEEP_INTERVAL_MS_MAX = 10_000
@@ -122,6 +127,24 @@ class Connections:
         """Closes those that do not take their last answers."""
         for connection in list(self._open):
             connection.abort(None)
+
+
+@lru_cache(maxsize=1)
+def counts_by_address(text: str) -> dict[str, int]:
+    """What `max.connections.per.ip.overrides` says, by the addresses of peers. A name stands for the
+    addresses that it has when the option is set; one that has none is left out with a warning.
+    """
+    counts: dict[str, int] = {}
+    for pair in filter(None, text.split(",")):
+        host, _, count = pair.rpartition(":")
+        host = host.strip()
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            logger.warning("max.connections.per.ip.overrides: %r has no address here (%s)", host, error)
+            continue
+        counts |= {str(address[0]): int(count) for *_, address in found}
+    return counts
 
 
 def _do_nothing() -> None:

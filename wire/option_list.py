@@ -32,6 +32,11 @@ REPLICAS = (
     "* or a list of replicas such as 0:1,1:1 (partition:broker)",
 )
 
+COUNTS = (
+    r"|[0-9a-zA-Z%._:-]*\s*:\s*[+-]?[0-9]{1,9}(,[0-9a-zA-Z%._:-]*\s*:\s*[+-]?[0-9]{1,9})*",
+    "a list of pairs ADDRESS:COUNT, IPv6 without brackets",
+)
+
 # Kafka: ShareGroupAutoOffsetResetStrategy.
 WHERE_TO_BEGIN = (
     r"latest|earliest|by_duration:\+?[pP](?=[0-9tT])([0-9]+[dD])?"
@@ -145,8 +150,8 @@ BROKER = (
            doc="Most connections of the whole broker; a further one is closed (Kafka leaves it waiting)."),
     Option("max.connections.per.ip", HONOURED, INT, INT_MAX, low=0, dynamic=CLUSTER_WIDE,
            doc="Most connections from one address; a further one is closed."),
-    Option("max.connections.per.ip.overrides", REFUSED, STRING, "", dynamic=CLUSTER_WIDE,
-           doc="Other limits for single addresses, as ADDRESS:COUNT pairs."),
+    Option("max.connections.per.ip.overrides", HONOURED, STRING, "", shape=COUNTS, dynamic=CLUSTER_WIDE,
+           doc="Other limits for single addresses or names, as ADDRESS:COUNT pairs."),
     Option("max.connection.creation.rate", REFUSED, INT, INT_MAX, low=0, dynamic=CLUSTER_WIDE,
            doc="Most new connections per second."),
     Option("connections.max.idle.ms", HONOURED, LONG, 600_000,

@@ -89,7 +89,6 @@ LISTENERS = "a broker keeps its listeners until it is started anew"
 ELIGIBLE = "with the feature eligible.leader.replicas.version Kafka takes it for all brokers only"
 OTHERWISE = {
     "max.connection.creation.rate": LIMIT,
-    "max.connections.per.ip.overrides": LIMIT,
     "listener.security.protocol.map": LISTENERS,
 }
 """Options that Kafka takes and Odradek refuses, for one broker or for all, and why."""
@@ -267,6 +266,12 @@ BEYOND = [
     ("log.retention.ms", "-5"),
     ("log.cleaner.dedupe.buffer.size", "1048576"),
     ("max.connections.per.ip", "0"),
+    ("max.connections.per.ip.overrides", "127.0.0.1"),
+    ("max.connections.per.ip.overrides", "127.0.0.1:x"),
+    ("max.connections.per.ip.overrides", "::1:3, localhost : 1000000"),
+    ("max.connections.per.ip.overrides", "[::1]:3"),
+    ("max.connections.per.ip.overrides", "a,b:1"),
+    ("max.connections.per.ip.overrides", "a b:1"),
     ("num.io.threads", "17"),
     ("num.network.threads", "100"),
     ("background.threads", "21"),

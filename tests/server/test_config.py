@@ -14,6 +14,7 @@ from odradek.server.config import ConfigError, Listener, cordoned_directories, l
 from odradek.server.config_page import page
 from odradek.server.properties import parse_properties
 from odradek.storage.config import LogConfig
+from odradek.wire.option import BOOLEAN, DOUBLE, INT, INT_MAX, LONG, LONG_MAX, SHORT
 from odradek.wire.options import ACCEPTED, BROKER_OPTIONS, HONOURED, REFUSED, TOPIC_OPTIONS
 from tests.server.config_sources import CONTAINER, KAFKAS_OWN, from_text
 
@@ -197,6 +198,35 @@ def test_what_nothing_reads_is_taken_and_named():
     assert "replica.selector.class" in refusal(sets=["replica.selector.class=org.example.Nearest"])
 
 
+def other_value(option):
+    """A value that is not its default."""
+    default = option.default_value
+    if option.choices:
+        return next(one for one in option.choices if default not in (one, (one,)))
+    if option.kind == BOOLEAN:
+        return "false" if default else "true"
+    if option.kind == DOUBLE:
+        return "0.25"
+    if option.kind in (INT, SHORT, LONG):
+        low = 0 if option.low is None else int(option.low)
+        # What is between a least and a most stays there.
+        goes_down = ".min." in option.name or default in (INT_MAX, LONG_MAX)
+        near = [low] if default is None else [default - 1, default + 1][:: 1 if goes_down else -1]
+        return str(next(one for one in near if one >= low and (option.high is None or one <= option.high)))
+    return "other"
+
+
+@pytest.mark.parametrize(
+    "option", [one for one in BROKER_OPTIONS.values() if one.standing != HONOURED], ids=lambda one: one.name
+)
+def test_a_start_takes_and_names_what_has_no_effect_and_refuses_what_would_promise_something(option):
+    text = f"{option.name}={other_value(option)}"
+    if option.standing == REFUSED:
+        assert option.name in refusal(sets=[text])
+    else:
+        assert load(sets=[text]).without_effect == (option.name,)
+
+
 def test_a_setting_of_a_listener_that_nobody_knows_is_told_with_the_others():
     assert "listener.name.x.ssl.key" in refusal(sets=["listener.name.x.ssl.key=1"])
     (warning,) = load(environ={"KAFKA_LISTENER_NAME_X_SSL_KEY": "1"}).warnings
@@ -212,7 +242,7 @@ def test_a_setting_of_a_listener_that_nobody_knows_is_told_with_the_others():
         (["log.dirs=one,two", "cordoned.log.dirs=*,one"], "means all directories"),
         (["log.roll.ms=0"], "log.roll.ms must be at least 1"),
         (["log.roll.jitter.ms=-1"], "log.roll.jitter.ms must be at least 0"),
-        (["max.connections.per.ip=0"], "let nobody in"),
+        (["max.connections.per.ip=0"], "lets nobody in"),
         (["log.cleaner.dedupe.buffer.size=2097152", "log.cleaner.threads=2"], "more than 1 MiB"),
         (["group.share.assignment.interval.ms=15001"], "above group.share.max.assignment.interval.ms"),
     ],

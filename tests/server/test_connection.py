@@ -14,7 +14,7 @@ import pytest
 from odradek.apis.api import Api, LatePart, Waiting
 from odradek.server import connection as connection_module
 from odradek.server.connection import BUFFER_BYTES, Routes
-from odradek.server.connections import ConnectionLimits, Connections
+from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
 from odradek.server.listeners import Listener, accept, bind_listener
 from odradek.server.timers import Timers, wall_clock_ms
 from odradek.server.turn import LoopTurn
@@ -1149,3 +1149,12 @@ def test_hanging_up_sends_what_is_ready(play):
         assert stage_.broker.cancelled == ["a"]
 
     play(story)
+
+
+def test_limits_of_single_addresses_are_read_as_pairs_and_names_by_their_addresses(caplog):
+    with caplog.at_level(logging.WARNING, "odradek"):
+        counts = counts_by_address("127.1:3, ::1:4,no-such-host.invalid:5, 10.0.0.1 : 6")
+    assert counts == {"127.0.0.1": 3, "::1": 4, "10.0.0.1": 6}
+    assert "no-such-host.invalid" in caplog.text
+    assert counts_by_address("localhost:7")["127.0.0.1"] == 7
+    assert counts_by_address("") == {}

@@ -447,6 +447,7 @@ def test_what_is_set_without_effect_is_named():
 
 
 FOLLOWED = {
+    "max.connections.per.ip.overrides",
     "cordoned.log.dirs",
     "group.consumer.assignment.interval.ms",
     "group.streams.assignment.interval.ms",

@@ -1,8 +1,9 @@
 """Where a client finds a broker: what Metadata, FindCoordinator, DescribeCluster and leader hints all answer.
 
-For this node it is what the connection knows: the advertised address of its listener, or else the address
-at which the client reached us, so that one broker serves loopback, LAN and container addresses at once. For
-another node it is the endpoint that it registered under the connection's listener name.
+For this node it is what the connection knows: the advertised address of its listener (a name that stands in
+`listeners` is one), or else the address at which the client reached us, so that one broker serves loopback,
+LAN and container addresses at once. For another node it is the endpoint that it registered under the
+connection's listener name.
 """
 
 from __future__ import annotations

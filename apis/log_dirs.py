@@ -5,7 +5,9 @@ over DescribeLogDirs shows a future replica in the new directory. A move to wher
 to anywhere else. One of a partition that does not exist is remembered for when it is made, until the next
 start.
 
-Source: ReplicaManager.describeLogDirs and alterReplicaLogDirs of Kafka 4.3. No directory is cordoned.
+Nothing is moved to a directory that is cordoned, not even what is there.
+
+Source: ReplicaManager.describeLogDirs and alterReplicaLogDirs of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -72,13 +74,17 @@ class DescribeLogDirs:
                 add(directory, name, index, size_bytes, lag, True)
         return DescribeLogDirsResponse(
             results=[
-                _unreadable(directory) if directory in unreadable else _directory(directory, found.values())
+                _unreadable(directory)
+                if directory in unreadable
+                else _directory(directory, found.values(), is_cordoned=directory in self._store.cordoned)
                 for directory, found in topics.items()
             ]
         )
 
 
-def _directory(directory: str, topics: Iterable[DescribeLogDirsTopic]) -> DescribeLogDirsResult:
+def _directory(
+    directory: str, topics: Iterable[DescribeLogDirsTopic], *, is_cordoned: bool
+) -> DescribeLogDirsResult:
     try:
         usage = disk_usage(directory)
     except OSError:
@@ -89,6 +95,7 @@ def _directory(directory: str, topics: Iterable[DescribeLogDirsTopic]) -> Descri
         topics=list(topics),
         total_bytes=usage.total,
         usable_bytes=usage.free,
+        is_cordoned=is_cordoned,
     )
 
 
@@ -142,6 +149,8 @@ class AlterReplicaLogDirs:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs.")
         if directory in self._store.failures:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline.")
+        if directory in self._store.cordoned:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned.")
         try:
             self._store.begin_move(name, index, directory)
         except KafkaError as error:

@@ -56,7 +56,7 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from odradek.wire.option import LATER
+from odradek.wire.option import REFUSED
 from odradek.wire.options import BROKER_OPTIONS
 from odradek.wire.schema import Message
 
@@ -85,7 +85,7 @@ SETTINGS = {
 
 def our_settings() -> dict[str, str]:
     """Those that are not refused as not built yet."""
-    return {name: value for name, value in SETTINGS.items() if BROKER_OPTIONS[name].standing != LATER}
+    return {name: value for name, value in SETTINGS.items() if BROKER_OPTIONS[name].standing != REFUSED}
 
 
 def measure(run: Run, warming: Warming) -> Section:

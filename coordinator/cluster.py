@@ -260,6 +260,11 @@ def _accept_configs(name: str, configs: Mapping[str, str]) -> None:
     """No check: for those who have no settings to check against."""
 
 
+def _takes_replicas(node_id: int) -> bool:
+    """For those whose brokers have no directories that are cordoned."""
+    return True
+
+
 class ClusterMachine:
     """The only writer of the metadata. Call `load` once, then `register_broker` for each that is alive."""
 
@@ -276,6 +281,7 @@ class ClusterMachine:
         make_partitions: MakePartitions = _leave_partitions,
         remove_partitions: RemovePartitions = _leave_partitions,
         apply_configs: ApplyConfigs = _apply_nothing,
+        takes_replicas: Callable[[int], bool] = _takes_replicas,
     ) -> None:
         self.view = ClusterView(cluster_id=cluster_id)
         self._store = store
@@ -287,6 +293,7 @@ class ClusterMachine:
         self._make_partitions = make_partitions
         self._remove_partitions = remove_partitions
         self._apply_configs = apply_configs
+        self._takes_replicas = takes_replicas
         self._is_changing = False
         self._is_writing = False
         self._next_producer_id = 0
@@ -607,9 +614,11 @@ class ClusterMachine:
         configs = _without_nulls(new_topic.configs)
         self._check_topic_configs(name, configs)
         defaults = self._defaults
-        brokers = sorted(self.view.brokers)
         placed = replicas_of_new_topic(
-            new_topic, brokers, defaults.partition_count, defaults.replication_factor
+            new_topic,
+            self._brokers_for(new_topic.assignments),
+            defaults.partition_count,
+            defaults.replication_factor,
         )
         check_partition_budget(len(draft.created) + len(placed))
         return TopicView(
@@ -619,6 +628,10 @@ class ClusterMachine:
             name in INTERNAL_TOPICS,
             configs,
         )
+
+    def _brokers_for(self, assignments: object) -> list[int]:
+        """Who may be given replicas: who writes down assignments may name any broker, as in Kafka."""
+        return [one for one in sorted(self.view.brokers) if assignments or self._takes_replicas(one)]
 
     def _change_configs(self, change: ConfigChange, draft: _Draft) -> None:
         """The order of the checks is Kafka's: whether a topic exists comes last."""
@@ -674,7 +687,7 @@ class ClusterMachine:
                 f"Topic {growth.name!r} has {count} partition(s); {growth.total_count} would be no growth.",
             )
         check_partition_budget(len(draft.created) + added)
-        brokers = sorted(self.view.brokers)
+        brokers = self._brokers_for(growth.assignments)
         factor = topic.replication_factor
         if growth.assignments is None:
             placed = place_replicas(brokers, count, added, factor)

@@ -88,9 +88,16 @@ def place_replicas(
 ) -> list[tuple[int, ...]]:
     """Spread replicas round the brokers: leaders in turn, followers at a shift that grows with each round.
 
-    `brokers` are the ids of those alive, in a stable order. Refuses with INVALID_REPLICATION_FACTOR.
+    `brokers` are the ids of those that are alive and take replicas, in a stable order. Refuses with
+    INVALID_REPLICATION_FACTOR.
     """
     count = len(brokers)
+    if not count:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replication_factor} time(s): no broker is alive that has a "
+            "log directory which is not cordoned.",
+        )
     if replication_factor > count:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,

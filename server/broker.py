@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.server.connection import Routes
-from odradek.server.connections import ConnectionLimits, Connections
+from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
 from odradek.server.lingering import Lingering
 from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
 from odradek.server.live_config import LiveConfig
@@ -29,7 +29,7 @@ from odradek.server.timers import Timers, wall_clock_ms
 from odradek.server.turn import LoopTurn
 from odradek.server.work import WorkQueue, WorkQueues
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.options import TOPIC_OPTIONS, without_effect
+from odradek.wire.options import GROUP_OPTIONS, TOPIC_OPTIONS, Option, without_effect
 from odradek.wire.work import finish
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ WARM_UP_MORE_DELAY_MS = 1_000
 """Who starts a broker for one thing has done it by then."""
 MAINTENANCE_INTERVAL_MS_MIN = 10
 MAINTENANCE_INTERVAL_MS_MAX = 1_000
+EXPIRY_INTERVAL_MS_MIN = 10
 FLUSH_LOOK_INTERVAL_MS_MIN = 10
 FLUSH_LOOK_INTERVAL_MS_MAX = 1_000
 """With Kafka's default, nobody would ever look, and a `flush.ms` of a topic be without effect."""
@@ -125,6 +126,7 @@ class BrokerServer:
         self._turn: LoopTurn | None = None
         self._timers: Timers | None = None
         self._cleaner: LogCleaner | None = None
+        self._is_expiring = False
         self._changes: WorkQueue | None = None
         self._chores: WorkQueue | None = None
         self._searches: WorkQueue | None = None
@@ -163,15 +165,11 @@ class BrokerServer:
         self._reads = WorkQueues(loop, COLD_READS_AT_ONCE)
         self._conversions = WorkQueues(loop, _conversions_at_once())
         for asked in self.config.listeners:
-            advertised = self.config.advertised.get(asked.name)
-            listener = Listener(
-                asked.name,
-                asked.host,
-                asked.port,
-                None if advertised is None or not advertised.host else (advertised.host, advertised.port),
-                _socket_options(self.config),
-            )
+            listener = Listener(asked.name, asked.host, asked.port, None, _socket_options(self.config))
             self._bound.append((listener, bind_listener(listener)))
+            advertised = self.config.advertised.get(asked.name)
+            if advertised is not None and advertised.host:
+                listener.advertised = (advertised.host, advertised.port or listener.port)
             self.listeners.append(listener)
         self._open_data()
         self._coordinators = self._new_coordinators()
@@ -234,9 +232,9 @@ class BrokerServer:
             topic_id_for=self._id_of_topic,
             leader_epoch_for=self._leader_epoch_of,
             listener=self._disks,
-            checkpoint_interval_ms=_checkpoint_interval_ms(config),
+            checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+            start_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
             producer_expiration_ms=config.producer_id_expiration_ms,
-            producer_expiry_interval_ms=config.producer_id_expiration_check_interval_ms,
             retention_interval_ms=config.log_retention_check_interval_ms,
             open_files_max=_open_files_max(),
             new_lock=threading.Lock,
@@ -254,7 +252,8 @@ class BrokerServer:
         noted = machine.log_directories(self.node_id)
         self._absent_directories = absent_directories(noted, identity.directory_ids, identity.failures)
         self._follow_settings(machine.view)
-        _tell_without_effect(machine.view.topics.values())
+        _tell_without_effect("topic", _configs_of(machine.view.topics.values()), TOPIC_OPTIONS)
+        _tell_without_effect("group", machine.view.group_configs, GROUP_OPTIONS)
         self._register()
         try:
             cut_bytes = store.open(self._now_ms())
@@ -321,7 +320,12 @@ class BrokerServer:
             make_partitions=self._make_partitions,
             remove_partitions=self._remove_partitions,
             apply_configs=self._apply_configs,
+            takes_replicas=self._takes_replicas,
         )
+
+    def _takes_replicas(self, node_id: int) -> bool:
+        """Whether a broker is one of those among which new partitions are spread."""
+        return node_id != self.node_id or self._store is None or self._store.has_uncordoned
 
     def _register(self) -> None:
         from odradek.coordinator.cluster import Broker, Endpoint
@@ -442,8 +446,10 @@ class BrokerServer:
             min(config.log_retention_check_interval_ms, MAINTENANCE_INTERVAL_MS_MAX),
             MAINTENANCE_INTERVAL_MS_MIN,
         )
+        expiry_ms = max(config.producer_id_expiration_check_interval_ms, EXPIRY_INTERVAL_MS_MIN)
         self._background = [
             self._later_every(config.log_initial_task_delay_ms, maintenance_ms, self._maintain),
+            every(expiry_ms, self._expire_producers),
             every(_flush_look_interval_ms(config), self._flush_due),
             every(MOVE_INTERVAL_MS, self._move),
             self._connections.start_sweeping(self._timers),
@@ -505,7 +511,10 @@ class BrokerServer:
         if change.brokers_configured:
             self._follow_settings(view)
         created = {topic.name: topic for topic, _ in change.created}
-        _tell_without_effect([*created.values(), *change.configured])
+        topics = _configs_of([*created.values(), *change.configured])
+        _tell_without_effect("topic", topics, TOPIC_OPTIONS)
+        groups = {name: view.group_configs.get(name, {}) for name in change.groups_configured}
+        _tell_without_effect("group", groups, GROUP_OPTIONS)
         if self._coordinators is not None:
             self._coordinators.follow(view, change)
         is_some_offline = store.failures or store.needs_attention or self._absent_directories
@@ -521,6 +530,7 @@ class BrokerServer:
             logger.info("set at run time, but without effect here: %s", ", ".join(live.without_effect))
         if self._store is not None:
             self._store.producer_expiration_ms = live["producer.id.expiration.ms"]
+            self._store.cordon(live.cordoned_directories)
             self._store.move_allowance.change(live["replica.alter.log.dirs.io.max.bytes.per.second"])
         if self._connections is not None:
             self._connections.limits = _limits(self.config, live)
@@ -725,6 +735,27 @@ class BrokerServer:
         if len(self._chores) == 0:
             self._chores.run(self._store.maintaining(self._now_ms()), _ignore, _log_failed_maintenance)
 
+    def _expire_producers(self, *, only_late: bool = False) -> None:
+        """Those of partitions in which something is staged at this moment have their turn in the next."""
+        assert self._store is not None
+        assert self._chores is not None
+        if self._is_expiring and not only_late:
+            return
+        self._is_expiring = True
+        work = self._store.expiring_producers(self._now_ms(), only_late=only_late)
+        self._chores.run(work, self._end_of_expiry, self._failure_of_expiry)
+
+    def _end_of_expiry(self, has_late: bool) -> None:
+        assert self._timers is not None
+        if has_late:
+            self._timers.after(EXPIRY_INTERVAL_MS_MIN, partial(self._expire_producers, only_late=True))
+        else:
+            self._is_expiring = False
+
+    def _failure_of_expiry(self, error: Exception) -> None:
+        self._is_expiring = False
+        logger.error("forgetting silent producers failed", exc_info=error)
+
     def _start_cleaning(self, timers: Timers, chores: WorkQueue) -> Callable[[], None]:
         """Compacts from when there is a log that wants it; the returned function ends it. See
         `server/cleaner.py`, which no start needs."""
@@ -900,34 +931,35 @@ def _socket_options(config: BrokerConfig) -> SocketOptions:
     )
 
 
-def _checkpoint_interval_ms(config: BrokerConfig) -> int:
-    """Both kinds of checkpoint are written together, as often as the more frequent one asks."""
-    return min(
-        config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms
-    )
-
-
 def _flush_look_interval_ms(config: BrokerConfig) -> int:
     asked = min(config.log_flush_scheduler_interval_ms, FLUSH_LOOK_INTERVAL_MS_MAX)
     return max(asked, FLUSH_LOOK_INTERVAL_MS_MIN)
 
 
-def _tell_without_effect(topics: Iterable[TopicView]) -> None:
-    """Name what topics have set and what has no meaning here; of the topics one, since there may be many."""
+def _configs_of(topics: Iterable[TopicView]) -> dict[str, Mapping[str, str]]:
+    return {topic.name: topic.configs for topic in topics}
+
+
+def _tell_without_effect(
+    kind: str, configs: Mapping[str, Mapping[str, str]], options: Mapping[str, Option]
+) -> None:
+    """Name what topics or groups have set without effect; of them one, since there may be many."""
     found: dict[str, list[str]] = {}
-    for topic in topics:
-        for name in without_effect(topic.configs, TOPIC_OPTIONS):
-            found.setdefault(name, []).append(topic.name)
+    for owner, own in configs.items():
+        for name in without_effect(own, options):
+            found.setdefault(name, []).append(owner)
     for name, owners in found.items():
         more = f" and {len(owners) - 1} more" if len(owners) > 1 else ""
-        logger.info("set for topic %s%s, but without effect here: %s", owners[0], more, name)
+        logger.info("set for %s %s%s, but without effect here: %s", kind, owners[0], more, name)
 
 
 def _limits(config: BrokerConfig, live: LiveConfig) -> ConnectionLimits:
     return ConnectionLimits(
         request_bytes_max=config.socket_request_max_bytes,
         connections_max=live["max.connections"],
+        connections_max_of_listeners=live.of_listeners("max.connections"),
         connections_per_ip_max=live["max.connections.per.ip"],
+        connections_per_ip_overrides=counts_by_address(live["max.connections.per.ip.overrides"]),
         idle_ms_max=config.connections_max_idle_ms,
     )
 

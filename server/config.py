@@ -10,17 +10,25 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
+from os.path import abspath
+from socket import inet_aton
 from typing import Any
 
 from odradek.server.properties import parse_properties
 from odradek.wire import options
 from odradek.wire.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers
 
-__all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "load"]
+__all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "cordoned_directories", "load"]
 
 _HOST_PORT = r"(?:\[(?P<ipv6>[0-9a-zA-Z:.%]+)\]|(?P<host>[0-9a-zA-Z._%-]*)):(?P<port>[0-9]{1,5})"
 _ADDRESS = re.compile(_HOST_PORT)
-_ENDPOINT = re.compile(r"(?P<name>[^:/]+)://" + _HOST_PORT)
+# Here the brackets of an IPv6 address may be missing, as in Kafka.
+_BARE_PORT = r"(?P<bare>[0-9a-fA-F]*(?::[0-9a-fA-F.]*){2,}(?:%[0-9a-zA-Z]+)?):(?P<bare_port>[0-9]{1,5})"
+_ENDPOINT = re.compile(rf"(?P<name>[^:/]+)://(?:{_BARE_PORT}|{_HOST_PORT})")
+ALL_DIRECTORIES = "*"
+CLEANER_BUFFER_BYTES_MIN = 1 << 20
+WILDCARDS = ("0.0.0.0", "::")
+"""Every interface, of both families, whichever of them is written."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _KAFKA = "KAFKA_"
 _DEFAULT = "ODRADEK_DEFAULT_"
@@ -69,7 +77,8 @@ class BrokerConfig:
     listeners: tuple[Listener, ...]
     """Those that are opened; never empty."""
     advertised: dict[str, Listener]
-    """By listener name; a listener that is not in it tells each client the address at which it arrived."""
+    """By listener name; a listener that is not in it tells each client the address at which it arrived. One
+    whose host was written as a name is in it. Port 0 is the port that the listener gets."""
     inter_broker_listener: str
     data_directories: tuple[str, ...]
     layers: BrokerLayers
@@ -104,7 +113,7 @@ class BrokerConfig:
         _check_single_node(self.values)
         check_bounds(self.values)
         _check_internal_topics(self.values)
-        self.without_effect = tuple(name for name in given if _standing(name) == options.ACCEPTED)
+        self.without_effect = options.without_effect(given, BROKER_OPTIONS)
         self.warnings = tuple(warnings)
 
     def __getitem__(self, name: str) -> Any:
@@ -137,6 +146,10 @@ class BrokerConfig:
         names = {listener.name for listener in opened}
         advertised = _endpoints("advertised.listeners", values["advertised.listeners"] or (), protocols)
         self.advertised = _advertised(advertised, names, controllers)
+        if "listeners" in given:
+            for listener in self.listeners:
+                if _is_name(listener.host):
+                    self.advertised.setdefault(listener.name, listener)
         self.inter_broker_listener = _inter_broker_listener(given, values, self.listeners, controllers)
 
 
@@ -195,9 +208,8 @@ def _first_levels(features: Sequence[str], release_version: str | None) -> dict[
     return read_levels(features, release_version)
 
 
-def _standing(name: str) -> str | None:
-    option = BROKER_OPTIONS.get(name)
-    return None if option is None else option.standing
+def _is_known(name: str) -> bool:
+    return name in BROKER_OPTIONS or options.option_of_listener(name) is not None
 
 
 class _Sources:
@@ -283,28 +295,26 @@ class _Sources:
 
     def check_values(self) -> None:
         for name, text in self.given.items():
-            if name.startswith("listener.name."):
-                raise ConfigError(
-                    f"{name}: settings of single listeners are not built yet: "
-                    f"remove it (given by {self.origins[name]})."
-                )
-            option = BROKER_OPTIONS.get(name)
-            if option is None:
+            if not _is_known(name):
                 continue
             try:
-                refusal = option.refusal_unless_built(option.parse(text))
+                option, refusal = BROKER_OPTIONS.get(name), None
+                if option is None:
+                    options.parse_of_listener(name, text)
+                else:
+                    refusal = option.refusal_unless_built(option.parse(text))
             except ValueError as error:
                 refusal = str(error)
             if refusal is not None:
                 raise ConfigError(f"{refusal[:-1]} (given by {self.origins[name]}).")
 
     def _put_or_warn(self, name: str, text: str, origin: str) -> None:
-        if name not in BROKER_OPTIONS and not name.startswith("listener.name."):
+        if not _is_known(name):
             self.warnings.append(f"{_unknown(name, origin)} It is ignored.")
         self.put(name, text, origin)
 
     def _put_or_refuse(self, name: str, text: str, origin: str) -> None:
-        if name not in BROKER_OPTIONS:
+        if not _is_known(name):
             raise ConfigError(_unknown(name, origin))
         self.put(name, text, origin)
 
@@ -375,7 +385,8 @@ def _endpoints(option: str, texts: Iterable[str], protocols: Mapping[str, str]) 
     found: list[Listener] = []
     for text in texts:
         match = _ENDPOINT.fullmatch(text.strip())
-        if match is None or int(match["port"]) > 65535:
+        port = -1 if match is None else int(match["port"] or match["bare_port"])
+        if match is None or port > 65535:
             raise ConfigError(
                 f"{option} has {text!r}: an entry is NAME://HOST:PORT, such as PLAINTEXT://localhost:9092."
             )
@@ -385,9 +396,20 @@ def _endpoints(option: str, texts: Iterable[str], protocols: Mapping[str, str]) 
                 f"{option} has a listener {name!r} without a protocol: "
                 f"add {name}:PLAINTEXT to listener.security.protocol.map."
             )
-        host = match["ipv6"] or match["host"] or ""
-        found.append(Listener(name, host, int(match["port"]), protocols[name]))
+        host = match["ipv6"] or match["bare"] or match["host"] or ""
+        found.append(Listener(name, host, port, protocols[name]))
     return found
+
+
+def _is_name(host: str) -> bool:
+    """Whether it is one: what stands for every interface is none, nor is an address (127.1 is one)."""
+    if not host or ":" in host:
+        return False
+    try:
+        inet_aton(host)
+    except OSError:
+        return True
+    return False
 
 
 def _check_ports_differ(listeners: Iterable[Listener]) -> None:
@@ -402,7 +424,8 @@ def _check_ports_differ(listeners: Iterable[Listener]) -> None:
         names.add(listener.name)
     for port, sharing in ports.items():
         families = [":" in listener.host for listener in sharing]
-        if len(set(families)) != len(families):
+        is_wild = any(listener.host in ("", *WILDCARDS) for listener in sharing)
+        if len(set(families)) != len(families) or (is_wild and len(sharing) > 1):
             raise ConfigError(f"listeners has port {port} twice: give each listener a port of its own.")
 
 
@@ -417,7 +440,7 @@ def _advertised(
             raise ConfigError(
                 f"advertised.listeners has {listener.name}, which listeners lacks: use the same names."
             )
-        if listener.host in ("0.0.0.0", "::"):
+        if listener.host in WILDCARDS:
             raise ConfigError(
                 f"advertised.listeners tells clients {listener}, to which nobody can connect: "
                 "name a host that they can reach, or leave the option out."
@@ -470,12 +493,45 @@ def check_bounds(values: Mapping[str, Any]) -> None:
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if values[name] == 0:
             raise ConfigError(f"{name} must not be 0: use -1 to keep records for ever.")
+    if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
+        raise ConfigError(
+            "max.connections.per.ip=0 lets nobody in but those that max.connections.per.ip.overrides names: "
+            "name one there."
+        )
+    buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
+    if threads and buffer_bytes // threads <= CLEANER_BUFFER_BYTES_MIN:
+        raise ConfigError(
+            f"log.cleaner.dedupe.buffer.size={buffer_bytes} is too small: give more than 1 MiB for each of "
+            f"log.cleaner.threads, which are {threads}."
+        )
+    _check_cordoned(values)
     _check_groups(values)
+
+
+def cordoned_directories(values: Mapping[str, Any]) -> frozenset[str]:
+    """Which of the data directories take no new partitions."""
+    directories, cordoned = _data_directories(values), values["cordoned.log.dirs"]
+    if cordoned == (ALL_DIRECTORIES,):
+        return frozenset(directories)
+    return frozenset(path for path in directories if path in cordoned or abspath(path) in cordoned)
+
+
+def _check_cordoned(values: Mapping[str, Any]) -> None:
+    cordoned = values["cordoned.log.dirs"]
+    if ALL_DIRECTORIES in cordoned:
+        if len(cordoned) > 1:
+            raise ConfigError("cordoned.log.dirs=* means all directories: name no other beside it.")
+        return
+    known = {name for path in _data_directories(values) for name in (path, abspath(path))}
+    if unknown := [path for path in cordoned if path not in known]:
+        raise ConfigError(
+            f"cordoned.log.dirs has {', '.join(unknown)}, which log.dirs lacks: write it as it stands there."
+        )
 
 
 def _check_groups(values: Mapping[str, Any]) -> None:
     """What Kafka checks of the two newer group protocols (GroupCoordinatorConfig.validate)."""
-    for group in ("group.consumer", "group.streams"):
+    for group in ("group.consumer", "group.share", "group.streams"):
         for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
             _check_order(values, f"{group}.min.{name}", f"{group}.max.{name}")
             _check_order(values, f"{group}.min.{name}", f"{group}.{name}")

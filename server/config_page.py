@@ -11,7 +11,7 @@ from odradek.wire.options import (
     BROKER_OPTIONS,
     GROUP_OPTIONS,
     HONOURED,
-    LATER,
+    REFUSED,
     TOPIC_OPTIONS,
     Option,
 )
@@ -26,10 +26,11 @@ This page is made by `python -m odradek.server.config_page`; change `wire/option
 Odradek takes Kafka 4.3's options by Kafka's names. Each option has one of three standings:
 
 - **honoured**: it does what Kafka says;
-- **accepted without effect**: it has no meaning here (thread counts, KRaft's quorum, Java classes that report
-  metrics, throttles of replication between brokers), so any value that Kafka would take is taken, and the log
-  names those that were set, at start and when they are set while the broker runs;
-- **not built yet**: it is refused when it differs from its default, so that nothing is ignored in silence.
+- **accepted without effect**: nothing reads it here (thread counts, KRaft's quorum, share groups, tiered
+  storage, TLS and SASL, for which there are no listeners), so any value that Kafka would take is taken, and
+  the log names those that were set, at start and when they are set while the broker runs;
+- **refused**: it asks for what is not built (limits, policies, who may do what, a store for old segments) and
+  somebody would rely on it, so it is refused when it differs from its default.
 
 ## Where values come from
 
@@ -44,7 +45,8 @@ Each rules over the one before:
 5. in Python, keywords with underscores for dots: `odradek.Broker(log_retention_ms=60_000)`.
 
 A name that is not known is a warning in a file or the environment, with the nearest known name, and an error
-everywhere else. Settings of single listeners (`listener.name.*`) are not built yet.
+everywhere else. Of the settings of single listeners (`listener.name.NAME.OPTION`) `max.connections` is
+honoured; what is refused for all of them is refused for one, and the others are accepted without effect.
 
 When it is ready, `odradek serve` writes an address of its own into the file that the variable
 `ODRADEK_ADDRESS_FILE` names, if it is set; the image's health check asks there.
@@ -62,7 +64,8 @@ the system (-1), which fits them to each connection.
 """
 
 _ADDRESSES = """\
-With no `advertised.listeners`, each client is told the address at which it arrived, so one broker serves
+With no `advertised.listeners`, a host that is written as a name in `listeners` is told to clients as it is
+written. Otherwise each client is told the address at which it arrived, so one broker serves
 loopback, LAN and container addresses at once. Behind a port mapping or a tunnel that address cannot be seen:
 there `advertised.listeners` (short form `--advertise`) is needed.
 """
@@ -74,7 +77,8 @@ _CHANGES = """\
 AlterConfigs and IncrementalAlterConfigs change every option of a topic or group below, and of the broker
 those that have something in the last column: `per-broker` ones for one broker, `cluster-wide` ones for one
 or, under the empty name (`kafka-configs --entity-default`), for all. They are kept with the cluster's
-metadata and rule over those of the start. `listeners` and `listener.security.protocol.map` are refused all
+metadata and rule over those of the start. Those of a single listener can be set for one broker, and
+`max.connections` for all. `listeners` and `listener.security.protocol.map` are refused all
 the same: a broker keeps its listeners until it is started anew.
 """
 
@@ -83,7 +87,7 @@ _GROUP = """\
 
 A group has them whether it exists or not (`kafka-configs --entity-type groups`), and keeps them when it is
 deleted. They must be within the bounds that the broker sets; where these change afterwards, the nearest value
-that they allow counts. Share groups are not built yet.
+that they allow counts. There are no share groups yet, so nothing reads what is set for them.
 """
 
 _BROKER = """\
@@ -105,14 +109,14 @@ def page() -> str:
         "## Topic options\n",
         _section("Honoured", topic, HONOURED, _topic_table),
         _section("Accepted without effect", topic, ACCEPTED, _plain_table),
-        _section("Not built yet", topic, LATER, _topic_table),
+        _section("Refused", topic, REFUSED, _topic_table),
         _GROUP,
         _section("Honoured", GROUP_OPTIONS.values(), HONOURED, _group_table),
-        _section("Not built yet", GROUP_OPTIONS.values(), LATER, _plain_table),
+        _section("Accepted without effect", GROUP_OPTIONS.values(), ACCEPTED, _plain_table),
         _BROKER,
         _section("Honoured", broker, HONOURED, _broker_table),
         _section("Accepted without effect", broker, ACCEPTED, _plain_table),
-        _section("Not built yet", broker, LATER, _plain_table),
+        _section("Refused", broker, REFUSED, _plain_table),
     ]
     return "\n".join(parts)
 

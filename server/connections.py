@@ -1,20 +1,26 @@
 """All connections of a broker: who may come in, who has been idle too long, how the broker says goodbye.
 
-Limits are Kafka's: `max.connections`, `max.connections.per.ip`, `connections.max.idle.ms`,
-`socket.request.max.bytes`. A connection over a limit is closed with one log line, as Kafka does per address.
-A connection that waits for an answer is not idle; one whose client does not take its answers is, and so is
-one that has so many requests waiting that it is not read: nobody would see its client go.
+Limits are Kafka's: `max.connections` (also of single listeners), `max.connections.per.ip`,
+`connections.max.idle.ms`, `socket.request.max.bytes`. A connection over a limit is closed with one log line,
+as Kafka does per address. A connection that waits for an answer is not idle; one whose client does not take
+its answers is, and so is one that has so many requests waiting that it is not read: nobody would see its
+client go.
 """
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from odradek.server.connection import Connection, Routes
 from odradek.server.timers import Timers
 from odradek.server.turn import LoopTurn
+
+logger = logging.getLogger("odradek.connections")
 
 UNLIMITED = 2**31 - 1
 SWEEP_INTERVAL_MS_MAX = 10_000
@@ -26,6 +32,8 @@ class ConnectionLimits:
 
     request_bytes_max: int = 104_857_600
     connections_max: int = UNLIMITED
+    connections_max_of_listeners: Mapping[str, int] = field(default_factory=dict)
+    """By names of listeners in lower case."""
     connections_per_ip_max: int = UNLIMITED
     connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     idle_ms_max: int = 600_000
@@ -46,6 +54,7 @@ class Connections:
         self.limits = limits
         self._open: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -55,10 +64,15 @@ class Connections:
         limits, host = self.limits, connection.peer_host
         if len(self._open) >= limits.connections_max:
             return f"max.connections={limits.connections_max} is reached"
+        listener = connection.listener_name
+        listener_max = limits.connections_max_of_listeners.get(listener.lower(), UNLIMITED)
+        if self._per_listener[listener] >= listener_max:
+            return f"listener.name.{listener.lower()}.max.connections={listener_max} is reached"
         host_max = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
         if self._per_host[host] >= host_max:
             return f"max.connections.per.ip={host_max} is reached for {host}"
         self._per_host[host] += 1
+        self._per_listener[listener] += 1
         self._open.add(connection)
         return None
 
@@ -67,6 +81,7 @@ class Connections:
         if connection not in self._open:
             return
         self._open.remove(connection)
+        self._per_listener[connection.listener_name] -= 1
         self._per_host[connection.peer_host] -= 1
         if not self._per_host[connection.peer_host]:
             del self._per_host[connection.peer_host]
@@ -112,6 +127,24 @@ class Connections:
         """Closes those that do not take their last answers."""
         for connection in list(self._open):
             connection.abort(None)
+
+
+@lru_cache(maxsize=1)
+def counts_by_address(text: str) -> dict[str, int]:
+    """What `max.connections.per.ip.overrides` says, by the addresses of peers. A name stands for the
+    addresses that it has when the option is set; one that has none is left out with a warning.
+    """
+    counts: dict[str, int] = {}
+    for pair in filter(None, text.split(",")):
+        host, _, count = pair.rpartition(":")
+        host = host.strip()
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            logger.warning("max.connections.per.ip.overrides: %r has no address here (%s)", host, error)
+            continue
+        counts |= {str(address[0]): int(count) for *_, address in found}
+    return counts
 
 
 def _do_nothing() -> None:

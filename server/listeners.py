@@ -1,8 +1,9 @@
 """Named listeners: the addresses at which the broker can be reached.
 
-A listener binds every address of its host: `localhost` is ::1 and 127.0.0.1 with one port, an empty host is
-every interface. Port 0 picks a port that is free at all of them. SSL and SASL listeners are refused by the
-options until their issue.
+A listener binds every address of its host: `localhost` is ::1 and 127.0.0.1 with one port. An empty host,
+0.0.0.0 and :: are every interface of both families, as for Java; where a machine lacks one of them, of the
+other. Port 0 picks a port that is free at all of them. SSL and SASL listeners are refused by the options
+until their issue.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odradek.server.config import ConfigError
+from odradek.server.config import WILDCARDS, ConfigError
 from odradek.server.connection import Connection
 from odradek.server.connections import Connections
 
 FREE_PORT_ATTEMPTS_MAX = 32
+_MAPPED = bytes(10) + b"\xff\xff"
+"""How the 16 bytes of an IPv4 address begin."""
 
 
 class ListenError(ConfigError):
@@ -107,33 +110,51 @@ def _addresses(host: str, port: int, name: str) -> list[tuple[int, tuple]]:
         ) from error
     addresses: list[tuple[int, tuple]] = []
     for family, _, _, _, address in found:
-        if family in (socket.AF_INET, socket.AF_INET6) and (family, address) not in addresses:
-            addresses.append((family, address))
-    if host == "localhost":
+        if family in (socket.AF_INET, socket.AF_INET6):
+            entry = _unmapped(family, address)
+            if entry not in addresses:
+                addresses.append(entry)
+    if any(address[0] in WILDCARDS for _, address in addresses):
+        return _both(*WILDCARDS, port)
+    if host.lower() == "localhost":
         # A hosts file may name only one of them; clients try either.
-        for family, loopback in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-            if not any(known == family for known, _ in addresses):
-                addresses.append(
-                    (family, (loopback, port) if family == socket.AF_INET else (loopback, port, 0, 0))
-                )
+        for entry in _both("127.0.0.1", "::1", port):
+            if not any(family == entry[0] for family, _ in addresses):
+                addresses.append(entry)
     addresses.sort(key=lambda entry: entry[0] != socket.AF_INET)
     return addresses
+
+
+def _both(ipv4: str, ipv6: str, port: int) -> list[tuple[int, tuple]]:
+    return [(socket.AF_INET, (ipv4, port)), (socket.AF_INET6, (ipv6, port, 0, 0))]
+
+
+def _unmapped(family: int, address: tuple) -> tuple[int, tuple]:
+    """An IPv4 address that is written as one of IPv6 (::ffff:127.0.0.1) is one of IPv4."""
+    if family == socket.AF_INET6:
+        packed = socket.inet_pton(family, address[0].partition("%")[0])
+        if packed.startswith(_MAPPED):
+            return socket.AF_INET, (socket.inet_ntoa(packed[len(_MAPPED) :]), address[1])
+    return family, address
 
 
 def _bind_with_one_port(
     addresses: Sequence[tuple[int, tuple]], port: int, options: SocketOptions
 ) -> list[socket.socket]:
     bound: list[socket.socket] = []
+    missing: OSError | None = None
     try:
         for family, address in addresses:
             try:
                 bound.append(_bind(family, (address[0], port, *address[2:]), options))
             except OSError as error:
-                # A machine without IPv6 still has its other addresses.
-                if family == socket.AF_INET6 and bound and error.errno in _NO_SUCH_ADDRESS:
-                    continue
-                raise
+                if not _lacks_family(family, error):
+                    raise
+                missing = error
+                continue
             port = bound[0].getsockname()[1]
+        if missing is not None and not bound:
+            raise missing
     except OSError:
         for each in bound:
             each.close()
@@ -141,7 +162,11 @@ def _bind_with_one_port(
     return bound
 
 
-_NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+def _lacks_family(family: int, error: OSError) -> bool:
+    """A machine without IPv6, or without IPv4, still has its other addresses."""
+    return error.errno == errno.EAFNOSUPPORT or (
+        family == socket.AF_INET6 and error.errno == errno.EADDRNOTAVAIL
+    )
 
 
 def _bind(family: int, address: tuple, options: SocketOptions) -> socket.socket:

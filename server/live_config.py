@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from odradek.server.config import ConfigError, check_bounds
+from odradek.server.config import ConfigError, check_bounds, cordoned_directories
 from odradek.wire import options
 from odradek.wire.errors import ErrorCode, KafkaError
 
@@ -37,6 +37,15 @@ class LiveConfig:
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
+
+    def of_listeners(self, option: str) -> dict[str, Any]:
+        """What an option is set to for single listeners, by their names in lower case."""
+        return options.values_of_listeners(self._layers, option)
+
+    @property
+    def cordoned_directories(self) -> frozenset[str]:
+        """Which of the data directories take no new partitions."""
+        return cordoned_directories(self._values)
 
     def follow(self, broker_configs: BrokerConfigs) -> None:
         """Take what has been set at run time, all of it."""
@@ -84,14 +93,15 @@ class LiveConfig:
             check_bounds(values)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-        self._check_cleaner_threads(values["log.cleaner.threads"])
+        for name in options.THREADS:
+            self._check_threads(name, values[name])
 
-    def _check_cleaner_threads(self, wanted: int) -> None:
-        """Kafka takes a change in steps (LogCleaner.validateReconfiguration)."""
-        now = self._values["log.cleaner.threads"]
+    def _check_threads(self, name: str, wanted: int) -> None:
+        """Kafka takes a change in steps (LogCleaner.validateReconfiguration, DynamicThreadPool)."""
+        now = self._values[name]
         if wanted != now and not max(now // 2, 1) <= wanted <= 2 * now:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"Invalid dynamic configuration: log.cleaner.threads is {now}, so {max(now // 2, 1)} to "
+                f"Invalid dynamic configuration: {name} is {now}, so {max(now // 2, 1)} to "
                 f"{2 * now} may be next, not {wanted}.",
             )

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from odradek.storage.checkpoints import FIRST_DIRTY, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
-from odradek.storage.data_directory import DataDirectory, Key
+from odradek.storage.data_directory import CHECKPOINTS, DataDirectory, Key
 from odradek.storage.disk import SyncFailed
 from odradek.storage.heads import Draft, Head, is_due
 from odradek.storage.log import Log
@@ -30,36 +30,52 @@ HEADS_PER_ROUND = 32
 class Checkpointing:
     """See the module. Anything may happen to the store between the steps of a `Work`."""
 
-    def __init__(self, places: Places, interval_ms: int, head_interval_bytes: int) -> None:
-        self.interval_ms = interval_ms
-        self.last_ms = 0
+    def __init__(
+        self, places: Places, interval_ms: int, start_interval_ms: int, head_interval_bytes: int
+    ) -> None:
+        self._interval_ms, self._last_ms = interval_ms, 0
+        self._start_interval_ms, self._start_last_ms = start_interval_ms, 0
         self._places = places
         self._head_interval_bytes = head_interval_bytes
         # None where the moment for a draft was not there yet.
         self._drafts: dict[Key, Draft | None] = {}
 
+    def begin(self, now_ms: int) -> None:
+        """What is on the disk is as of now."""
+        self._last_ms = self._start_last_ms = now_ms
+
     def writing_if_due(self, now_ms: int) -> Work[None]:
-        """The checkpoints when it is time for them, and the heads that are ready."""
-        if now_ms - self.last_ms >= self.interval_ms:
-            self.last_ms = now_ms
-            yield from self.writing()
+        """The checkpoints when it is time for them, and the heads that are ready. Of the log starts it is
+        time when it is for them, whatever the others do (Kafka has a task for each).
+        """
+        is_due = now_ms - self._last_ms >= self._interval_ms
+        names: list[str] = []
+        if is_due:
+            self._last_ms = now_ms
+            names += [name for name in CHECKPOINTS if name != LOG_STARTS]
+        if now_ms - self._start_last_ms >= self._start_interval_ms:
+            self._start_last_ms = now_ms
+            names.append(LOG_STARTS)
+        if names:
+            yield from self.writing(*names)
+        if is_due:
             yield from self.wanting_heads()
         yield from self.making_heads()
 
-    def writing(self) -> Work[None]:
-        """All checkpoints of all directories."""
+    def writing(self, *names: str) -> Work[None]:
+        """These checkpoints of all directories; all, when none is named."""
         for home in self._places.homes.values():
             if home.failure is not None or not home.was_opened:
                 continue
-            yield from self.noting(home)
+            yield from self.noting(home, *names)
             try:
                 yield home.write
             except OSError as error:
                 # The next start then reads more of the logs; the time after the next it may be written.
                 self._places.failed(home.path, error, f"Writing checkpoints in {home.path} failed: {error}")
 
-    def noting(self, home: DataDirectory) -> Work[None]:
-        """Have the checkpoints of a directory say how things are."""
+    def noting(self, home: DataDirectory, *names: str) -> Work[None]:
+        """Have these checkpoints of a directory say how things are; all, when none is named."""
         by_key = self._places.by_key
         for number, (key, place) in enumerate(list(by_key.items()), 1):
             partition = place.partition
@@ -72,7 +88,7 @@ class Checkpointing:
                     _note_end(key, place)
             if number % NOTED_PER_STEP == 0:
                 yield None
-        home.want()
+        home.want(*names)
 
     def close_one(self, key: Key, place: Place) -> None:
         """Close a partition; the next `noting` has what a start after a crash may go by. Raises as

@@ -39,7 +39,6 @@ from odradek.storage.group_log import identity_of
 from odradek.storage.heads import Head
 from odradek.storage.log import Log
 from odradek.storage.preparation import prepare, prepare_quickly
-from odradek.storage.producer_state import EXPIRATION_MS, EXPIRY_INTERVAL_MS
 from odradek.storage.retention import segments_to_delete
 from odradek.storage.segment import Segment
 from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
@@ -111,7 +110,6 @@ class Partition(PartitionStaging):
         "_dropped_staged",
         "_identity",
         "_is_broken",
-        "_last_expiry_ms",
         "_rules",
         "config",
         "gate",
@@ -155,7 +153,6 @@ class Partition(PartitionStaging):
         self.on_trouble = on_trouble
         # Deleted or closed with something staged: its commit has to fail.
         self._dropped_staged = False
-        self._last_expiry_ms = 0
         self.set_config(config)
         self._check_order()
 
@@ -586,22 +583,22 @@ class Partition(PartitionStaging):
 
     # Life of the log
 
-    def maintaining(
-        self,
-        now_ms: int,
-        producer_expiration_ms: int = EXPIRATION_MS,
-        producer_expiry_interval_ms: int = EXPIRY_INTERVAL_MS,
-    ) -> Work[list[Segment]]:
-        """Apply retention, a few segments at a step, and forget old producers. Returns segments to remove
-        from the disk in a while; who closes the work before its end has to find them in the next start.
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> bool:
+        """Forget producers that have been silent for so long; False while something is staged, which may be
+        theirs.
+        """
+        if self.log.has_staged:
+            return False
+        self.log.producers.expire(now_ms, expiration_ms)
+        return True
+
+    def maintaining(self, now_ms: int) -> Work[list[Segment]]:
+        """Apply retention, a few segments at a step. Returns segments to remove from the disk in a while; who
+        closes the work before its end has to find them in the next start.
 
         What is old has often left the system's memory: what a step will ask the disk for has been brought
         there by a worker.
         """
-        is_due = now_ms - self._last_expiry_ms >= producer_expiry_interval_ms
-        if is_due and not self.log.has_staged:
-            self._last_expiry_ms = now_ms
-            self.log.producers.expire(now_ms, producer_expiration_ms)
         dropped: list[Segment] = []
         # Mostly there is none to go, which the first one tells.
         count = 1

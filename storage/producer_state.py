@@ -21,8 +21,6 @@ from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 
 EXPIRATION_MS = 86_400_000
-EXPIRY_INTERVAL_MS = 600_000
-"""Default of `producer.id.expiration.check.interval.ms`."""
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 NO_VERSION = -1

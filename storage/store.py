@@ -44,7 +44,7 @@ from odradek.storage.places import (
     topic_id_in,
     unknown_topic_id,
 )
-from odradek.storage.producer_state import EXPIRATION_MS, EXPIRY_INTERVAL_MS
+from odradek.storage.producer_state import EXPIRATION_MS
 from odradek.storage.recovery import base_offset_of, begin_log, open_log
 from odradek.storage.relocation import Relocation
 from odradek.storage.segment import LOG, FilePool, Segment
@@ -92,7 +92,9 @@ class LogStore:
 
     A directory that says another id when it is loaded is set aside, as by Kafka's LogManager, an empty
     partition takes its place, and `listener.stray` is told. The calls of `maintaining` in
-    `retention_interval_ms` go round once. `new_lock` makes what keeps threads apart (`threading.Lock`).
+    `retention_interval_ms` go round once. Where logs start is written every `start_checkpoint_interval_ms`,
+    the other checkpoints every `checkpoint_interval_ms`. `new_lock` makes what keeps threads apart
+    (`threading.Lock`).
     """
 
     def __init__(
@@ -107,14 +109,16 @@ class LogStore:
         open_files_max: int = 1024,
         new_id: Callable[[], str] = _new_id,
         checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
+        start_checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
         head_interval_bytes: int = HEAD_INTERVAL_BYTES,
         producer_expiration_ms: int = EXPIRATION_MS,
-        producer_expiry_interval_ms: int = EXPIRY_INTERVAL_MS,
         retention_interval_ms: int = 0,
         new_lock: Callable[[], AbstractContextManager] = nullcontext,
     ) -> None:
         self.disk = disk
         self.directories = [directory.rstrip("/") for directory in directories]
+        self.cordoned: frozenset[str] = frozenset()
+        """Data directories that take no new partitions; see `cordon`."""
         self.pool = FilePool(disk, open_files_max)
         self.group_logs = [GroupLog(disk, directory) for directory in self.directories]
         self.listener = StoreListener() if listener is None else listener
@@ -136,10 +140,11 @@ class LogStore:
         self._upkeep = Upkeep(
             self._table,
             self.get,
-            producer_expiry_interval_ms=producer_expiry_interval_ms,
             retention_interval_ms=retention_interval_ms,
         )
-        self._checkpointing = Checkpointing(self._table, checkpoint_interval_ms, head_interval_bytes)
+        self._checkpointing = Checkpointing(
+            self._table, checkpoint_interval_ms, start_checkpoint_interval_ms, head_interval_bytes
+        )
         self._failing = FailingDisks(self._table, self._opening)
         self._relocation = Relocation(self._table, self.get, self._upkeep.remove_directory)
         self._cleaner: Cleaner | None = None
@@ -164,6 +169,15 @@ class LogStore:
     def producer_expiration_ms(self, expiration_ms: int) -> None:
         self._table.producer_expiration_ms = expiration_ms
 
+    def cordon(self, directories: Iterable[str]) -> None:
+        """Have these data directories take no new partitions (`cordoned.log.dirs`)."""
+        self.cordoned = frozenset(directory.rstrip("/") for directory in directories)
+
+    @property
+    def has_uncordoned(self) -> bool:
+        """Whether a data directory takes new partitions."""
+        return not self.cordoned.issuperset(self.directories)
+
     # Opening and closing
 
     def lock(self) -> None:
@@ -187,7 +201,8 @@ class LogStore:
         Returns of which partitions how many bytes at the end were not sound and have been cut. Raises
         `DirectoryInUse`, and `OSError` when no directory can be used; see `failures` for those that cannot.
         """
-        self._table.now_ms = self._checkpointing.last_ms = now_ms
+        self._table.now_ms = now_ms
+        self._checkpointing.begin(now_ms)
         try:
             for home in self._homes.values():
                 try:
@@ -336,9 +351,13 @@ class LogStore:
                 )
 
     def _make(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Partition:
-        """In the emptiest directory that can be written, as Kafka's LogManager, or where it is wanted."""
+        """In the emptiest directory that can be written and is not cordoned, as Kafka's LogManager, or where
+        it is wanted. Who wants it here although all are cordoned gets it in the first.
+        """
         failure = OSError("every data directory has failed")
-        homes = sorted(self._homes.values(), key=lambda home: home.partition_count)
+        alive = [home for home in self._homes.values() if home.failure is None]
+        uncordoned = [home for home in alive if home.path not in self.cordoned]
+        homes = sorted(uncordoned, key=lambda home: home.partition_count) or alive[:1]
         preferred = self._relocation.take_preferred((topic, index))
         for home in homes if preferred is None else [preferred, *homes]:
             if home.failure is not None:
@@ -634,7 +653,7 @@ class LogStore:
         finish(self.maintaining(now_ms))
 
     def maintaining(self, now_ms: int) -> Work[None]:
-        """Retention, expiry of producers, removing what was deleted, checkpoints.
+        """Retention, removing what was deleted, checkpoints.
 
         Of very many partitions each call takes some; those that nobody has asked for are loaded for it,
         fewer still. Anything may happen to the store between the steps; one such work at a time.
@@ -642,6 +661,17 @@ class LogStore:
         self._table.now_ms = now_ms
         yield from self._upkeep.maintaining(now_ms)
         yield from self._checkpointing.writing_if_due(now_ms)
+
+    def expire_producers(self, now_ms: int) -> None:
+        """`expiring_producers` here and now."""
+        finish(self.expiring_producers(now_ms))
+
+    def expiring_producers(self, now_ms: int, *, only_late: bool = False) -> Work[bool]:
+        """Forget producers that have been silent for `producer_expiration_ms`, in the partitions that are
+        loaded; an other forgets its own when it is. True: something is staged in some of them, whose turn is
+        in the next call, or, with `only_late`, in one for them alone.
+        """
+        return self._upkeep.expiring_producers(now_ms, only_late=only_late)
 
     def remove_later(self, segments: Sequence[Segment], due_ms: int) -> None:
         """Remove the files of segments that are out of sight, when nobody can be reading them any more."""

@@ -1,7 +1,8 @@
-"""What a store does again and again: retention, expiry of producers, removing the files of what is gone.
+"""What a store does again and again: retention, removing the files of what is gone, expiry of producers.
 
-Of very many partitions each round takes some, so fast that all have had their turn in one
-`retention_interval_ms`. Files that are out of sight stay until nobody can be reading them any more.
+Of very many partitions each round of retention takes some, so fast that all have had their turn in one
+`retention_interval_ms`. Files that are out of sight stay until nobody can be reading them any more. Producers
+expire at another pace, in the partitions that are loaded; those of the others expire when they are.
 """
 
 from collections import deque
@@ -19,6 +20,7 @@ from odradek.wire.work import Work
 EFFORT_PER_MAINTENANCE = 256
 EFFORT_OF_LOADING = 8
 REMOVED_PER_STEP = 16
+EXPIRIES_PER_STEP = 64
 WRITTEN_MS = 5000
 """Most of what has not changed for so long is on the disk: segments are flushed when the next one begins."""
 
@@ -31,12 +33,10 @@ class Upkeep:
         places: Places,
         get: Callable[[str, int], Partition | None],
         *,
-        producer_expiry_interval_ms: int,
         retention_interval_ms: int,
     ) -> None:
         self._places = places
         self._get = get
-        self._producer_expiry_interval_ms = producer_expiry_interval_ms
         self._retention_interval_ms = retention_interval_ms
         # (due, path of a directory, its partition) and (due, segment): removed once nobody can be reading
         # them.
@@ -44,7 +44,9 @@ class Upkeep:
         self._doomed_segments: deque[tuple[int, Segment]] = deque()
         self._turn: Iterator[Key] = iter(())
         self._last_turn_ms: int | None = None
-        self._due_partitions = 0.0
+        # Partitions that are due, times the interval: whole numbers, so that none is due a round late.
+        self._due = 0
+        self._late_expiries: list[Key] = []
 
     def maintaining(self, now_ms: int) -> Work[None]:
         """One round. See `LogStore.maintaining`."""
@@ -63,15 +65,13 @@ class Upkeep:
         """Go on where the last call stopped, so fast that all have had their turn in one interval, and once
         around at the most.
         """
-        by_key = self._places.by_key
+        by_key, interval_ms = self._places.by_key, self._retention_interval_ms
         left = len(by_key)
-        if self._retention_interval_ms:
-            due = float(left)
-            if self._last_turn_ms is not None:
-                due = left * max(now_ms - self._last_turn_ms, 0) / self._retention_interval_ms
-            self._due_partitions = min(self._due_partitions + due, left)
+        if interval_ms:
+            passed_ms = interval_ms if self._last_turn_ms is None else max(now_ms - self._last_turn_ms, 0)
+            self._due = min(self._due + left * passed_ms, left * interval_ms)
             self._last_turn_ms = now_ms
-            left = int(self._due_partitions)
+            left = self._due // interval_ms
         while left > 0:
             key = next(self._turn, None)
             if key is None:
@@ -81,7 +81,7 @@ class Upkeep:
                     return
             left -= 1
             if key in by_key:
-                self._due_partitions -= 1
+                self._due -= interval_ms
                 yield key
 
     def _maintaining_one(self, key: Key, now_ms: int) -> Work[None]:
@@ -93,15 +93,29 @@ class Upkeep:
             if partition is None or not partition.is_available:
                 return
             delay_ms = partition.config.file_delete_delay_ms
-            dropped = yield from partition.maintaining(
-                now_ms, self._places.producer_expiration_ms, self._producer_expiry_interval_ms
-            )
+            dropped = yield from partition.maintaining(now_ms)
             self.remove_segments(dropped, now_ms + delay_ms)
         except OSError as error:
             # Maintenance tries again the next time.
             self._places.failed(place.home.path, error, f"Retention in {place.path} failed: {error}")
         except KafkaError:
             return
+
+    def expiring_producers(self, now_ms: int, *, only_late: bool) -> Work[bool]:
+        """See `LogStore.expiring_producers`."""
+        by_key = self._places.by_key
+        keys, self._late_expiries = self._late_expiries if only_late else list(by_key), []
+        for number, key in enumerate(keys, 1):
+            partition = by_key[key].partition if key in by_key else None
+            if (
+                partition is not None
+                and partition.is_available
+                and not partition.expire_producers(now_ms, self._places.producer_expiration_ms)
+            ):
+                self._late_expiries.append(key)
+            if number % EXPIRIES_PER_STEP == 0:
+                yield None
+        return bool(self._late_expiries)
 
     def remove_segments(self, segments: Sequence[Segment], due_ms: int) -> None:
         """See `LogStore.remove_later`."""

@@ -21,13 +21,13 @@ __all__ = [
     "HONOURED",
     "INT",
     "INT_MAX",
-    "LATER",
     "LIST",
     "LONG",
     "LONG_MAX",
     "PASSWORD",
     "PER_BROKER",
     "READ_ONLY",
+    "REFUSED",
     "SHORT",
     "STRING",
     "Option",
@@ -51,9 +51,10 @@ KIND_NAMES = {
 HONOURED = "honoured"
 """Does what Kafka says."""
 ACCEPTED = "accepted"
-"""Has no meaning here: taken, and named at start as having no effect."""
-LATER = "later"
-"""Known, but not built yet: refused when it differs from its default."""
+"""Nothing reads it here, and nobody relies on what it would do: taken, and named as having no effect."""
+REFUSED = "refused"
+"""To take it would promise what is not done (limits, policies, who may do what, a store for old segments):
+refused when it differs from its default."""
 
 # Dynamic scopes: whether AlterConfigs may change it while the broker runs.
 READ_ONLY = "read-only"
@@ -144,7 +145,7 @@ class Option:
 
     def refusal_unless_built(self, value: Any) -> str | None:
         """One sentence when the value asks for what is not built yet, else None."""
-        if self.standing == LATER and value != self.default_value:
+        if self.standing == REFUSED and value != self.default_value:
             told = self.default_text
             keep = "leave it out" if told is None else f"leave it at {told or 'the empty default'}"
             return f"{self.name} is known but not built yet: {keep}."

@@ -8,6 +8,7 @@ synonym. Sources: Kafka's ConfigDef, DynamicBrokerConfig, ServerTopicConfigSynon
 ConfigHelper, release 4.3.
 """
 
+import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,10 +19,10 @@ from odradek.wire.option import (
     ACCEPTED,
     HONOURED,
     INT,
-    LATER,
     LIST,
     PER_BROKER,
     READ_ONLY,
+    REFUSED,
     STRING,
     Option,
 )
@@ -37,7 +38,8 @@ __all__ = [
     "FROM_TOPIC",
     "GROUP_OPTIONS",
     "HONOURED",
-    "LATER",
+    "REFUSED",
+    "THREADS",
     "TOPIC_OPTIONS",
     "BrokerLayers",
     "ConfigEntry",
@@ -51,12 +53,15 @@ __all__ = [
     "describe_group",
     "describe_topic",
     "nearest",
+    "option_of_listener",
     "own_group_value",
     "parse_broker_configs",
     "parse_group_configs",
+    "parse_of_listener",
     "parse_topic_configs",
     "topic_defaults",
     "topic_values",
+    "values_of_listeners",
     "without_effect",
 ]
 
@@ -87,9 +92,50 @@ _BROKER_SYNONYMS = {name: names for names in _SAME for name in names}
 # The scheduler's interval has a meaning of its own; it only stands in for the flush interval.
 del _BROKER_SYNONYMS["log.flush.scheduler.interval.ms"]
 
+# Settings of single listeners, `listener.name.NAME.OPTION`, and for some options `...NAME.MECHANISM.OPTION`
+# (Kafka: DynamicBrokerConfig). What of them is read here, and what would promise something.
+_OF_LISTENER = re.compile(r"listener\.name\.([^.]*)\.(.*)")
+_OF_MECHANISMS = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+_OF_LISTENERS_OF_ALL_BROKERS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+_HONOURED_OF_LISTENERS = ("max.connections",)
+_OF_LISTENERS_ONLY = frozenset(
+    f"ssl.{name}"
+    for name in (
+        "keystore.type",
+        "keystore.location",
+        "keystore.password",
+        "keystore.key",
+        "keystore.certificate.chain",
+        "key.password",
+        "truststore.type",
+        "truststore.location",
+        "truststore.password",
+        "truststore.certificates",
+    )
+)
+"""While a broker runs. At start they may be set for all listeners."""
 # Kafka changes them while it runs, but not so that other listeners come of it; here they are not followed.
 _FIXED_HERE = frozenset({"listeners", "listener.security.protocol.map"})
 
+THREADS = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+)
+"""Numbers of threads that Kafka changes by half or double at the most."""
 _UNIT_MS = {"hours": 3_600_000, "minutes": 60_000}
 
 
@@ -136,7 +182,51 @@ def nearest(name: str, options: Mapping[str, Option] = BROKER_OPTIONS) -> str | 
 
 def without_effect(names: Iterable[str], options: Mapping[str, Option]) -> tuple[str, ...]:
     """Of the settings of these names, those that are taken and have no meaning here."""
-    return tuple(name for name in names if name in options and options[name].standing == ACCEPTED)
+    return tuple(name for name in names if _standing(name, options) == ACCEPTED)
+
+
+def _standing(name: str, options: Mapping[str, Option]) -> str | None:
+    if name in options:
+        return options[name].standing
+    option = option_of_listener(name) if options is BROKER_OPTIONS else None
+    if option is None:
+        return None
+    if option.standing == REFUSED:
+        return REFUSED
+    return HONOURED if option.name in _HONOURED_OF_LISTENERS else ACCEPTED
+
+
+def option_of_listener(name: str) -> Option | None:
+    """The option that is set for a single listener by this name; None when it is none of these names."""
+    match = _OF_LISTENER.fullmatch(name)
+    if match is None:
+        return None
+    of_mechanism = next((one for one in _OF_MECHANISMS if match[2].endswith(f".{one}")), None)
+    return BROKER_OPTIONS.get(match[2] if of_mechanism is None else of_mechanism)
+
+
+def values_of_listeners(layers: BrokerLayers, option: str) -> dict[str, Any]:
+    """What an option is set to for single listeners, by their names in lower case."""
+    values = {}
+    for layer in (layers.start, layers.all_brokers, layers.broker):
+        for name, text in layer.items():
+            match = _OF_LISTENER.fullmatch(name)
+            if match is not None and match[2] == option:
+                values[match[1]] = BROKER_OPTIONS[option].parse(text)
+    return values
+
+
+def parse_of_listener(name: str, text: str) -> Any:
+    """The value of a setting of a single listener. ValueError: one sentence why it cannot be set."""
+    option = option_of_listener(name)
+    assert option is not None, name
+    try:
+        value = option.parse(text)
+    except ValueError as error:
+        raise ValueError(str(error).replace(option.name, name, 1)) from None
+    if option.standing == REFUSED and (refusal := option.refusal_unless_built(value)):
+        raise ValueError(refusal.replace(option.name, name, 1))
+    return value
 
 
 # --- Reading ---
@@ -182,7 +272,7 @@ def check_group_configs(configs: Mapping[str, str | None], broker: Mapping[str, 
             raise _invalid(f"{name} must be greater than or equal to {at_least}")
         if at_most is not None and value > broker[at_most]:
             raise _invalid(f"{name} must be less than or equal to {at_most}")
-    for kind in ("consumer", "streams"):
+    for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if (session in own or heartbeat in own) and (
             own.get(session, broker[f"group.{session}"]) <= own.get(heartbeat, broker[f"group.{heartbeat}"])
@@ -202,12 +292,12 @@ def parse_broker_configs(configs: Mapping[str, str | None], *, for_all_brokers: 
     _refuse_all("Cannot update these configs dynamically", filter(_is_fixed, configs))
     _refuse_all(
         "These security configs can be dynamically updated only per-listener using the listener prefix",
-        (name for name in configs if name.startswith("ssl.")),
+        filter(_OF_LISTENERS_ONLY.__contains__, configs),
     )
     if for_all_brokers:
         _refuse_all(
             "Cannot update these configs at default cluster level, broker id must be specified",
-            (name for name in configs if _dynamic_scope(name) == PER_BROKER),
+            filter(_is_of_one_broker, configs),
         )
     values = {}
     for name, text in configs.items():
@@ -219,12 +309,15 @@ def parse_broker_configs(configs: Mapping[str, str | None], *, for_all_brokers: 
 
 
 def _is_fixed(name: str) -> bool:
-    return name in _FIXED_HERE or _dynamic_scope(name) == READ_ONLY
-
-
-def _dynamic_scope(name: str) -> str | None:
     option = BROKER_OPTIONS.get(name)
-    return None if option is None else option.dynamic
+    return name in _FIXED_HERE or (option is not None and option.dynamic == READ_ONLY)
+
+
+def _is_of_one_broker(name: str) -> bool:
+    option = option_of_listener(name)
+    if option is not None:
+        return option.name not in _OF_LISTENERS_OF_ALL_BROKERS
+    return name in BROKER_OPTIONS and BROKER_OPTIONS[name].dynamic == PER_BROKER
 
 
 def _refuse_all(what: str, names: Iterable[str]) -> None:
@@ -235,11 +328,14 @@ def _refuse_all(what: str, names: Iterable[str]) -> None:
 
 def _parse(name: str, text: str | None, options: Mapping[str, Option], what: str) -> Any:
     option = options.get(name)
-    if option is None:
+    of_listener = option is None and options is BROKER_OPTIONS and option_of_listener(name) is not None
+    if option is None and not of_listener:
         raise _invalid(f"Unknown {what} config name: {name}.")
     if text is None:
         raise _invalid(f"{name} has no value; delete the setting to get its default.")
     try:
+        if option is None:
+            return parse_of_listener(name, text)
         value = option.parse(text)
     except ValueError as error:
         raise _invalid(str(error)) from None
@@ -358,8 +454,8 @@ def describe_group(
 
 
 def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) -> list[ConfigEntry]:
-    """What DescribeConfigs tells of one broker: internal options only where they were set at start, as Kafka.
-    Unknown names set at start are told too, as sensitive.
+    """What DescribeConfigs tells of one broker: internal options only where they were set at start, as Kafka,
+    and what is set for single listeners. Unknown names set at start are told too, as sensitive.
     """
     values = broker_values(layers)
     entries = []
@@ -370,10 +466,14 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
         value = None if option.is_sensitive else option.text(values[name])
         entries.append(_entry(option, value, _synonyms(name, layers), read_only=option.dynamic == READ_ONLY))
     if names is None:
-        names = layers.start
+        names = {**layers.start, **layers.all_brokers, **layers.broker}
     for name in names:
-        if name in layers.start and name not in BROKER_OPTIONS:
-            entries.append(_unknown_entry(name))
+        if name in BROKER_OPTIONS or not any(name in layer for layer in layers):
+            continue
+        of_listener = option_of_listener(name)
+        entries.append(
+            _unknown_entry(name) if of_listener is None else _entry_of_listener(name, of_listener, layers)
+        )
     return entries
 
 
@@ -387,6 +487,12 @@ def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = Non
         value = None if option.is_sensitive else layers.all_brokers[name]
         synonyms = [synonym for synonym in _synonyms(name, only) if synonym.source == FROM_ALL_BROKERS]
         entries.append(_entry(option, value, synonyms, read_only=option.dynamic == READ_ONLY))
+    for name in wanted:
+        of_listener = option_of_listener(name)
+        if name not in BROKER_OPTIONS and of_listener is not None:
+            entry = _entry_of_listener(name, of_listener, only)
+            entry.synonyms = [one for one in entry.synonyms if one.source == FROM_ALL_BROKERS]
+            entries.append(entry)
     return entries
 
 
@@ -433,6 +539,17 @@ def _entry(
     )
 
 
+def _entry_of_listener(name: str, option: Option, layers: BrokerLayers) -> ConfigEntry:
+    """Where it is not set for the listener, what is set for all of them counts. Kafka calls it read-only, and
+    changes it all the same.
+    """
+    synonyms = _synonyms_of((name, option.name) if name.endswith(f".{option.name}") else (name,), layers)
+    value = None if option.is_sensitive else synonyms[0].value
+    entry = _entry(option, value, synonyms, read_only=True)
+    entry.name = name
+    return entry
+
+
 def _unknown_entry(name: str) -> ConfigEntry:
     """An option that a plug-in of Kafka's might know: its value may be a secret (Kafka: maybeSensitive)."""
     synonyms = [ConfigSynonym(name, None, FROM_START)]
@@ -441,7 +558,10 @@ def _unknown_entry(name: str) -> ConfigEntry:
 
 def _synonyms(name: str, layers: BrokerLayers) -> list[ConfigSynonym]:
     """Where a broker option's value could come from, by layer first and then by name, as Kafka lists it."""
-    names = _BROKER_SYNONYMS.get(name, (name,))
+    return _synonyms_of(_BROKER_SYNONYMS.get(name, (name,)), layers, name)
+
+
+def _synonyms_of(names: Iterable[str], layers: BrokerLayers, name: str | None = None) -> list[ConfigSynonym]:
     found = []
     for layer, source in (
         (layers.broker, FROM_BROKER),
@@ -451,15 +571,16 @@ def _synonyms(name: str, layers: BrokerLayers) -> list[ConfigSynonym]:
         for synonym in names:
             if synonym in layer:
                 # As it was set, where the value of the entry is written as Kafka writes such values.
-                text = None if BROKER_OPTIONS[synonym].is_sensitive else layer[synonym]
+                option = BROKER_OPTIONS.get(synonym) or option_of_listener(synonym)
+                text = None if option is None or option.is_sensitive else layer[synonym]
                 found.append(ConfigSynonym(synonym, text, source))
     for synonym in names:
-        text = BROKER_OPTIONS[synonym].default_text
-        if text is not None and not BROKER_OPTIONS[synonym].unlisted:
-            found.append(ConfigSynonym(synonym, text, FROM_DEFAULT))
+        option = BROKER_OPTIONS.get(synonym)
+        if option is not None and option.default_text is not None and not option.unlisted:
+            found.append(ConfigSynonym(synonym, option.default_text, FROM_DEFAULT))
     # Kafka drops what stands before the option's own name, so `log.retention.hours` alone leaves the list of
     # `retention.ms` empty and its source "default". Tools print it; we say the same
     # (ConfigHelper.configSynonyms).
-    while found and found[0].name != name:
+    while name is not None and found and found[0].name != name:
         del found[0]
     return found

@@ -1,4 +1,4 @@
-"""Several data directories: where partitions are made, and what is said of moves between them."""
+"""Several data directories: where partitions are made, what is said of moves, and cordoned ones."""
 
 # ruff: noqa: B023  (every function is called in the round of the loop that makes it)
 
@@ -14,6 +14,7 @@ import pytest
 from compat_tests import reference
 from compat_tests.differential.harness import Pair, Side, served_versions
 from compat_tests.differential.test_records import batch, produce
+from compat_tests.differential.test_settings import BROKER, complete, incremental, partly, whole
 from compat_tests.differential.topics import new_topic
 from odradek.server.embedded import Broker
 from odradek.wire.messages.alter_replica_log_dirs import (
@@ -21,8 +22,21 @@ from odradek.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from odradek.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from odradek.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.produce import ProduceRequest
+from odradek.wire.option_changes import APPEND, DELETE, SET, SUBTRACT
 
 NAMES = ("one", "two", "three")
 
@@ -168,9 +182,170 @@ def test_what_is_moved_before_it_is_there_is_made_there(pair: Pair) -> None:
         pair.compare(f"where {made} lies", *found)
 
 
-def make(pair: Pair, name: str) -> str:
-    from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+def cordon(side: Side, *names: str) -> Any:
+    """The operation that has these directories take nothing new; `*` and other texts stand for themselves."""
+    return ("cordoned.log.dirs", SET, ",".join(side.values.get(name, name) for name in names))
 
+
+def cordoning(pair: Pair, *names: str, kind: int = SET, owner: str = "1") -> None:
+    """Asks both for it, and compares what they tell of it afterwards."""
+    note = f"cordon {names}, {kind}"
+
+    def request(side: Side) -> Any:
+        name, _, value = cordon(side, *names)
+        return incremental(partly(BROKER, owner, (name, kind, None if kind == DELETE else value)))
+
+    pair.ask(request, 1, note)
+    found = [who_is_cordoned(side) for side in pair.sides]
+    deadline = time.monotonic() + 10
+    while found[0] != found[1] and time.monotonic() < deadline:  # Kafka follows behind its answer
+        time.sleep(0.05)
+        found = [who_is_cordoned(side) for side in pair.sides]
+    pair.compare(note, *found)
+    resource = DescribeConfigsResource(
+        resource_type=BROKER, resource_name="1", configuration_keys=["cordoned.log.dirs"]
+    )
+    told = []
+    for side in pair.sides:
+        answer = side.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True), 4)
+        plain = str(side.plain(answer.results[0].configs, 4))
+        for name in NAMES:
+            plain = plain.replace(side[name], name)
+        told.append(plain)
+    pair.compare(f"{note}, told", *told)
+
+
+def who_is_cordoned(side: Side) -> list[str]:
+    names = {side[name]: name for name in NAMES}
+    answer = side.ask(DescribeLogDirsRequest(topics=[]), 5)
+    return sorted(names[one.log_dir] for one in answer.results if one.is_cordoned)
+
+
+@pytest.fixture
+def uncordoned(pair: Pair) -> Iterator[Pair]:
+    yield pair
+    cordoning(pair, kind=DELETE)
+
+
+def test_directories_are_cordoned_and_told_alike(uncordoned: Pair) -> None:
+    pair = uncordoned
+    for names in (
+        ("one",),
+        ("one", "two"),
+        NAMES,
+        ("*",),
+        ("*", "one"),
+        ("one", "*"),
+        ("/nowhere",),
+        ("one", "/nowhere"),
+        (" one",),
+        ("two", "two"),
+        (),
+    ):
+        cordoning(pair, *names)
+    cordoning(pair, "one", kind=APPEND)
+    cordoning(pair, "two", kind=APPEND)
+    cordoning(pair, "one", kind=SUBTRACT)
+    cordoning(pair, "three", owner="")
+    for dry in (True, False):
+        pair.ask(lambda side: complete(whole(BROKER, "1", cordon(side, "one")[::2]), dry=dry), 2, f"{dry}")
+    cordoning(pair, kind=DELETE)
+
+
+def test_new_partitions_avoid_cordoned_directories(uncordoned: Pair) -> None:
+    pair = uncordoned
+    newest = pair.versions(DescribeLogDirsRequest)[-1]
+    for count, names in enumerate((("one",), ("one", "two"), ("two", "three"), ()), 2):
+        cordoning(pair, *names)
+        topic = new_topic(pair, "cordoned", count)
+        request = describe(topic, partitions=tuple(range(count)))
+        found = []
+        for side in pair.sides:
+            deadline = time.monotonic() + 10
+            while len(places(side, side.ask(request, newest))) < count and time.monotonic() < deadline:
+                time.sleep(0.05)
+            lie = [place[0] for place in places(side, side.ask(request, newest))]
+            assert len(lie) == count
+            assert not set(names) & set(lie)
+            found.append(sorted(lie.count(name) for name in NAMES))
+        if len(names) == 2:
+            assert found[0] == found[1]
+
+
+def test_where_all_directories_are_cordoned_only_assigned_partitions_are_made(uncordoned: Pair) -> None:
+    pair = uncordoned
+    newest = pair.versions(DescribeLogDirsRequest)[-1]
+    old = new_topic(pair, "before")
+    cordoning(pair, "*")
+    assigned = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1])]
+    topics = {
+        "automatic": CreatableTopic(name="never", num_partitions=1, replication_factor=1),
+        "defaults": CreatableTopic(name="never", num_partitions=-1, replication_factor=-1),
+        "two replicas": CreatableTopic(name="never", num_partitions=1, replication_factor=2),
+        "bad count": CreatableTopic(name="never", num_partitions=0, replication_factor=1),
+        "there": CreatableTopic(name=old, num_partitions=1, replication_factor=1),
+        "assigned": CreatableTopic(
+            name="assigned", num_partitions=-1, replication_factor=-1, assignments=assigned
+        ),
+    }
+    for note, topic in topics.items():
+        for dry in (True, False):
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=9_000, validate_only=dry)
+            # What a topic's answer tells beyond that depends on what is built from its id.
+            answers = [side.ask(request, 6).topics[0] for side in pair.sides]
+            for field in ("error_code", "num_partitions", "replication_factor"):
+                pair.compare(f"{note}, {dry}: {field}", *(getattr(one, field) for one in answers))
+            pair.compare(f"{note}: has a message", *(one.error_message is None for one in answers))
+    growths = {
+        "automatic": CreatePartitionsTopic(name=old, count=3, assignments=None),
+        "too few": CreatePartitionsTopic(name=old, count=3, assignments=[]),
+        "no growth": CreatePartitionsTopic(name=old, count=1, assignments=None),
+        "assigned": CreatePartitionsTopic(
+            name=old, count=2, assignments=[CreatePartitionsAssignment(broker_ids=[1])]
+        ),
+    }
+    for note, growth in growths.items():
+        pair.ask(lambda _: CreatePartitionsRequest(topics=[growth], timeout_ms=9_000), 3, note)
+    found = []
+    for side in pair.sides:
+        request = describe(old, "assigned", partitions=(0, 1))
+        deadline = time.monotonic() + 10
+        while len(places(side, side.ask(request, newest))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        made = [place[:3] for place in places(side, side.ask(request, newest)) if place[1:3] != (old, 0)]
+        found.append(made)
+    pair.compare("made where all is cordoned", *found)
+    coordinators = [
+        side.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4).coordinators[0].error_code
+        for side in pair.sides
+    ]
+    pair.compare("a coordinator whose topic cannot be made", *coordinators)
+
+
+def test_nothing_is_moved_to_a_cordoned_directory(uncordoned: Pair) -> None:
+    pair = uncordoned
+    topic = new_topic(pair, "stays")
+    version = pair.versions(AlterReplicaLogDirsRequest)[-1]
+    for names in (("one",), ("*",)):
+        cordoning(pair, *names)
+        for note, wanted in {
+            "to it": ("one", topic, 0),
+            "unknown topic": ("one", "not-there", 0),
+            "unknown partition": ("one", topic, 7),
+            "a long name": ("one", "n" * 240, 0),
+            "nowhere": ("/nowhere", topic, 0),
+        }.items():
+            pair.ask(lambda side: alter(side, wanted), version, f"{note}, {names}")
+    cordoning(pair, kind=DELETE)
+    pair.ask(lambda side: alter(side, ("three", "early-cordoned", 0)), version)
+    cordoning(pair, "three")
+    made = make(pair, "early-cordoned")
+    newest = pair.versions(DescribeLogDirsRequest)[-1]
+    found = [[place[0] for place in places(side, side.ask(describe(made), newest))] for side in pair.sides]
+    pair.compare("where it was wanted before", *found)
+
+
+def make(pair: Pair, name: str) -> str:
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     for side in pair.sides:
         side.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)

@@ -14,7 +14,7 @@ from compat_tests.transactions.brokers import Start, TransactionBroker, starting
 from odradek.server.embedded import Broker
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
-from odradek.wire.option import LATER
+from odradek.wire.option import REFUSED
 from odradek.wire.options import BROKER_OPTIONS
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
@@ -35,7 +35,7 @@ believes that it has what others have been given."""
 
 def settings(*, is_odradek: bool) -> dict[str, int]:
     """Those of `QUICK_DEATHS` that the broker has already."""
-    known = {one.name for one in BROKER_OPTIONS.values() if one.standing != LATER}
+    known = {one.name for one in BROKER_OPTIONS.values() if one.standing != REFUSED}
     return {name: value for name, value in QUICK_DEATHS.items() if name in known or not is_odradek}
 
 

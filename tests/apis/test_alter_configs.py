@@ -143,7 +143,7 @@ def test_a_broker_and_all_brokers_have_settings(node):
         (whole(GROUP, "g", consumer_session_timeout_ms="44999"), "INVALID_CONFIG"),
         (whole(GROUP, "g", consumer_session_timeout_ms="60001"), "INVALID_CONFIG"),
         (whole(GROUP, "g", streams_num_standby_replicas="3"), "INVALID_CONFIG"),
-        (whole(GROUP, "g", share_session_timeout_ms="50000"), "INVALID_CONFIG"),
+        (whole(GROUP, "g", share_session_timeout_ms="60001"), "INVALID_CONFIG"),
         (whole(GROUP, "g", share_session_timeout_ms="45000"), "NONE"),
         (whole(GROUP, "g", retention_ms="1"), "INVALID_CONFIG"),
         (whole(0, "x"), "INVALID_REQUEST"),

@@ -108,3 +108,43 @@ def test_of_a_partition_that_is_named_twice_the_last_directory_counts(node, path
     (topic,) = node.ask(alter((paths[1], "t", 0), ("/nowhere", "t", 0))).results
     assert [one.error_code for one in topic.partitions] == [ErrorCode.LOG_DIR_NOT_FOUND]
     assert not node.store.has_moves
+
+
+def test_nothing_is_moved_to_a_cordoned_directory_not_even_what_is_there(node, paths):
+    node.create("t")
+    node.store.cordon([paths[0]])
+    for name in ("t", "absent"):
+        assert code_of(node, paths[0], name) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert code_of(node, paths[0], "n" * 240) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert code_of(node, "/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
+    assert code_of(node, paths[1]) is ErrorCode.NONE
+    node.store.cordon([])
+    assert code_of(node, paths[0]) is ErrorCode.NONE
+
+
+def test_the_newest_description_tells_which_directories_are_cordoned(node, paths):
+    node.store.cordon([paths[1]])
+    told = {
+        version: [one.is_cordoned for one in node.ask(DescribeLogDirsRequest(topics=None), version).results]
+        for version in (4, 5)
+    }
+    assert told == {4: [False, False], 5: [False, True]}
+
+
+def test_new_partitions_go_where_nothing_is_cordoned_and_to_the_first_directory_if_all_are(node, paths):
+    node.store.cordon([paths[0]])
+    node.create("t", 3)
+    assert described(node)[paths[0]] == []
+    node.store.cordon(paths)
+    node.create("u", 2)
+    assert [name for name, *_ in described(node)[paths[0]]] == ["u", "u"]
+    node.store.cordon([])
+    node.create("v")
+    assert [name for name, *_ in described(node)[paths[0]]] == ["u", "u", "v"]
+
+
+def test_a_partition_that_is_wanted_in_a_directory_goes_there_though_it_is_cordoned_since(node, paths):
+    code_of(node, paths[1], "later")
+    node.store.cordon([paths[1]])
+    node.create("later")
+    assert node.partition("later").directory == f"{paths[1]}/later-0"

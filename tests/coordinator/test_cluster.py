@@ -250,6 +250,21 @@ def test_growth_is_refused_as_kafka_does(machine, growth, code):
     assert len(machine.view.topic("t").partitions) == 2
 
 
+def test_brokers_that_take_no_replicas_get_only_those_that_are_assigned_to_them(store):
+    machine = machine_over(store, 1, 2, 3)
+    cordoned = {1, 3}
+    machine._takes_replicas = lambda node_id: node_id not in cordoned
+    assert create(machine, "t", 3) == "NONE"
+    assert {partition.leader for partition in machine.view.topic("t").partitions} == {2}
+    assert create(machine, "u", 1, 2) == "INVALID_REPLICATION_FACTOR"
+    cordoned.add(2)
+    assert create(machine, "u", 1, 1) == "INVALID_REPLICATION_FACTOR"
+    assert codes(machine.create_partitions([NewPartitions("t", 4)])) == ["INVALID_REPLICATION_FACTOR"]
+    assert create(machine, "u", assignments=[(0, [3])]) == "NONE"
+    assert codes(machine.create_partitions([NewPartitions("t", 4, [[1]])])) == ["NONE"]
+    assert machine.view.leader_of("t", 3) == 1
+
+
 def test_replicas_are_spread_and_never_doubled():
     placed = place_replicas([1, 2, 3, 4], 0, 24, 3)
     assert all(len(set(replicas)) == 3 for replicas in placed)

@@ -213,7 +213,7 @@ def test_produce_waits_for_the_disk_when_every_message_is_to_be_flushed(
 
 def test_every_answer_names_the_address_that_the_client_dialled(tmp_path):
     async def act():
-        async with running(tmp_path, listen="localhost:0") as server:
+        async with running(tmp_path, listen=":0") as server:
             for host in ("127.0.0.1", "::1"):
                 try:
                     client = await Client.connect(server.port, host)
@@ -241,6 +241,28 @@ def test_a_broker_on_every_interface_names_to_each_client_the_one_that_it_came_b
                 finding = find_coordinator.FindCoordinatorRequest(key="g", key_type=0)
                 told = [*brokers, *cluster.brokers, await client.ask(finding, 2)]
                 assert [(one.host, one.port) for one in told] == [(host, server.port)] * 3
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"listen": "localhost:0"},
+        {"listeners": "PLAINTEXT://LocalHost:0"},
+        {"listeners": "PLAINTEXT://127.0.0.1:0", "advertised_listeners": "PLAINTEXT://LocalHost:0"},
+    ],
+)
+def test_a_name_that_somebody_wrote_is_what_all_answers_tell_with_the_real_port(tmp_path, options):
+    async def act():
+        async with running(tmp_path, **options) as server:
+            client = await Client.connect(server.port)
+            brokers = (await client.ask(metadata.MetadataRequest(topics=[]), 9)).brokers
+            cluster = await client.ask(describe_cluster.DescribeClusterRequest(), 0)
+            finding = find_coordinator.FindCoordinatorRequest(key="g", key_type=0)
+            told = [*brokers, *cluster.brokers, await client.ask(finding, 2)]
+            name = "localhost" if "listen" in options else "LocalHost"
+            assert [(one.host, one.port) for one in told] == [(name, server.port)] * 3
 
     asyncio.run(act())
 
@@ -664,7 +686,6 @@ def test_options_bound_descriptions_batches_of_groups_and_the_memory_of_producer
         options = {
             "max.request.partition.size.limit": "2",
             "producer.id.expiration.ms": "60000",
-            "log.flush.start.offset.checkpoint.interval.ms": "5000",
             "offsets.topic.num.partitions": "1",
         }
         config = load(listen="127.0.0.1:0", data_dir=tmp_path, sets=[f"{n}={v}" for n, v in options.items()])
@@ -681,7 +702,6 @@ def test_options_bound_descriptions_batches_of_groups_and_the_memory_of_producer
             )
             assert [len(topic.partitions) for topic in answer.topics] == [2]
             assert server._store.producer_expiration_ms == 60_000
-            assert server._store._checkpointing.interval_ms == 5_000
             await client.create("__consumer_offsets", 1, [("max.message.bytes", "5000")])
             assert server._coordinators.settings_of_groups(server._machine.view).append_max_bytes == 5_000
         finally:

@@ -1,6 +1,7 @@
 """Where the configuration comes from, what rules over what, and what is refused in which words."""
 
 import dataclasses
+import os
 import pathlib
 import time
 
@@ -9,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.coordinator.settings import GroupSettings
-from odradek.server.config import ConfigError, Listener, load, option_of_variable
+from odradek.server.config import ConfigError, Listener, cordoned_directories, load, option_of_variable
 from odradek.server.config_page import page
 from odradek.server.properties import parse_properties
 from odradek.storage.config import LogConfig
-from odradek.wire.options import ACCEPTED, BROKER_OPTIONS, HONOURED, LATER, TOPIC_OPTIONS
+from odradek.wire.option import BOOLEAN, DOUBLE, INT, INT_MAX, LONG, LONG_MAX, SHORT
+from odradek.wire.options import ACCEPTED, BROKER_OPTIONS, HONOURED, REFUSED, TOPIC_OPTIONS
 from tests.server.config_sources import CONTAINER, KAFKAS_OWN, from_text
 
 
@@ -158,7 +160,95 @@ def test_what_is_not_built_yet_is_refused_unless_it_is_the_default():
     assert "not built yet" in message
     assert "--set" in message
     assert "not built yet" in refusal(sets=["security.inter.broker.protocol=SSL"])
-    assert "listener.name.x.ssl.key" in refusal(environ={"KAFKA_LISTENER_NAME_X_SSL_KEY": "1"})
+    of_a_listener = "listener.name.x.principal.builder.class=org.example.Principals"
+    assert of_a_listener.partition("=")[0] in refusal(sets=[of_a_listener])
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "found"),
+    [
+        ("", set()),
+        ("two", {"two"}),
+        (" two , one,two", {"one", "two"}),
+        ("*", {"one", "two", "three"}),
+        (os.path.abspath("three"), {"three"}),
+    ],
+)
+def test_cordoned_directories_are_named_as_log_dirs_or_the_broker_names_them(cordoned, found):
+    config = load(sets=["log.dirs=one,two,three", f"cordoned.log.dirs={cordoned}"])
+    assert cordoned_directories(config.values) == found
+
+
+def test_what_nothing_reads_is_taken_and_named():
+    texts = {
+        "unstable.api.versions.enable": "true",
+        "unstable.feature.versions.enable": "true",
+        "ssl.keystore.location": "/no/such/file",
+        "listener.name.plaintext.ssl.keystore.location": "/no/such/file",
+        "listener.name.plaintext.scram-sha-512.sasl.jaas.config": "secret",
+        "sasl.kerberos.min.time.before.relogin": "58000",
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "group.share.max.size": "300",
+        "remote.log.reader.threads": "3",
+        "quota.window.num": "5",
+    }
+    config = load(sets=[f"{name}={text}" for name, text in texts.items()])
+    assert config.without_effect == tuple(texts)
+    assert config.warnings == ()
+    assert "replica.selector.class" in refusal(sets=["replica.selector.class=org.example.Nearest"])
+
+
+def other_value(option):
+    """A value that is not its default."""
+    default = option.default_value
+    if option.choices:
+        return next(one for one in option.choices if default not in (one, (one,)))
+    if option.kind == BOOLEAN:
+        return "false" if default else "true"
+    if option.kind == DOUBLE:
+        return "0.25"
+    if option.kind in (INT, SHORT, LONG):
+        low = 0 if option.low is None else int(option.low)
+        # What is between a least and a most stays there.
+        goes_down = ".min." in option.name or default in (INT_MAX, LONG_MAX)
+        near = [low] if default is None else [default - 1, default + 1][:: 1 if goes_down else -1]
+        return str(next(one for one in near if one >= low and (option.high is None or one <= option.high)))
+    return "other"
+
+
+@pytest.mark.parametrize(
+    "option", [one for one in BROKER_OPTIONS.values() if one.standing != HONOURED], ids=lambda one: one.name
+)
+def test_a_start_takes_and_names_what_has_no_effect_and_refuses_what_would_promise_something(option):
+    text = f"{option.name}={other_value(option)}"
+    if option.standing == REFUSED:
+        assert option.name in refusal(sets=[text])
+    else:
+        assert load(sets=[text]).without_effect == (option.name,)
+
+
+def test_a_setting_of_a_listener_that_nobody_knows_is_told_with_the_others():
+    assert "listener.name.x.ssl.key" in refusal(sets=["listener.name.x.ssl.key=1"])
+    (warning,) = load(environ={"KAFKA_LISTENER_NAME_X_SSL_KEY": "1"}).warnings
+    assert "listener.name.x.ssl.key" in warning
+    assert "max.connections must be" in refusal(sets=["listener.name.x.max.connections=-1"])
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (["log.dirs=one,two", "cordoned.log.dirs=three,one"], "cordoned.log.dirs has three,"),
+        (["log.dirs=one,two", "cordoned.log.dirs=one/"], "cordoned.log.dirs has one/,"),
+        (["log.dirs=one,two", "cordoned.log.dirs=*,one"], "means all directories"),
+        (["log.roll.ms=0"], "log.roll.ms must be at least 1"),
+        (["log.roll.jitter.ms=-1"], "log.roll.jitter.ms must be at least 0"),
+        (["max.connections.per.ip=0"], "lets nobody in"),
+        (["log.cleaner.dedupe.buffer.size=2097152", "log.cleaner.threads=2"], "more than 1 MiB"),
+        (["group.share.assignment.interval.ms=15001"], "above group.share.max.assignment.interval.ms"),
+    ],
+)
+def test_bounds_that_kafka_has_beside_those_of_its_definitions_are_ours(sets, words):
+    assert words in refusal(sets=sets)
 
 
 def test_a_bad_value_is_refused_with_its_name_and_its_place(tmp_path):
@@ -216,10 +306,44 @@ def test_a_controller_listener_needs_no_entry_in_the_default_map():
     assert [listener.name for listener in config.listeners] == ["PLAINTEXT"]
 
 
+@pytest.mark.parametrize("host", ["localhost", "broker.example", "a_b-c", "256.1.1.1.1", "x127.0.0.1"])
+def test_a_host_that_is_written_as_a_name_is_told_as_it_is_written(host):
+    assert load(sets=[f"listeners=PLAINTEXT://{host}:1"]).advertised == {
+        "PLAINTEXT": Listener("PLAINTEXT", host, 1)
+    }
+    other = load(sets=[f"listeners=PLAINTEXT://{host}:1", "advertised.listeners=PLAINTEXT://other:2"])
+    assert other.advertised == {"PLAINTEXT": Listener("PLAINTEXT", "other", 2)}
+
+
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [
+        ("", ""),
+        ("0.0.0.0", "0.0.0.0"),
+        ("[::]", "::"),
+        ("::", "::"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.1", "127.1"),
+        ("[::1]", "::1"),
+        ("::1", "::1"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("::ffff:127.0.0.1", "::ffff:127.0.0.1"),
+    ],
+)
+def test_an_address_in_listeners_and_every_interface_are_no_names_to_tell(written, host):
+    config = load(sets=[f"listeners=PLAINTEXT://{written}:9094"])
+    assert config.listeners == (Listener("PLAINTEXT", host, 9094),)
+    assert config.advertised == {}
+
+
 @pytest.mark.parametrize(
     ("sets", "words"),
     [
         (["listeners=PLAINTEXT://localhost"], "NAME://HOST:PORT"),
+        (["listeners=PLAINTEXT://a:b:1"], "NAME://HOST:PORT"),
+        (["listeners=PLAINTEXT://::1"], "NAME://HOST:PORT"),
+        (["listeners=SSL://0.0.0.0:1,PLAINTEXT://[::]:1"], "port 1 twice"),
+        (["listeners=SSL://0.0.0.0:1,PLAINTEXT://[::1]:1"], "port 1 twice"),
         (["listeners=PLAINTEXT://localhost:65536"], "NAME://HOST:PORT"),
         (["listeners=localhost:9092"], "NAME://HOST:PORT"),
         (["listeners="], "none for clients"),
@@ -297,7 +421,7 @@ def test_every_option_can_be_given_its_default(option):
     config = load(sets=[f"{option.name}={option.default_text}"])
     assert config[option.name] == option.default_value
     assert config.without_effect == ((option.name,) if option.standing == ACCEPTED else ())
-    if option.standing == LATER:
+    if option.standing == REFUSED:
         assert config.warnings == ()
 
 

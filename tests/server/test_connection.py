@@ -15,7 +15,7 @@ from odradek.apis.api import Api, LatePart, Waiting
 from odradek.server import connection as connection_module
 from odradek.server import paced_writing
 from odradek.server.connection import BUFFER_BYTES, Routes
-from odradek.server.connections import ConnectionLimits, Connections
+from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
 from odradek.server.listeners import Listener, accept, bind_listener
 from odradek.server.timers import Timers, wall_clock_ms
 from odradek.server.turn import LoopTurn
@@ -1235,6 +1235,10 @@ def test_the_sweep_runs_by_itself(play):
         ({"connections_max": 2}, "max.connections=2 is reached"),
         ({"connections_per_ip_max": 2}, "max.connections.per.ip=2 is reached for 127.0.0.1"),
         (
+            {"connections_max_of_listeners": {"plaintext": 2, "other": 0}},
+            "listener.name.plaintext.max.connections=2 is reached",
+        ),
+        (
             {"connections_per_ip_max": 0, "connections_per_ip_overrides": {"127.0.0.1": 2}},
             "max.connections.per.ip=2",
         ),
@@ -1271,3 +1275,12 @@ def test_hanging_up_sends_what_is_ready(play):
         assert stage_.broker.cancelled == ["a"]
 
     play(story)
+
+
+def test_limits_of_single_addresses_are_read_as_pairs_and_names_by_their_addresses(caplog):
+    with caplog.at_level(logging.WARNING, "odradek"):
+        counts = counts_by_address("127.1:3, ::1:4,no-such-host.invalid:5, 10.0.0.1 : 6")
+    assert counts == {"127.0.0.1": 3, "::1": 4, "10.0.0.1": 6}
+    assert "no-such-host.invalid" in caplog.text
+    assert counts_by_address("localhost:7")["127.0.0.1"] == 7
+    assert counts_by_address("") == {}

@@ -1,9 +1,11 @@
 """Binding addresses: one port for every address of a name, and one sentence when it does not work."""
 
+import errno
 import socket
 
 import pytest
 
+from odradek.server import listeners
 from odradek.server.config import ConfigError
 from odradek.server.listeners import Listener, SocketOptions, bind_listener
 
@@ -43,11 +45,61 @@ def test_localhost_is_both_loopbacks_with_one_free_port(bind):
         assert ("::1", listener.port) in names
 
 
-def test_an_empty_host_is_every_interface(bind):
-    listener, sockets = bind("")
-    assert "0.0.0.0" in [each.getsockname()[0] for each in sockets]
-    with socket.create_connection(("127.0.0.1", listener.port), 5):
-        pass
+EVERY_INTERFACE = ["", "0.0.0.0", "::", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0", "0"]
+
+
+@pytest.mark.parametrize("host", EVERY_INTERFACE)
+def test_every_interface_is_one_of_both_families_however_it_is_written(bind, host):
+    listener, sockets = bind(host)
+    assert [each.getsockname()[0] for each in sockets] == ["0.0.0.0", "::"][: len(sockets)]
+    for client in ("127.0.0.1", "::1") if has_loopback_6() else ("127.0.0.1",):
+        with socket.create_connection((client, listener.port), 5) as connection:
+            # Not ::ffff:127.0.0.1, which would be told to clients.
+            assert connection.getpeername()[0] == client
+
+
+@pytest.mark.parametrize(
+    ("host", "bound"), [("127.0.0.1", "127.0.0.1"), ("::ffff:127.0.0.1", "127.0.0.1"), ("127.1", "127.0.0.1")]
+)
+def test_an_address_of_one_family_is_bound_for_that_alone(bind, host, bound):
+    listener, sockets = bind(host)
+    assert [each.getsockname()[0] for each in sockets] == [bound]
+    with pytest.raises(OSError, match=r"refused|unreachable|not available|assign"):
+        socket.create_connection(("::1", listener.port), 5)
+
+
+@pytest.mark.parametrize("number", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
+@pytest.mark.parametrize("host", [*EVERY_INTERFACE, "localhost", "LOCALHOST"])
+def test_a_machine_without_ipv6_serves_the_other_family(bind, monkeypatch, host, number):
+    lack(monkeypatch, socket.AF_INET6, number)
+    _, sockets = bind(host)
+    assert [each.family for each in sockets] == [socket.AF_INET]
+
+
+@pytest.mark.skipif(not has_loopback_6(), reason="there is no IPv6 here")
+@pytest.mark.parametrize("host", [*EVERY_INTERFACE, "localhost"])
+def test_a_machine_without_ipv4_serves_the_other_family(bind, monkeypatch, host):
+    lack(monkeypatch, socket.AF_INET, errno.EAFNOSUPPORT)
+    _, sockets = bind(host)
+    assert [each.family for each in sockets] == [socket.AF_INET6]
+
+
+def test_an_ipv6_address_where_there_is_no_ipv6_is_one_sentence(bind, monkeypatch):
+    lack(monkeypatch, socket.AF_INET6, errno.EADDRNOTAVAIL)
+    with pytest.raises(ConfigError, match=r"'::1' .* is no address of this machine"):
+        bind("::1")
+
+
+def lack(monkeypatch, family, number):
+    """Have binding to an address of this family fail as it does where the machine has none."""
+    real = listeners._bind
+
+    def failing(asked, address, options):
+        if asked == family:
+            raise OSError(number, "not here")
+        return real(asked, address, options)
+
+    monkeypatch.setattr(listeners, "_bind", failing)
 
 
 def test_a_taken_port_is_one_sentence_that_names_it(bind):

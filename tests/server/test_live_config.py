@@ -447,6 +447,8 @@ def test_what_is_set_without_effect_is_named():
 
 
 FOLLOWED = {
+    "max.connections.per.ip.overrides",
+    "cordoned.log.dirs",
     "group.consumer.assignment.interval.ms",
     "group.streams.assignment.interval.ms",
     "max.connections",
@@ -464,6 +466,37 @@ FOLLOWED = {
 """Asked for each time, or told in `BrokerServer._follow_settings` or `Coordinators.follow`."""
 
 
+def test_a_directory_that_is_cordoned_takes_nothing_new_until_it_is_uncordoned(tmp_path):
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+
+    async def act(story):
+        async with running(f"{one},{two}") as server:
+            await story(server)
+
+    async def first(server):
+        assert await alter(server, BROKER, "", cordoned_log_dirs=one) == "INVALID_REQUEST"
+        assert await alter(server, BROKER, "1", cordoned_log_dirs=f"{one}/") == "INVALID_REQUEST"
+        assert await alter(server, BROKER, "1", cordoned_log_dirs=f"*,{one}") == "INVALID_REQUEST"
+        assert await alter(server, BROKER, "1", cordoned_log_dirs=one) == "NONE"
+        await create(server, "t")
+        await create(server, "u")
+        assert await alter(server, BROKER, "1", cordoned_log_dirs="*") == "NONE"
+        topic = create_topics.CreatableTopic(name="v", num_partitions=1, replication_factor=1)
+        request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000)
+        answer = (await ask(server, request, 7)).topics[0]
+        assert ErrorCode(answer.error_code).name == "INVALID_REPLICATION_FACTOR"
+
+    async def after_a_restart(server):
+        assert not server._store.has_uncordoned
+        assert await alter(server, BROKER, "1", cordoned_log_dirs=None) == "NONE"
+        await create(server, "v")
+        assert sorted(path.name for path in (tmp_path / "one").glob("?-0")) == ["v-0"]
+        assert sorted(path.name for path in (tmp_path / "two").glob("?-0")) == ["t-0", "u-0"]
+
+    for story in (first, after_a_restart):
+        asyncio.run(act(story))
+
+
 def test_every_honoured_option_that_may_change_is_followed():
     of_topics = {name for option in TOPIC_OPTIONS.values() for name in option.synonyms}
     changeable = set()
@@ -471,8 +504,12 @@ def test_every_honoured_option_that_may_change_is_followed():
         if option.standing != HONOURED or option.dynamic == READ_ONLY:
             continue
         try:
-            LiveConfig(load()).check_broker("1", {name: option.default_text or "5"})
+            LiveConfig(load()).check_broker("1", {name: _some_value(option)})
         except KafkaError:
             continue
         changeable.add(name)
     assert changeable - of_topics == FOLLOWED
+
+
+def _some_value(option):
+    return "5" if option.default_text is None else option.default_text

@@ -636,17 +636,15 @@ def test_a_transaction_index_whose_sync_has_failed_is_written_again(disk, met_by
 
 
 def test_no_transaction_is_forgotten_for_being_silent(disk):
-    store = open_store(disk, producer_expiration_ms=1000, producer_expiry_interval_ms=100)
+    store = open_store(disk, producer_expiration_ms=1000)
     partition = store.create("t", 0, bytes(16), SMALL)
     Producer(partition, 1).send(b"a")
     two = Producer(partition, 2)
     two.send(b"b")
     two.end(commit=True)
-    store.maintain(NOW_MS + 999)
+    store.expire_producers(NOW_MS + 999)
     assert len(partition.producers()) == 2
-    store.maintain(NOW_MS + 1050)
-    assert len(partition.producers()) == 2  # looked for a moment ago
-    store.maintain(NOW_MS + 2000)
+    store.expire_producers(NOW_MS + 2000)
     assert [one.producer_id for one in partition.producers()] == [1]
     store.close(NOW_MS)
     store = open_store(disk, producer_expiration_ms=1)
@@ -654,14 +652,30 @@ def test_no_transaction_is_forgotten_for_being_silent(disk):
 
 
 def test_a_verification_that_comes_to_nothing_is_forgotten_in_time(disk):
-    store = open_store(disk, producer_expiration_ms=1000, producer_expiry_interval_ms=1)
+    store = open_store(disk, producer_expiration_ms=1000)
     partition = store.create("t", 0, bytes(16), SMALL)
     verification = partition.begin_verification(7, 0, 0, version=2)
-    store.maintain(NOW_MS)
-    store.maintain(NOW_MS + 999)
+    store.expire_producers(NOW_MS)
+    store.expire_producers(NOW_MS + 999)
     assert partition.begin_verification(7, 0, 0, version=2) is verification
-    store.maintain(NOW_MS + 1000)
+    store.expire_producers(NOW_MS + 1000)
     assert partition.begin_verification(7, 0, 0, version=2) is not verification
+
+
+def test_producers_of_a_partition_with_something_staged_expire_in_the_next_call(disk):
+    store = open_store(disk, producer_expiration_ms=1000)
+    busy, idle = (store.create("t", index, bytes(16), SMALL) for index in range(2))
+    for partition in (busy, idle):
+        Producer(partition, 1).send(b"a")
+        Producer(partition, 1).end(commit=True)
+    busy.append(build_batch([Record(0, NOW_MS, None, b"staged")]), now_ms=NOW_MS)
+    assert finish(store.expiring_producers(NOW_MS + 2000))
+    assert [len(partition.log.producers.producers) for partition in (busy, idle)] == [1, 0]
+    assert finish(store.expiring_producers(NOW_MS + 2000, only_late=True))
+    busy.commit()
+    assert not finish(store.expiring_producers(NOW_MS + 2000, only_late=True))
+    assert not busy.producers()
+    assert not finish(store.expiring_producers(NOW_MS + 2000, only_late=True))
 
 
 # What goes away

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from odradek.wire import options
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.option import DOUBLE, INT, LATER, LIST, LONG, PASSWORD, Option
+from odradek.wire.option import DOUBLE, INT, LIST, LONG, PASSWORD, REFUSED, Option
 from odradek.wire.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS, BrokerLayers
 
 EVERY_OPTION = [*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values(), *GROUP_OPTIONS.values()]
@@ -142,14 +142,93 @@ def test_a_group_option_has_the_kind_and_default_of_its_broker_option(option):
         assert name is None or BROKER_OPTIONS[name].kind == option.kind
 
 
-def test_a_group_option_that_is_not_built_yet_is_refused():
+def test_options_of_share_groups_are_checked_as_those_of_the_others():
     broker = options.broker_values(BrokerLayers())
-    options.check_group_configs({"share.session.timeout.ms": "45000"}, broker)
-    for configs in ({"share.session.timeout.ms": "50000"}, {"share.auto.offset.reset": "earliest"}):
+    options.check_group_configs({"share.session.timeout.ms": "50000"}, broker)
+    for configs in (
+        {"share.session.timeout.ms": "60001"},
+        {"share.delivery.count.limit": "11"},
+        {"share.isolation.level": "READ_COMMITTED"},
+    ):
         with pytest.raises(KafkaError) as caught:
             options.check_group_configs(configs, broker)
         assert caught.value.code == ErrorCode.INVALID_CONFIG
-        assert "not built yet" in caught.value.message
+        assert next(iter(configs)) in caught.value.message
+
+
+WHERE_SHARE_GROUPS_BEGIN = {
+    True: "latest,earliest, latest ,by_duration:PT1H,by_duration:pt1h,by_duration:P1DT2H,by_duration:P2D,"
+    "by_duration:PT1.5S,by_duration:+P1D",
+    False: "LATEST,none,by_duration,by_duration:,by_duration:P,by_duration:PT,by_duration:-PT1H,"
+    "by_duration:PT-1H,by_duration:PT1.5M,by_duration:--P1D,BY_DURATION:PT1H",
+}
+
+
+@pytest.mark.parametrize(
+    ("is_taken", "text"),
+    [(is_taken, text) for is_taken, texts in WHERE_SHARE_GROUPS_BEGIN.items() for text in texts.split(",")],
+)
+def test_where_a_share_group_begins_is_read_as_kafka_reads_it(is_taken, text):
+    if is_taken:
+        assert options.parse_group_configs({"share.auto.offset.reset": text})
+    else:
+        with pytest.raises(KafkaError):
+            options.parse_group_configs({"share.auto.offset.reset": text})
+
+
+def test_a_setting_of_a_listener_is_that_option_of_it():
+    name = "listener.name.inside.max.connections"
+    assert options.parse_broker_configs({name: "5"}, for_all_brokers=True) == {name: 5}
+    other = "listener.name.outside.max.connections"
+    layers = BrokerLayers(broker={name: "5"}, all_brokers={name: "6"}, start={name: "8", other: "7"})
+    assert options.values_of_listeners(layers, "max.connections") == {"inside": 5, "outside": 7}
+    others = (
+        "listener.name.inside.ssl.keystore.type",
+        "listener.name.inside.scram-sha-256.sasl.jaas.config",
+        "listener.name.inside.num.network.threads",
+        "listener.name.inside.node.id",
+    )
+    values = dict(zip(others, ("PKCS12", "x", "9", "3"), strict=True))
+    assert options.parse_broker_configs(values, for_all_brokers=False).keys() == values.keys()
+    assert options.without_effect([name, *others], BROKER_OPTIONS) == others
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "for_all"),
+    [
+        ("listener.name.inside.ssl.keystore.type", "JKS", True),
+        ("listener.name.inside.max.connections", "-1", False),
+        ("listener.name.inside.max.connection.creation.rate", "5", False),
+        ("listener.name.inside.principal.builder.class", "org.example.Principals", False),
+        ("listener.name.inside.no.such", "1", False),
+        ("listener.name.inside", "1", False),
+        ("listener.name.", "1", False),
+        ("ssl.keystore.type", "JKS", False),
+    ],
+)
+def test_a_setting_of_a_listener_that_cannot_be_is_refused_by_its_name(name, text, for_all):
+    with pytest.raises(KafkaError) as caught:
+        options.parse_broker_configs({name: text}, for_all_brokers=for_all)
+    assert caught.value.code == ErrorCode.INVALID_REQUEST
+    assert name in caught.value.message
+
+
+def test_what_is_told_of_a_setting_of_a_listener_names_that_of_all_behind_it():
+    name, secret = "listener.name.inside.max.connections", "listener.name.inside.ssl.keystore.password"
+    layers = BrokerLayers(
+        broker={name: "5", secret: "x"}, all_brokers={name: "6"}, start={"max.connections": "7"}
+    )
+    entry, hidden = options.describe_broker(layers, [name, secret])
+    assert (entry.name, entry.value, entry.read_only, entry.sensitive) == (name, "5", True, False)
+    assert [(one.name, one.value, one.source) for one in entry.synonyms] == [
+        (name, "5", options.FROM_BROKER),
+        (name, "6", options.FROM_ALL_BROKERS),
+        ("max.connections", "7", options.FROM_START),
+        ("max.connections", "2147483647", options.FROM_DEFAULT),
+    ]
+    assert (hidden.value, hidden.sensitive) == (None, True)
+    (of_all,) = options.describe_all_brokers(layers)
+    assert (of_all.name, of_all.value, len(of_all.synonyms)) == (name, "6", 1)
 
 
 def test_a_topics_own_value_comes_first_among_its_synonyms():
@@ -302,7 +381,7 @@ def test_a_double_without_bounds_may_be_infinite():
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("unclean.leader.election.enable", "true"), ("remote.storage.enable", "true")],
+    [("remote.storage.enable", "true")],
 )
 def test_what_is_not_built_yet_is_refused_by_name(name, text):
     message = refusal({name: text})
@@ -311,7 +390,7 @@ def test_what_is_not_built_yet_is_refused_by_name(name, text):
 
 
 def test_what_is_not_built_yet_is_taken_at_its_default():
-    later = [option for option in TOPIC_OPTIONS.values() if option.standing == LATER]
+    later = [option for option in TOPIC_OPTIONS.values() if option.standing == REFUSED]
     assert len(options.parse_topic_configs({option.name: option.default_text for option in later})) == len(
         later
     )

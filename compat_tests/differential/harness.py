@@ -47,6 +47,7 @@ UNORDERED = {
     "DeleteTopics": {"responses": "name"},
     "DescribeConfigs": {"configs": "name"},
     "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},
+    "ListGroups": {"groups": "group_id"},
     "ListConfigResources": {"config_resources": "resource_name"},
 }
 """Lists that Kafka keeps in hash tables: API -> field -> what to sort its items by."""

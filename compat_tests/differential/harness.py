@@ -38,20 +38,21 @@ NO_ANSWER = "no answer"
 
 UNORDERED = {
     "AlterClientQuotas": {"entries": "entity", "entity": "entity_type"},
+    "AlterReplicaLogDirs": {"results": "topic_name", "partitions": "partition_index"},
     "AlterUserScramCredentials": {"results": "user"},
     "ApiVersions": {"supported_features": "name", "finalized_features": "name"},
-    "DescribeGroups": {"members": "member_id"},
     "ConsumerGroupDescribe": {"groups": "group_id", "members": "member_id", "topic_partitions": "topic_id"},
-    "StreamsGroupDescribe": {"groups": "group_id"},
     "CreateTopics": {"configs": "name"},
-    "AlterReplicaLogDirs": {"results": "topic_name", "partitions": "partition_index"},
     "DeleteGroups": {"results": "group_id"},
     "DeleteRecords": {"topics": "name", "partitions": "partition_index"},
     "DeleteTopics": {"responses": "name"},
     "DescribeConfigs": {"configs": "name"},
+    "DescribeGroups": {"members": "member_id"},
     "DescribeLogDirs": {"topics": "name", "partitions": "partition_index"},
     "DescribeUserScramCredentials": {"results": "user"},
     "ListConfigResources": {"config_resources": "resource_name"},
+    "ListGroups": {"groups": "group_id"},
+    "StreamsGroupDescribe": {"groups": "group_id"},
 }
 """Lists that Kafka keeps in hash tables: API -> field -> what to sort its items by."""
 

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from compat_tests import reference
 from compat_tests.differential.harness import Pair, Side
 from compat_tests.differential.members import consumer_join
+from compat_tests.differential.pairs import pair_of
 from compat_tests.differential.test_transactions import begun, identity, wait_for_coordinators
 from compat_tests.differential.topics import id_of, new_topic
 from compat_tests.groups.wire import LONG_MS, WireMember, commit_request, form, subscription
@@ -538,12 +540,14 @@ def versions_of(pair: Pair, name: str, request: type[Message]) -> list[int]:
     return [version for version in wanted.get(name, served) if version in served]
 
 
-@pytest.fixture(autouse=True)
-def _coordinators(pair: Pair) -> None:
-    if not pair.versions(StreamsGroupHeartbeatRequest):
-        pytest.skip("other checks in this release")
-    wait_for_coordinators(pair)
-    begun(pair, PRODUCER)
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Pair]:
+    """New ones: thousands of groups come of this. Of Kafka 4.3, whose order it is."""
+    settings = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+    with pair_of(reference.CURRENT, {**settings, "group.consumer.assignment.interval.ms": "0"}) as pair:
+        wait_for_coordinators(pair)
+        begun(pair, PRODUCER)
+        yield pair
 
 
 def test_the_same_fault_wins_in_both(pair: Pair, name: str, situation: Situation) -> None:

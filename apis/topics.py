@@ -12,11 +12,12 @@ Source: ControllerApis and ReplicationControlManager of Kafka 4.3; KIP-525 for t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
 from odradek.coordinator.cluster import NewPartitions, NewTopic
+from odradek.coordinator.topics import CLUSTER_METADATA_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_CONFIGS = 5
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 FIRST_VERSION_OF_DELETION_BY_ID = 6
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 DescribeTopicConfigs = Callable[[Mapping[str, str]], list]
 """A topic's overrides -> every topic setting with value and source, as `wire.options.describe_topic` gives
@@ -151,11 +151,19 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 
 class DeleteTopics:
-    """The handler. `is_enabled` is `delete.topic.enable`."""
+    """The handler. `is_enabled` is `delete.topic.enable`; `announce` is called with names before they go."""
 
-    def __init__(self, machine: ClusterMachine, work: WorkQueue, *, is_enabled: bool = True) -> None:
+    def __init__(
+        self,
+        machine: ClusterMachine,
+        work: WorkQueue,
+        announce: Callable[[Iterable[str]], None],
+        *,
+        is_enabled: bool = True,
+    ) -> None:
         self._machine = machine
         self._work = work
+        self._announce = announce
         self._is_enabled = is_enabled
 
     def __call__(self, request: DeleteTopicsRequest, context: RequestContext) -> WorkAnswer:
@@ -175,6 +183,7 @@ class DeleteTopics:
                 responses=[_deleted(name, topic_id, code) for name, topic_id in asked]
             )
         names, responses = self._names(asked)
+        self._announce(names)
         try:
             results = yield from self._machine.deleting_topics(list(names))
         except KafkaError as error:

@@ -130,6 +130,21 @@ def test_what_is_before_a_new_start_is_gone_for_every_client(pair: Pair) -> None
                 pair.ask(lambda _: request, version, f"start {start}, epoch {epoch}")
 
 
+def test_the_largest_timestamp_is_found_as_long_as_its_segment_is_there(pair: Pair) -> None:
+    if not pair.versions(DeleteRecordsRequest):
+        return  # the other reference broker serves them all
+    newest = pair.versions(DeleteRecordsRequest)[-1]
+    topic = new_topic(pair, "falling")
+    fill(pair, topic, [batch(NOW_MS - 10 * n) for n in range(10)])
+    for start in (1, 5, 10):
+        pair.ask(lambda _: delete_records((topic, 0, start)), newest)
+        for version in pair.versions(ListOffsetsRequest)[7:]:
+            pair.ask(lambda _: offsets(topic, -3), version, f"start {start}")
+    fill(pair, topic, [batch(NOW_MS - 50)])
+    for version in pair.versions(ListOffsetsRequest)[7:]:
+        pair.ask(lambda _: offsets(topic, -3), version, "a newer record, and an older time")
+
+
 class Story(NamedTuple):
     """A topic, what is appended, where it is cut, and whether something of it is to go."""
 

@@ -154,7 +154,6 @@ class OffsetsByTime(RuleBasedStateMachine):
         found = finish(self.partition.finding_max_timestamp())
         assert (found and found[:2]) == expected
 
-
     def stored(self):
         """Offset -> timestamp of all that the segments hold, from before the start of the log, too."""
         found = {}

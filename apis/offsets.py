@@ -12,6 +12,7 @@ Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest and handle
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
@@ -36,6 +37,7 @@ from odradek.wire.messages.offset_delete import (
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -99,7 +101,7 @@ class OffsetCommit:
                     offsets.append(_to_commit(found, asked))
                     answers.append(answer)
         if has_refused:
-            _put_refused_first(response.topics)
+            response.topics = _refused_first(response.topics)
         if not offsets:
             return response
         waiting = Waiting()
@@ -139,11 +141,18 @@ def _find(view: ClusterView, name: str, topic_id: bytes, version: int) -> TopicV
     return view.topic_by_id(topic_id) if version >= FIRST_VERSION_WITH_IDS else view.topics.get(name)
 
 
-def _put_refused_first(topics: list[Any]) -> None:
-    """Topics of an answer in which, so far, only what does not exist has an error."""
+def _refused_first(topics: list[Any]) -> list[Any]:
+    """Topics of an answer in which, so far, only what does not exist has an error. As in Kafka one that the
+    request names twice is named once then, but as often as there where all exists.
+    """
+    merged: dict[Any, Any] = {}
     for topic in topics:
+        known = merged.setdefault((topic.name, getattr(topic, "topic_id", None)), topic)
+        if known is not topic:
+            known.partitions += topic.partitions
+    for topic in merged.values():
         topic.partitions.sort(key=_is_open)
-    topics.sort(key=lambda topic: all(map(_is_open, topic.partitions)))
+    return sorted(merged.values(), key=lambda topic: all(map(_is_open, topic.partitions)))
 
 
 def _is_open(partition: Any) -> bool:
@@ -170,7 +179,7 @@ class OffsetFetch:
             command = _single_command(request, None)
 
             def respond(reply: commands.FetchOffsetsReply) -> OffsetFetchResponse:
-                return _single_group(command.partitions, reply, version)
+                return _single_group(request.topics, reply, version)
 
         elif len(request.groups) == 1:
             command = self._command(request.groups[0], request.require_stable, version, None)
@@ -201,8 +210,7 @@ class OffsetFetch:
     def _fetch_one(self, request: OffsetFetchRequest, version: int) -> Waiting:
         waiting = Waiting()
         command = _single_command(request, None)
-        wanted = command.partitions
-        command.ticket = lambda reply: waiting.complete(_single_group(wanted, reply, version))
+        command.ticket = lambda reply: waiting.complete(_single_group(request.topics, reply, version))
         self._groups.submit(request.group_id, command)
         return waiting
 
@@ -329,15 +337,20 @@ def _single_command(request: OffsetFetchRequest, ticket: Any) -> commands.FetchO
 
 
 def _single_group(
-    wanted: list[tuple[str, int]] | None, reply: commands.FetchOffsetsReply, version: int
+    asked: list[OffsetFetchRequestTopic] | None, reply: commands.FetchOffsetsReply, version: int
 ) -> OffsetFetchResponse:
     """Versions 0 to 7. The oldest two have no place for an error of the group but in each partition."""
-    code = reply.error_code
-    offsets = reply.offsets
+    code, offsets = reply.error_code, iter(reply.offsets)
     if code is not ErrorCode.NONE:
         if version >= FIRST_VERSION_WITH_GROUP_ERROR:
             return OffsetFetchResponse(error_code=code)
-        offsets = [_nothing(name, index, code) for name, index in wanted or ()]
+        wanted = [(topic.name, index) for topic in asked or () for index in topic.partition_indexes]
+        offsets = iter([_nothing(name, index, code) for name, index in wanted])
+    if asked is None:
+        topics = list(_by_topic(offsets).items())
+    else:
+        # The coordinator has answered in the order in which it was asked.
+        topics = [(topic.name, list(islice(offsets, len(topic.partition_indexes)))) for topic in asked]
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
@@ -353,7 +366,7 @@ def _single_group(
                     for one in of_topic
                 ],
             )
-            for name, of_topic in _by_topic(offsets).items()
+            for name, of_topic in topics
         ]
     )
 
@@ -386,7 +399,7 @@ class OffsetDelete:
                     wanted.append((topic.name, asked.partition_index))
                     answers.append(answer)
         if has_refused:
-            _put_refused_first(response.topics)
+            response.topics = _refused_first(response.topics)
         waiting = Waiting()
 
         def deleted(reply: commands.DeleteOffsetsReply) -> None:

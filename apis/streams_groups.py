@@ -6,8 +6,8 @@ request. The coordinator says which internal topics the application lacks; they 
 they are there every answer says so. With the feature `streams.version` at level 0 both APIs answer
 UNSUPPORTED_VERSION.
 
-Not done, as in Kafka 4.3: static members, patterns of source topics, warm-up tasks and the offsets of tasks,
-which are read and left alone.
+Not done, and refused, as in Kafka 4.3: static members, patterns of source topics, warm-up tasks and the
+offsets of tasks.
 
 Source: KafkaApis, GroupCoordinatorService and AutoTopicCreationManager of Kafka 4.3.
 """
@@ -23,7 +23,7 @@ from odradek.apis.api import Waiting
 from odradek.apis.groups import Gathering, client_host
 from odradek.coordinator import streams_commands as commands
 from odradek.coordinator.streams_assignor import TaskAssignment, Tasks
-from odradek.coordinator.streams_topology import Status, StatusCode
+from odradek.coordinator.streams_topology import Status, StatusCode, has_doubles
 from odradek.coordinator.topics import INTERNAL_TOPICS, is_legal
 from odradek.wire.errors import ErrorCode, KafkaError, error_message
 from odradek.wire.messages import group_records as records
@@ -187,16 +187,14 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
     """Refuse what no state of the group could make right (INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY)."""
     if request.topology is not None:
         _check_topics(request.topology)
+    _check_built(request)
     for text, name in (
         (request.member_id, "MemberId"),
         (request.group_id, "GroupId"),
-        (request.instance_id, "InstanceId"),
         (request.rack_id, "RackId"),
     ):
         if text is not None and not text.strip():
             raise _invalid(f"{name} can't be empty.")
-    if request.instance_id is not None:
-        raise _invalid("Static members are not supported yet.")
     epoch = request.member_epoch
     if epoch == commands.JOIN_EPOCH:
         _check_join(request)
@@ -209,6 +207,25 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
         raise _invalid("If one task-type is non-null, all must be non-null.")
     if epoch != commands.JOIN_EPOCH and request.topology is not None:
         raise _invalid("Topology can only be provided when (re-)joining.")
+    if has_doubles(tag.key for tag in request.client_tags or ()):
+        raise _invalid("A client tag is named twice.")
+
+
+def _check_built(request: StreamsGroupHeartbeatRequest) -> None:
+    """What Kafka 4.3 has fields for and does not do yet, nor do we."""
+    topology = request.topology
+    for is_asked, what in (
+        (request.instance_id is not None, "Static members"),
+        (request.task_offsets is not None, "TaskOffsets"),
+        (request.task_end_offsets is not None, "TaskEndOffsets"),
+        (bool(request.warmup_tasks), "WarmupTasks"),
+        (
+            topology is not None and any(one.source_topic_regex for one in topology.subtopologies),
+            "Regular expressions for source topics",
+        ),
+    ):
+        if is_asked:
+            raise _invalid(f"{what} are not supported yet.")
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
@@ -251,8 +268,6 @@ def _check_topics(topology: heartbeat.Topology) -> None:
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
             f"Topic names {','.join(illegal)} are not valid topic names.",
         )
-    if any(subtopology.source_topic_regex for subtopology in topology.subtopologies):
-        raise _invalid("Regular expressions for source topics are not supported yet.")
 
 
 def _invalid(reason: str) -> KafkaError:
@@ -348,7 +363,7 @@ class StreamsGroupDescribe:
 
     def __call__(self, request: StreamsGroupDescribeRequest, context: RequestContext) -> Waiting:
         wants_operations = request.include_authorized_operations
-        group_ids = list(dict.fromkeys(request.group_ids))
+        group_ids = request.group_ids
         gathering = Gathering(
             len(group_ids),
             lambda replies: StreamsGroupDescribeResponse(

@@ -141,12 +141,17 @@ def _check_creatable(topic: CreatableTopic, count: int) -> None:
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
+    configs: dict[str, str | None] = {}
+    for config in topic.configs:
+        # Of a setting that is named twice the last value counts, but null is refused wherever it stands.
+        if configs.get(config.name, "") is not None:
+            configs[config.name] = config.value
     return NewTopic(
         name=topic.name,
         partition_count=topic.num_partitions,
         replication_factor=topic.replication_factor,
         assignments=[(one.partition_index, tuple(one.broker_ids)) for one in topic.assignments],
-        configs={config.name: config.value for config in topic.configs},
+        configs=configs,
     )
 
 
@@ -221,11 +226,23 @@ class DeleteTopics:
             else:
                 wanted.append((known.name, None, topic_id))
         asked_count = Counter(asked)
-        topic_count = Counter(topic for topic, _, _ in wanted)
         names: dict[str, bytes] = {}
+        by_id = set()
         for topic, name, topic_id in wanted:
-            if topic_count[topic] > 1 or asked_count[name, topic_id] > 1:
+            if name is None:
+                by_id.add(topic)
+            if asked_count[name, topic_id] > 1:
                 refused.append(_deleted(name, topic_id, ErrorCode.INVALID_REQUEST, "Named twice."))
+            elif name is None:
+                names[topic] = topic_id
+        for topic, name, topic_id in wanted:
+            if name is None or asked_count[name, topic_id] > 1:
+                continue
+            if topic in by_id:
+                names.pop(topic, None)
+                message = "The id of this topic is named, too."
+                known_id = view.topics[topic].topic_id
+                refused.append(_deleted(name, known_id, ErrorCode.INVALID_REQUEST, message))
             else:
                 names[topic] = topic_id
         return names, refused

@@ -203,6 +203,7 @@ class FetchPlan:
         "_reads",
         "_replica_id",
         "_session",
+        "_unknown",
         "_version",
         "unready",
         "watchable",
@@ -237,6 +238,8 @@ class FetchPlan:
             state = request.replica_state
             self._replica_id = -1 if state is None else state.replica_id
         self._may_wait = request.max_wait_ms > 0 and bool(partitions) and self._min_bytes > 0
+        self._unknown: list[tuple[FetchedPartition, PartitionData]] = []
+        """What did not exist at the first attempt, with its answer."""
         self.watchable: list[Partition] = []
         """The logs that the last attempt read: what to watch until the next one."""
         self.unready: list[tuple[FetchedPartition, list[PartitionData], int]] = []
@@ -245,15 +248,15 @@ class FetchPlan:
     def attempt(self, *, is_first: bool = False, is_last: bool = False) -> FetchResponse | None:
         """Reads every partition once: the answer, or None when it is worth waiting for more.
 
-        A topic that never was does not keep the others from waiting, or a consumer of a misspelt name would
-        come back without a pause; any other error is answered at once.
+        A topic that is unknown at first does not keep the others from waiting, or a consumer of a misspelt
+        name would come back without a pause; it is not looked for again. Any other error is answered at once.
         """
         may_wait = self._may_wait and not is_last
         left_bytes = self._max_bytes
         read_bytes = 0
         one_batch = not self._is_limit_hard
         answers = []
-        unknown = []
+        unknown = self._unknown
         self.watchable = watchable = []
         for partition in self._partitions:
             try:
@@ -261,8 +264,8 @@ class FetchPlan:
                 watchable.append(log)
             except KafkaError as error:
                 answer = self._refusal(partition, error)
-                if error.code in _UNKNOWN_TOPIC:
-                    may_wait = may_wait and is_first
+                if is_first and error.code in _UNKNOWN_TOPIC:
+                    answer.aborted_transactions = []  # as in Kafka's answer, which does not look for records
                     unknown.append((partition, answer))
                     continue
                 may_wait = False
@@ -281,6 +284,9 @@ class FetchPlan:
                     may_wait = False
             answers.append((partition, answer))
         if may_wait and self._may_wait and watchable and read_bytes < self._min_bytes:
+            if is_first and unknown:
+                missing = {partition for partition, _ in unknown}
+                self._partitions = [one for one in self._partitions if one not in missing]
             return None
         # Kafka names what does not exist after all the rest.
         return self._answer(answers + unknown)
@@ -392,10 +398,17 @@ class FetchPlan:
         if self._version < FIRST_VERSION_WITH_IDS:
             return partition.topic
         # Looked up each time: the topic may be gone, or made after its session was.
-        name = self._leadership.view.topic_names.get(partition.topic_id)
-        if name is None:
+        view = self._leadership.view
+        name = view.topic_names.get(partition.topic_id)
+        if name is not None:
+            partition.name = name
+            return name
+        # Who has seen it go is told what there is of its name: kept by sessions and while a fetch waits.
+        if partition.name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return name
+        if view.partition(partition.name, partition.index) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
 
     def _refusal(self, partition: FetchedPartition, error: KafkaError) -> PartitionData:
         code = error.code
@@ -407,7 +420,7 @@ class FetchPlan:
             partition_index=partition.index,
             error_code=code,
             high_watermark=-1,
-            aborted_transactions=[] if code in _UNKNOWN_TOPIC else None,
+            aborted_transactions=None,
             records=_NO_RECORDS,
         )
 

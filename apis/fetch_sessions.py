@@ -51,6 +51,7 @@ class FetchedPartition:
         "index",
         "last_fetched_epoch",
         "max_bytes",
+        "name",
         "sent_high_watermark",
         "sent_log_start_offset",
         "topic",
@@ -60,6 +61,8 @@ class FetchedPartition:
     def __init__(self, topic: str, topic_id: bytes, asked: FetchPartition) -> None:
         self.topic = topic
         self.topic_id = topic_id
+        self.name: str | None = None
+        """What the topic of that id was called when it was last there."""
         self.index = asked.partition
         self.sent_high_watermark = _NOTHING_SENT
         self.sent_log_start_offset = _NOTHING_SENT

@@ -2,7 +2,8 @@
 
 All three answer from one `ClusterView`. A topic that a client may create by asking for it
 (`auto.create.topics.enable` and the request's own flag) exists when the answer leaves, so that no client
-has to ask twice.
+has to ask twice. Only of a topic that was deleted the first who asks is told that there is none, and it is
+created behind that answer, as Kafka does each time: who asks whether a deletion is done must see it once.
 
 Not done yet: fenced brokers and controller endpoints (there are none), eligible leader replicas (always
 empty).
@@ -13,13 +14,14 @@ and DescribeTopicPartitionsRequestHandler of Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from odradek.apis import operations
 from odradek.apis.addresses import reachable_brokers
 from odradek.apis.api import WorkAnswer
-from odradek.coordinator.topics import check_name
+from odradek.coordinator.topics import INTERNAL_TOPICS, check_name
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -56,6 +58,8 @@ FIRST_VERSION_WITH_OPERATIONS = 8
 LAST_VERSION_WITH_CLUSTER_OPERATIONS = 10
 FIRST_VERSION_BY_ID = 12
 
+logger = logging.getLogger("odradek.apis")
+
 BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
 
@@ -87,19 +91,23 @@ class Metadata:
         )
         if may_create and not is_by_id and self._topics.lacks(topic.name or "" for topic in asked):
             return WorkAnswer(self._work, self._creating(request, asked, context), context)
-        return self._response(request, asked, wants_all, {}, context)
+        return self._response(request, asked, wants_all, context)
 
     def _creating(self, request: MetadataRequest, asked, context: RequestContext) -> Work[MetadataResponse]:
         """The answer, once what it asks for has been created."""
-        refusals = yield from self._topics.creating_missing(dict.fromkeys(topic.name for topic in asked))
-        return self._response(request, asked, False, refusals, context)
+        names = dict.fromkeys(topic.name for topic in asked)
+        deleted = self._topics.take_deleted(names)
+        yield from self._topics.creating_missing(name for name in names if name not in deleted)
+        response = self._response(request, asked, False, context)
+        if deleted:
+            self._work.run(self._topics.creating_missing(deleted), _nothing, _failed)
+        return response
 
     def _response(
         self,
         request: MetadataRequest,
         asked,
         wants_all: bool,
-        refusals: Mapping[str, KafkaError],
         context: RequestContext,
     ) -> MetadataResponse:
         version = context.api_version
@@ -110,7 +118,7 @@ class Metadata:
         wants_operations = (
             version >= FIRST_VERSION_WITH_OPERATIONS and request.include_topic_authorized_operations
         )
-        response = MetadataResponse(topics=self._answers(asked, wants_all, refusals, context, alive))
+        response = MetadataResponse(topics=self._answers(asked, wants_all, context, alive))
         for topic in response.topics:
             if wants_operations and not topic.error_code:
                 topic.topic_authorized_operations = operations.ON_TOPIC
@@ -128,14 +136,7 @@ class Metadata:
             response.cluster_authorized_operations = operations.ON_CLUSTER
         return response
 
-    def _answers(
-        self,
-        asked,
-        wants_all: bool,
-        refusals: Mapping[str, KafkaError],
-        context: RequestContext,
-        alive,
-    ) -> list[MetadataResponseTopic]:
+    def _answers(self, asked, wants_all: bool, context: RequestContext, alive) -> list[MetadataResponseTopic]:
         view = self._topics.view
         if wants_all:
             return [self._topic(topic, context, alive) for topic in view.topics.values()]
@@ -144,7 +145,7 @@ class Metadata:
             wanted = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
             return [self._topic_by_id(topic_id, context, alive) for topic_id in wanted]
         names = dict.fromkeys(topic.name for topic in asked)
-        return [self._topic_by_name(name, refusals.get(name), context, alive) for name in names]
+        return [self._topic_by_name(name, context, alive) for name in names]
 
     def _topic_by_id(self, topic_id: bytes, context: RequestContext, alive) -> MetadataResponseTopic:
         topic = self._topics.view.topic_by_id(topic_id)
@@ -154,14 +155,13 @@ class Metadata:
             )
         return self._topic(topic, context, alive)
 
-    def _topic_by_name(
-        self, name: str, refusal: KafkaError | None, context: RequestContext, alive
-    ) -> MetadataResponseTopic:
+    def _topic_by_name(self, name: str, context: RequestContext, alive) -> MetadataResponseTopic:
         topic = self._topics.view.topics.get(name)
         if topic is not None:
             return self._topic(topic, context, alive)
-        code = _unknown_name(name) if refusal is None else refusal.code
-        return MetadataResponseTopic(error_code=code, name=name, partitions=[])
+        return MetadataResponseTopic(
+            error_code=_unknown_name(name), name=name, is_internal=name in INTERNAL_TOPICS, partitions=[]
+        )
 
     def _topic(self, topic: TopicView, context: RequestContext, alive) -> MetadataResponseTopic:
         return MetadataResponseTopic(
@@ -192,6 +192,14 @@ class Metadata:
         ]
         self._entries[key] = topic, entries
         return entries
+
+
+def _nothing(result: None) -> None:
+    """What is created behind an answer has nobody to tell."""
+
+
+def _failed(error: Exception) -> None:
+    logger.error("creating a topic failed", exc_info=error)
 
 
 def _is_sound(asked: Iterable, version: int) -> bool:

@@ -103,7 +103,7 @@ class OffsetCommit:
                     offsets.append(_to_commit(found, asked))
                     answers.append(answer)
         if has_refused:
-            _put_refused_first(response.topics)
+            response.topics = _refused_first(response.topics)
         if not offsets:
             return response
         waiting = Waiting()
@@ -143,11 +143,18 @@ def _find(view: ClusterView, name: str, topic_id: bytes, version: int) -> TopicV
     return view.topic_by_id(topic_id) if version >= FIRST_VERSION_WITH_IDS else view.topics.get(name)
 
 
-def _put_refused_first(topics: list[Any]) -> None:
-    """Topics of an answer in which, so far, only what does not exist has an error."""
+def _refused_first(topics: list[Any]) -> list[Any]:
+    """Topics of an answer in which, so far, only what does not exist has an error. As in Kafka one that the
+    request names twice is named once then, but as often as there where all exists.
+    """
+    merged: dict[Any, Any] = {}
     for topic in topics:
+        known = merged.setdefault((topic.name, getattr(topic, "topic_id", None)), topic)
+        if known is not topic:
+            known.partitions += topic.partitions
+    for topic in merged.values():
         topic.partitions.sort(key=_is_open)
-    topics.sort(key=lambda topic: all(map(_is_open, topic.partitions)))
+    return sorted(merged.values(), key=lambda topic: all(map(_is_open, topic.partitions)))
 
 
 def _is_open(partition: Any) -> bool:
@@ -396,7 +403,7 @@ class OffsetDelete:
                     wanted.append((topic.name, asked.partition_index))
                     answers.append(answer)
         if has_refused:
-            _put_refused_first(response.topics)
+            response.topics = _refused_first(response.topics)
         waiting = Waiting()
 
         def deleted(reply: commands.DeleteOffsetsReply) -> None:

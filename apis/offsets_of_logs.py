@@ -141,11 +141,17 @@ class ListOffsets:
     def _answering(self, request: ListOffsetsRequest, context: RequestContext) -> Work[ListOffsetsResponse]:
         version, now_ms = context.api_version, context.now_ms
         isolation = request.isolation_level
-        twice = _named_twice(request)
-        topics = []
+        # Version 0 is answered as often as it asks; later ones have each topic once, and no partition twice.
+        twice = _named_twice(request) if version > 0 else {}
+        topics: list[ListOffsetsTopicResponse] = []
+        known: dict[str, ListOffsetsTopicResponse] = {}
         for topic in request.topics:
             name = topic.name
-            partitions = []
+            answer = known.get(name) if version > 0 else None
+            if answer is None:
+                answer = known[name] = ListOffsetsTopicResponse(name=name, partitions=[])
+                topics.append(answer)
+            partitions = answer.partitions
             for asked in topic.partitions:
                 try:
                     if twice and (name, asked.partition_index) in twice:
@@ -160,7 +166,6 @@ class ListOffsets:
                             partition_index=asked.partition_index, error_code=error.code
                         )
                     )
-            topics.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
         return ListOffsetsResponse(topics=topics)
 
     def _answer(

@@ -32,6 +32,7 @@ from odradek.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -281,6 +282,8 @@ class Produce:
         """`verdicts` come with a request in a transaction that has been verified."""
         acks = request.acks
         whole_refusal = None
+        if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) > 1:
+            _keep_last_of_each(request)
         if acks not in _ACKS:
             whole_refusal = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         elif request.transactional_id is not None and verdicts is None:
@@ -428,6 +431,25 @@ class Produce:
             return
         if name is not None and code in _SAYS_LOG_START and not isinstance(error, _NotOneBatch):
             partition.log_start_offset = self.leadership.lead(name, partition.index).log.log_start_offset
+
+
+def _keep_last_of_each(request: ProduceRequest) -> None:
+    """Of a partition that is named more than once the last counts, as in Kafka; each is answered once."""
+    partitions: dict[tuple[str, bytes, int], PartitionProduceData] = {}
+    count = 0
+    for topic in request.topic_data:
+        name, topic_id = topic.name, topic.topic_id
+        for data in topic.partition_data:
+            partitions[name, topic_id, data.index] = data
+        count += len(topic.partition_data)
+    topics = {(topic.name, topic.topic_id): topic for topic in request.topic_data}
+    if len(partitions) == count and len(topics) == len(request.topic_data):
+        return
+    for topic in topics.values():
+        topic.partition_data = []
+    for (name, topic_id, _), data in partitions.items():
+        topics[name, topic_id].partition_data.append(data)
+    request.topic_data = list(topics.values())
 
 
 def _magic_limit(version: int) -> int:

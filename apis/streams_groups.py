@@ -23,7 +23,7 @@ from odradek.apis.api import Waiting
 from odradek.apis.groups import Gathering, client_host
 from odradek.coordinator import streams_commands as commands
 from odradek.coordinator.streams_assignor import TaskAssignment, Tasks
-from odradek.coordinator.streams_topology import Status, StatusCode
+from odradek.coordinator.streams_topology import Status, StatusCode, has_doubles
 from odradek.coordinator.topics import INTERNAL_TOPICS, is_legal
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import group_records as records
@@ -210,6 +210,8 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
         raise _invalid("If one task-type is non-null, all must be non-null.")
     if epoch != commands.JOIN_EPOCH and request.topology is not None:
         raise _invalid("Topology can only be provided when (re-)joining.")
+    if has_doubles(tag.key for tag in request.client_tags or ()):
+        raise _invalid("A client tag is named twice.")
 
 
 def _check_built(request: StreamsGroupHeartbeatRequest) -> None:

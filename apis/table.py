@@ -156,12 +156,13 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
 
         return Settings(node_id, current_view, settings.start_configs)
 
-    creates = settings.auto_creates_topics
+    creates, deletes = settings.auto_creates_topics, settings.deletes_topics
+    announce = topics.will_be_deleted
     partitions_max = settings.description_partitions_max
     return {
         3: (13, _later("metadata.Metadata", node_id, topics, changes, auto_creates_topics=creates)),
         19: (7, lambda: _create_topics(machine, changes, describing())),
-        20: (6, _later("topics.DeleteTopics", machine, changes, is_enabled=settings.deletes_topics)),
+        20: (6, _later("topics.DeleteTopics", machine, changes, announce, is_enabled=deletes)),
         32: (4, lambda: _describe_configs(describing())),
         33: (2, _later("alter_configs.AlterConfigs", node_id, machine, changes)),
         34: (2, _later("log_dirs.AlterReplicaLogDirs", current_view, node.store, node.begin_moves)),

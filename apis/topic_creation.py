@@ -3,16 +3,20 @@
 
 Creation is a `Work`: the machine writes to the metadata store, the server makes the logs, the new view is
 published. At its end the caller answers from the view that there is then.
+
+Who has a topic created by asking for it learns of an illegal name, and nothing else of why there is none:
+as with Kafka's broker, which asks its controller to create and does not wait. The log says why.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.cluster import NewTopic
-from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, is_legal
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.coordinator.topics import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, is_legal
+from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from odradek.coordinator.cluster import ClusterMachine, ClusterView
@@ -35,7 +39,14 @@ TRANSACTIONS_TOPIC_CONFIGS: Mapping[str, str] = {
 `transaction.state.log.min.isr`, `segment.bytes` is `transaction.state.log.segment.bytes`."""
 CREATED_AT_ONCE_MAX = 500
 """Topics that one request brings about: each costs a directory and some files, and the client waits."""
-_WRITTEN_BY_BROKERS = frozenset({"__share_group_state"})
+_NEVER_CREATED = frozenset({"__share_group_state", CLUSTER_METADATA_TOPIC})
+"""Those of Kafka's own topics that nobody here writes to."""
+DELETED_KEPT_MAX = 10_000
+"""Names of deleted topics that are remembered; the oldest are forgotten first."""
+_LOGGED_MAX = 100
+"""Topics whose refusal is logged: clients ask again and again."""
+
+logger = logging.getLogger("odradek.topics")
 
 
 class TopicCreation:
@@ -45,6 +56,8 @@ class TopicCreation:
         self._machine = machine
         self._internal_topics = {topic.name: topic for topic in internal_topics}
         assert self._internal_topics.keys() == {OFFSETS_TOPIC, TRANSACTIONS_TOPIC}
+        self._deleted: dict[str, None] = {}
+        self._logged: set[str] = set()
 
     @property
     def view(self) -> ClusterView:
@@ -55,32 +68,36 @@ class TopicCreation:
         known = self.view.topics
         return any(name not in known for name in names)
 
-    def creating_missing(self, names: Iterable[str]) -> Work[dict[str, KafkaError]]:
-        """Creates those of the topics that do not exist, with the broker's defaults; the refusals by name."""
+    def will_be_deleted(self, names: Iterable[str]) -> None:
+        """Told before a deletion; see `take_deleted`."""
+        for name in names:
+            self._deleted.pop(name, None)
+            self._deleted[name] = None
+        while len(self._deleted) > DELETED_KEPT_MAX:
+            del self._deleted[next(iter(self._deleted))]
+
+    def take_deleted(self, names: Iterable[str]) -> list[str]:
+        """Those of the topics that were deleted and not asked for since; asking for them ends that."""
         known = self.view.topics
-        missing = [name for name in names if name not in known]
-        if not missing:
-            return {}
-        refusals = {
-            name: KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            for name in missing
-            if name in _WRITTEN_BY_BROKERS
-        }
+        taken = [name for name in names if name in self._deleted and name not in known]
+        for name in taken:
+            del self._deleted[name]
+        return taken
+
+    def creating_missing(self, names: Iterable[str]) -> Work[None]:
+        """Creates those of the topics that do not exist, with the broker's defaults, if that can be."""
+        known = self.view.topics
         wanted = [
-            self._internal_topics.get(name) or NewTopic(name) for name in missing if name not in refusals
+            self._internal_topics.get(name) or NewTopic(name)
+            for name in names
+            if name not in known and name not in _NEVER_CREATED and is_legal(name)
         ]
-        if len(wanted) > CREATED_AT_ONCE_MAX:
-            # The answer has to come while its client still waits; for the rest it asks again.
-            later = [new.name for new in wanted if is_legal(new.name)][CREATED_AT_ONCE_MAX:]
-            refusals.update(dict.fromkeys(later, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
-            wanted = [new for new in wanted if new.name not in refusals]
-        try:
-            results = yield from self._machine.creating_topics(wanted)
-        except KafkaError as error:
-            # Nothing was created; clients ask again.
-            return dict.fromkeys(missing, error)
-        refusals.update({result.name: result.error for result in results if result.error is not None})
-        return refusals
+        # The answer has to come while its client still waits; for the rest it asks again.
+        wanted = wanted[:CREATED_AT_ONCE_MAX]
+        for name, error in (yield from self.creating(wanted)).items():
+            if name not in self._logged and len(self._logged) < _LOGGED_MAX:
+                self._logged.add(name)
+                logger.warning("a client asks for topic %s, which cannot be created: %s", name, error)
 
     def creating(self, topics: Sequence[NewTopic]) -> Work[dict[str, KafkaError]]:
         """Creates those of the topics that do not exist, as they are given; the refusals by name."""

@@ -12,11 +12,12 @@ Source: ControllerApis and ReplicationControlManager of Kafka 4.3; KIP-525 for t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
 from odradek.coordinator.cluster import NewPartitions, NewTopic
+from odradek.coordinator.topics import CLUSTER_METADATA_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_CONFIGS = 5
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 FIRST_VERSION_OF_DELETION_BY_ID = 6
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 DescribeTopicConfigs = Callable[[Mapping[str, str]], list]
 """A topic's overrides -> every topic setting with value and source, as `wire.options.describe_topic` gives
@@ -141,21 +141,34 @@ def _check_creatable(topic: CreatableTopic, count: int) -> None:
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
+    configs: dict[str, str | None] = {}
+    for config in topic.configs:
+        # Of a setting that is named twice the last value counts, but null is refused wherever it stands.
+        if configs.get(config.name, "") is not None:
+            configs[config.name] = config.value
     return NewTopic(
         name=topic.name,
         partition_count=topic.num_partitions,
         replication_factor=topic.replication_factor,
         assignments=[(one.partition_index, tuple(one.broker_ids)) for one in topic.assignments],
-        configs={config.name: config.value for config in topic.configs},
+        configs=configs,
     )
 
 
 class DeleteTopics:
-    """The handler. `is_enabled` is `delete.topic.enable`."""
+    """The handler. `is_enabled` is `delete.topic.enable`; `announce` is called with names before they go."""
 
-    def __init__(self, machine: ClusterMachine, work: WorkQueue, *, is_enabled: bool = True) -> None:
+    def __init__(
+        self,
+        machine: ClusterMachine,
+        work: WorkQueue,
+        announce: Callable[[Iterable[str]], None],
+        *,
+        is_enabled: bool = True,
+    ) -> None:
         self._machine = machine
         self._work = work
+        self._announce = announce
         self._is_enabled = is_enabled
 
     def __call__(self, request: DeleteTopicsRequest, context: RequestContext) -> WorkAnswer:
@@ -175,6 +188,7 @@ class DeleteTopics:
                 responses=[_deleted(name, topic_id, code) for name, topic_id in asked]
             )
         names, responses = self._names(asked)
+        self._announce(names)
         try:
             results = yield from self._machine.deleting_topics(list(names))
         except KafkaError as error:
@@ -212,11 +226,23 @@ class DeleteTopics:
             else:
                 wanted.append((known.name, None, topic_id))
         asked_count = Counter(asked)
-        topic_count = Counter(topic for topic, _, _ in wanted)
         names: dict[str, bytes] = {}
+        by_id = set()
         for topic, name, topic_id in wanted:
-            if topic_count[topic] > 1 or asked_count[name, topic_id] > 1:
+            if name is None:
+                by_id.add(topic)
+            if asked_count[name, topic_id] > 1:
                 refused.append(_deleted(name, topic_id, ErrorCode.INVALID_REQUEST, "Named twice."))
+            elif name is None:
+                names[topic] = topic_id
+        for topic, name, topic_id in wanted:
+            if name is None or asked_count[name, topic_id] > 1:
+                continue
+            if topic in by_id:
+                names.pop(topic, None)
+                message = "The id of this topic is named, too."
+                known_id = view.topics[topic].topic_id
+                refused.append(_deleted(name, known_id, ErrorCode.INVALID_REQUEST, message))
             else:
                 names[topic] = topic_id
         return names, refused

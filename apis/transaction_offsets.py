@@ -152,7 +152,8 @@ def _told(code: ErrorCode) -> ErrorCode:
 class _Answer:
     """The response to be, and what of the request is left to commit.
 
-    As in Kafka, what does not exist is named before all the rest.
+    As in Kafka, what does not exist is named before all the rest, and a topic that the request names twice is
+    named once then; where all exists it is named as often as in the request.
     """
 
     __slots__ = ("_open", "_version", "offsets", "response")
@@ -178,19 +179,25 @@ class _Answer:
             partitions_of(name).append(answer)
             return answer
 
-        known = []
+        known: list[tuple[str, list[TxnOffsetCommitRequestPartition]]] = []
         for topic in topics:
             if topic.name not in view.topics:
                 # Named even without partitions.
                 partitions_of(topic.name)
+            of_topic: list[TxnOffsetCommitRequestPartition] = []
+            known.append((topic.name, of_topic))
             for asked in topic.partitions:
                 if view.partition(topic.name, asked.partition_index) is None:
                     add(topic.name, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 else:
-                    known.append((topic.name, asked))
-        for name, asked in known:
-            self._open.append(add(name, asked, NONE))
-            self.offsets.append(_to_commit(name, view.topics[name].topic_id, asked))
+                    of_topic.append(asked)
+        has_refused = bool(by_name)
+        for name, of_topic in known:
+            if not has_refused:
+                by_name.pop(name, None)
+            for asked in of_topic:
+                self._open.append(add(name, asked, NONE))
+                self.offsets.append(_to_commit(name, view.topics[name].topic_id, asked))
 
     def refused(self, code: ErrorCode) -> TxnOffsetCommitResponse:
         return self.filled([code] * len(self.offsets))

@@ -36,6 +36,7 @@ from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
@@ -121,17 +122,23 @@ class AddPartitionsToTxn:
         else:
             asked = [_of_client(request)]
             gathering = Gathering(1, _told_to_client)
+        # Of an id that is named twice, Kafka adds the last partitions twice, and tells of the first twice.
+        told = {transaction.transactional_id: transaction.topics for transaction in reversed(asked)}
+        added = {transaction.transactional_id: transaction.topics for transaction in asked}
         for number, transaction in enumerate(asked):
-            self._ask(transaction, version, gathering.ticket(number))
+            name = transaction.transactional_id
+            self._ask(transaction, added[name], told[name], version, gathering.ticket(number))
         return gathering.waiting
 
     def _ask(
         self,
         transaction: AddPartitionsToTxnTransaction,
+        topics: list[AddPartitionsToTxnTopic],
+        told_topics: list[AddPartitionsToTxnTopic],
         version: int,
         answer: Callable[[AddPartitionsToTxnResult], None],
     ) -> None:
-        named = ((topic.name, index) for topic in transaction.topics for index in topic.partitions)
+        named = ((topic.name, index) for topic in topics for index in topic.partitions)
         partitions = list(dict.fromkeys(named))
         refused = self._refused(partitions, version)
         if refused:
@@ -140,7 +147,7 @@ class AddPartitionsToTxn:
             return
 
         def added(reply: commands.AddPartitionsReply) -> None:
-            answer(_result(transaction, _told(reply.error_code, version)))
+            answer(_result(transactional_id, told_topics, _told(reply.error_code, version)))
 
         def verified(reply: commands.VerifyPartitionsReply) -> None:
             errors = dict(zip(partitions, reply.errors, strict=True))
@@ -201,10 +208,12 @@ def _result_by_partition(
     return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=list(topics.values()))
 
 
-def _result(transaction: AddPartitionsToTxnTransaction, code: ErrorCode) -> AddPartitionsToTxnResult:
+def _result(
+    transactional_id: str, topics: list[AddPartitionsToTxnTopic], code: ErrorCode
+) -> AddPartitionsToTxnResult:
     """The transaction's partitions as they were asked for, all with one code."""
     return AddPartitionsToTxnResult(
-        transactional_id=transaction.transactional_id,
+        transactional_id=transactional_id,
         topic_results=[
             AddPartitionsToTxnTopicResult(
                 name=topic.name,
@@ -213,7 +222,7 @@ def _result(transaction: AddPartitionsToTxnTransaction, code: ErrorCode) -> AddP
                     for index in topic.partitions
                 ],
             )
-            for topic in transaction.topics
+            for topic in topics
         ],
     )
 

@@ -35,6 +35,7 @@ __all__ = [
     "check_topology",
     "configure",
     "described",
+    "has_doubles",
     "is_same_topology",
     "required_topics",
     "subtopology_by_source",
@@ -113,12 +114,15 @@ CountOf = Callable[[str], int | None]
 
 def check_topology(topology: StreamsGroupTopologyValue) -> None:
     """Refuse what no application can mean (STREAMS_INVALID_TOPOLOGY)."""
-    if len({subtopology.subtopology_id for subtopology in topology.subtopologies}) < len(
-        topology.subtopologies
-    ):
+    if has_doubles(subtopology.subtopology_id for subtopology in topology.subtopologies):
         raise _invalid("Two subtopologies have the same id.")
     for subtopology in topology.subtopologies:
         sources, repartitions = subtopology.source_topics, subtopology.repartition_source_topics
+        for topics in (repartitions, subtopology.state_changelog_topics):
+            if has_doubles(topic.name for topic in topics):
+                raise _invalid(f"Subtopology {subtopology.subtopology_id} names an internal topic twice.")
+            if any(has_doubles(config.key for config in topic.topic_configs) for topic in topics):
+                raise _invalid("A setting of an internal topic is named twice.")
         if any(topic.partitions < 0 for topic in repartitions):
             raise _invalid("A topic has a negative number of partitions.")
         for group in subtopology.copartition_groups:
@@ -128,6 +132,12 @@ def check_topology(topology: StreamsGroupTopologyValue) -> None:
                 raise _invalid(
                     f"A copartition group of subtopology {subtopology.subtopology_id} has no such topic."
                 )
+
+
+def has_doubles(names: Iterable[str]) -> bool:
+    """Whether any of them comes twice."""
+    names = list(names)
+    return len(set(names)) < len(names)
 
 
 def is_same_topology(one: StreamsGroupTopologyValue, other: StreamsGroupTopologyValue) -> bool:

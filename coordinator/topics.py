@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from odradek.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
+    "CLUSTER_METADATA_TOPIC",
     "INTERNAL_TOPICS",
     "MAX_NAME_LENGTH",
     "MAX_PARTITIONS_PER_REQUEST",
@@ -28,6 +29,8 @@ __all__ = [
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+"""The log of Kafka's controllers, which nobody may create; no internal topic to clients."""
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 MAX_NAME_LENGTH = 249
 """Leaves room for "-" and a partition number in a 255-byte file name."""

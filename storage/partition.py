@@ -842,9 +842,9 @@ class Partition(PartitionStaging):
 
     def finding_max_timestamp(self) -> Work[Found | None]:
         """(timestamp, offset, leader epoch) of the first record with the latest timestamp of all; None
-        when empty.
+        when empty. It may stand before the start of the log.
         """
-        return self._searching(lambda: finding_latest(self.log, self.log_start_offset))
+        return self._searching(lambda: finding_latest(self.log))
 
     def _searching(self, search: Callable[[], Work[Found | None]]) -> Work[Found | None]:
         """A search that begins anew when a segment that it wants to look into has been removed meanwhile."""

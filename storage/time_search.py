@@ -38,34 +38,38 @@ def finding_first(log: Log, timestamp_ms: int, start_offset: int) -> Work[Found 
         start_offset = batch.last_offset + 1
 
 
-def finding_latest(log: Log, start_offset: int) -> Work[Found | None]:
-    """The first record with the latest timestamp of all that are not before `start_offset`."""
+def finding_latest(log: Log) -> Work[Found | None]:
+    """The first record with the latest timestamp of all that are stored.
+
+    Also one before the start of the log, as long as its segment is there: Kafka names it, too.
+    """
     bounds = []
     for segment in list(log.segments):
         yield None if segment.knows_latest_timestamp else segment.look_ahead
         bounds.append((-segment.latest_timestamp()[0], segment.base_offset, segment))
     latest: Found | None = None
     # In the order of what the segments say of themselves, which is too much where the latest records
-    # stand before the start, or have been compacted away.
+    # have been compacted away.
     for bound, _, segment in sorted(bounds, key=lambda one: one[:2]):
         if bound > 0 or (latest is not None and -bound < latest[0]):
             break
-        found = yield from _finding_latest_in(segment, start_offset)
+        found = yield from _finding_latest_in(segment)
         if found is not None and (latest is None or (-found[0], found[1]) < (-latest[0], latest[1])):
             latest = found
     return latest
 
 
-def _finding_latest_in(segment: Segment, start_offset: int) -> Work[Found | None]:
+def _finding_latest_in(segment: Segment) -> Work[Found | None]:
     """The same of one segment."""
     timestamp_ms, last_offset = segment.latest_timestamp()
+    start_offset = segment.base_offset
     if not segment.has_indexes:
         yield segment.look_at_indexes
     for batch in segment.stepping(segment.lookup(last_offset)):
         if not isinstance(batch, StoredBatch):
             yield batch
             continue
-        if batch.max_timestamp == timestamp_ms and batch.last_offset >= start_offset:
+        if batch.max_timestamp == timestamp_ms:
             found = yield from _looking_into(segment, batch, timestamp_ms, start_offset)
             if found is not None:
                 return found
@@ -80,11 +84,11 @@ def _finding_latest_in(segment: Segment, start_offset: int) -> Work[Found | None
             yield batch
             continue
         yield None
-        if batch.last_offset < start_offset or (latest and batch.max_timestamp <= latest[0]):
+        if latest and batch.max_timestamp <= latest[0]:
             continue
         table = yield partial(_timestamps_of, segment, batch)
         for offset, timestamp in table:
-            if offset >= start_offset and timestamp > (latest[0] if latest else -1):
+            if timestamp > (latest[0] if latest else -1):
                 latest = timestamp, offset, batch.leader_epoch
     return latest
 

@@ -117,8 +117,6 @@ def test_what_is_before_a_new_start_is_gone_for_every_client(pair: Pair) -> None
         for version in pair.versions(ListOffsetsRequest)[1:]:
             specials = (-1, -2) if version < 7 else (-1, -2, -3) if version < 8 else (-1, -2, -3, -4)
             for timestamp in (*specials, 0, NOW_MS, NOW_MS + 45, NOW_MS + 90, NOW_MS + 91):
-                if timestamp == -3 and start == 10:
-                    continue  # Kafka answers the offset of a record that is gone
                 pair.ask(lambda _: offsets(topic, timestamp), version, f"start {start}, time {timestamp}")
         for version in pair.versions(FetchRequest):
             for offset in (0, start - 1, start, 9, 10, 11):
@@ -130,6 +128,21 @@ def test_what_is_before_a_new_start_is_gone_for_every_client(pair: Pair) -> None
                 asked = OffsetForLeaderTopic(topic=topic, partitions=[one])
                 request = OffsetForLeaderEpochRequest(topics=[asked], replica_id=-1)
                 pair.ask(lambda _: request, version, f"start {start}, epoch {epoch}")
+
+
+def test_the_largest_timestamp_is_found_as_long_as_its_segment_is_there(pair: Pair) -> None:
+    if not pair.versions(DeleteRecordsRequest):
+        return  # the other reference broker serves them all
+    newest = pair.versions(DeleteRecordsRequest)[-1]
+    topic = new_topic(pair, "falling")
+    fill(pair, topic, [batch(NOW_MS - 10 * n) for n in range(10)])
+    for start in (1, 5, 10):
+        pair.ask(lambda _: delete_records((topic, 0, start)), newest)
+        for version in pair.versions(ListOffsetsRequest)[7:]:
+            pair.ask(lambda _: offsets(topic, -3), version, f"start {start}")
+    fill(pair, topic, [batch(NOW_MS - 50)])
+    for version in pair.versions(ListOffsetsRequest)[7:]:
+        pair.ask(lambda _: offsets(topic, -3), version, "a newer record, and an older time")
 
 
 class Story(NamedTuple):

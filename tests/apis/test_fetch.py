@@ -337,6 +337,19 @@ def test_a_deleted_topic_ends_the_wait(node):
     assert only(answer.response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_topic_by_id_that_goes_while_a_fetch_waits_stays_in_its_place(node, is_made_again):
+    gone, stays = node.create("gone").topic_id, node.create("stays").topic_id
+    answer = node.start(fetch((gone, 0, 0), (stays, 0, 0), (b"\x09" * 16, 0, 0), max_wait_ms=500), 13)
+    node.machine.delete_topics(["gone"])
+    if is_made_again:
+        node.create("gone")
+    node.loop.turn()
+    code = ErrorCode.INCONSISTENT_TOPIC_ID if is_made_again else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    told = [(topic.topic_id, topic.partitions[0].error_code) for topic in answer.response.responses]
+    assert told == [(gone, code), (stays, 0), (b"\x09" * 16, ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
 def test_a_client_that_is_gone_leaves_no_watcher_and_no_timer(node):
     node.create("t")
     answer = node.start(fetch(("t", 0, 0), max_wait_ms=500), 12)

@@ -143,9 +143,14 @@ def test_topics_by_id_are_found_when_they_come_and_lost_when_they_go(node):
     found = node.ask(fetch(session_id=opened.session_id, epoch=1), 13)
     assert found.responses[0].partitions[0].error_code == ErrorCode.NONE
     node.machine.delete_topics(["t"])
-    node.create("t")
     lost = node.ask(fetch(session_id=opened.session_id, epoch=2), 13)
-    assert lost.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert lost.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    node.create("t")
+    another = node.ask(fetch(session_id=opened.session_id, epoch=3), 13)
+    assert another.responses[0].partitions[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+    assert another.responses[0].topic_id == topic_id
+    new = node.ask(fetch((topic_id, 0, 0)), 13)
+    assert new.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_a_busy_partition_does_not_starve_the_others(node, topic):

@@ -7,6 +7,7 @@ import pytest
 from odradek.apis import operations, topic_creation
 from odradek.coordinator.cluster import Broker, Endpoint
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -136,10 +137,54 @@ def test_the_topics_of_coordinators_are_created_as_they_have_to_be_and_other_int
     assert created.configs["compression.type"] == "uncompressed"
 
 
-def test_a_store_that_fails_creates_nothing_and_says_so(node):
+def test_a_topic_that_cannot_be_created_is_unknown_whatever_the_reason(node, caplog):
+    node.create("a.b")
     node.metadata.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-    assert codes(node.ask(named("fresh"), 12)) == {"fresh": ErrorCode.KAFKA_STORAGE_ERROR}
-    assert not node.machine.view.topics
+    unknown = {"a_b": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "fresh": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert codes(node.ask(named("a_b", "fresh"), 12)) == unknown
+    assert caplog.text.count("cannot be created") == 2
+    assert codes(node.ask(named("a_b"), 12)) == {"a_b": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert caplog.text.count("topic a_b, which cannot be created") == 1, "the reason is logged once"
+    assert set(node.machine.view.topics) == {"a.b"}
+
+
+def test_the_log_of_the_controllers_is_never_created(node):
+    response = node.ask(named("__cluster_metadata", "__share_group_state"), 12)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes(response) == {"__cluster_metadata": unknown, "__share_group_state": unknown}
+    assert [topic.is_internal for topic in response.topics] == [False, True]
+
+
+def delete(node, *names):
+    node.ask(DeleteTopicsRequest(topic_names=list(names), timeout_ms=1000), 5)
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 12])
+def test_a_deleted_topic_is_unknown_to_the_first_who_asks_and_created_behind_the_answer(node, version):
+    node.create("gone", 2)
+    delete(node, "gone")
+    asked = named("gone", "fresh", allow_auto_topic_creation=True)
+    assert codes(node.ask(asked, version)) == {"gone": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "fresh": 0}
+    assert "gone" in node.machine.view.topics
+    assert codes(node.ask(asked, version)) == {"gone": 0, "fresh": 0}
+
+
+def test_who_may_not_create_a_deleted_topic_does_not_end_that_it_is_told(node):
+    node.create("gone")
+    delete(node, "gone")
+    for may_create in (False, False, True):
+        asked = named("gone", allow_auto_topic_creation=may_create)
+        assert codes(node.ask(asked, 12)) == {"gone": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert "gone" in node.machine.view.topics
+
+
+def test_only_so_many_deleted_topics_are_remembered(node, monkeypatch):
+    monkeypatch.setattr(topic_creation, "DELETED_KEPT_MAX", 2)
+    for name in "abc":
+        node.create(name)
+        delete(node, name)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes(node.ask(named("a", "b", "c"), 12)) == {"a": 0, "b": unknown, "c": unknown}
 
 
 # Ids

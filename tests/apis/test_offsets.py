@@ -103,6 +103,36 @@ def fetch_many(node, version, **groups):
     }
 
 
+@pytest.mark.parametrize("version", [2, 9])
+def test_a_topic_that_is_named_twice_is_told_twice_unless_something_does_not_exist(node, topic, version):
+    def told(*indexes):
+        topics = [
+            OffsetCommitRequestTopic(
+                name="t",
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index, committed_offset=5, committed_metadata=""
+                    )
+                ],
+            )
+            for index in indexes
+        ]
+        response = node.ask(OffsetCommitRequest(group_id="g", topics=topics), version)
+        return [[one.partition_index for one in topic.partitions] for topic in response.topics]
+
+    assert told(0, 1, 0) == [[0], [1], [0]]
+    assert told(0, 1, 7) == [[7, 0, 1]]
+
+
+@pytest.mark.parametrize("version", [1, 7])
+def test_the_old_versions_fetch_a_topic_as_often_as_it_is_named(node, topic, version):
+    commit(node, 7, ("t", 0, 5))
+    named = [OffsetFetchRequestTopic(name="t", partition_indexes=indexes) for indexes in ([0, 0], [1], [0])]
+    topics = node.ask(OffsetFetchRequest(group_id="g", topics=named), version).topics
+    told = [[(one.partition_index, one.committed_offset) for one in topic.partitions] for topic in topics]
+    assert told == [[(0, 5), (0, 5)], [(1, -1)], [(0, 5)]]
+
+
 @pytest.mark.parametrize("version", range(8))
 def test_what_was_committed_is_fetched_in_the_old_versions(node, topic, version):
     assert commit(node, version, ("t", 0, 5), ("t", 1, 7)) == {("t", 0): 0, ("t", 1): 0}

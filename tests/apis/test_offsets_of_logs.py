@@ -97,6 +97,20 @@ def test_unknown_partitions_doubles_and_wrong_epochs_are_refused(timed):
     assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
+def test_a_topic_that_is_named_twice_is_answered_once_but_in_version_0(timed):
+    request = list_offsets(-1)
+    request.topics += list_offsets(-1, index=1).topics
+    for version, counts in ((0, [1, 1]), (1, [2]), (11, [2])):
+        assert [len(topic.partitions) for topic in timed.ask(request, version).topics] == counts
+    twice = list_offsets(-1)
+    twice.topics *= 2
+    told = [
+        [[one.error_code for one in topic.partitions] for topic in timed.ask(twice, version).topics]
+        for version in (0, 1)
+    ]
+    assert told == [[[0], [0]], [[ErrorCode.INVALID_REQUEST]]]
+
+
 def move(node, **changes):
     view = node.machine.view
     topic = view.topics["t"]

@@ -93,6 +93,27 @@ def test_two_partitions_are_answered_together(node):
     assert node.partition("t", 1).log_end_offset == 2
 
 
+@pytest.mark.parametrize("acks", [-1, 0])
+def test_of_a_partition_that_is_named_twice_the_last_records_are_stored_and_answered_once(node, acks):
+    node.create("t", 2)
+    node.create("u")
+    request = produce("t", node.batch(b"first"), node.batch(b"beside"), acks=acks)
+    request.topic_data += produce("u", node.batch(b"other")).topic_data
+    request.topic_data[0].partition_data.append(PartitionProduceData(index=0, records=node.batch(b"second")))
+    request.topic_data += produce("t", node.batch(b"last")).topic_data
+    answer = node.start(request, 12)
+    node.loop.turn()
+    if acks:
+        told = [
+            (topic.name, [(one.index, one.base_offset) for one in topic.partition_responses])
+            for topic in answer.response.responses
+        ]
+        assert told == [("t", [(0, 0), (1, 0)]), ("u", [(0, 0)])]
+    assert values(node.partition("t")) == [b"last"]
+    assert values(node.partition("t", 1)) == [b"beside"]
+    assert values(node.partition("u")) == [b"other"]
+
+
 @pytest.mark.parametrize("acks", [2, -2, 100])
 def test_other_acks_are_refused(node, acks):
     node.create("t")

@@ -36,6 +36,9 @@ def streams_node(node):
     return node
 
 
+SETTING = KeyValue(key="cleanup.policy", value="compact")
+
+
 def internal(name, partitions=0, **configs):
     texts = [KeyValue(key=key.replace("_", "."), value=value) for key, value in configs.items()]
     return TopicInfo(name=name, partitions=partitions, replication_factor=0, topic_configs=texts)
@@ -159,6 +162,7 @@ def test_a_topic_that_cannot_be_created_is_told_and_tried_again_after_a_while(st
             {"member_epoch": 1, "topology": None, "active_tasks": None},
             "If one task-type is non-null, all must be non-null.",
         ),
+        ({"client_tags": [KeyValue(key="zone", value=one) for one in "ab"]}, "A client tag is named twice."),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(streams_node, changes, message):
@@ -178,6 +182,18 @@ def test_a_request_that_makes_no_sense_is_refused(streams_node, changes, message
         (
             words(state_changelog_topics=[internal("c", 3)]),
             "Changelog topic c must have an undefined partition count, but it is set to 3.",
+        ),
+        (
+            words(state_changelog_topics=[internal("c"), internal("c", retention_ms="1")]),
+            "Subtopology 0 names an internal topic twice.",
+        ),
+        (
+            words(repartition_source_topics=[internal("app-words-repartition")] * 2),
+            "Subtopology 0 names an internal topic twice.",
+        ),
+        (
+            words(state_changelog_topics=[replace(internal("c"), topic_configs=[SETTING, SETTING])]),
+            "A setting of an internal topic is named twice.",
         ),
     ],
 )

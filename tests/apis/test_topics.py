@@ -99,6 +99,19 @@ def test_what_cannot_be_created_says_why_and_leaves_the_others_alone(node, refus
     assert answers["fine"].error_code == ErrorCode.NONE
 
 
+@pytest.mark.parametrize(
+    ("values", "kept"),
+    [(["5000", "6000"], "6000"), (["5000", None], None), ([None, "6000"], None)],
+)
+def test_of_a_setting_that_is_named_twice_the_last_value_counts_and_null_is_refused(node, values, kept):
+    asked = topic("t")
+    asked.configs = [CreatableTopicConfig(name="retention.ms", value=value) for value in values]
+    code = create(node, asked)["t"].error_code
+    assert code == (ErrorCode.NONE if kept else ErrorCode.INVALID_CONFIG)
+    if kept:
+        assert node.machine.view.topics["t"].configs["retention.ms"] == kept
+
+
 def test_a_name_twice_is_refused_once(node):
     answers = create(node, topic("t"), topic("t"), topic("u"))
     assert {name: one.error_code for name, one in answers.items()} == {"t": 42, "u": 0}
@@ -157,7 +170,9 @@ def test_what_is_named_twice_is_not_deleted(node):
     answers = delete(node, ids=[created.topic_id] * 2)
     assert {code for _, _, code in answers} == {ErrorCode.INVALID_REQUEST}
     answers = delete(node, "t", ids=[created.topic_id])
-    assert [code for _, _, code in answers] == [ErrorCode.INVALID_REQUEST] * 2
+    assert answers == [("t", created.topic_id, ErrorCode.INVALID_REQUEST)]
+    answers = delete(node, "t", ids=[created.topic_id] * 2)
+    assert {code for _, _, code in answers} == {ErrorCode.INVALID_REQUEST}
     assert "t" in node.machine.view.topics
 
 

@@ -302,6 +302,15 @@ def test_what_is_asked_twice_is_answered_twice_when_added_and_once_when_verified
         assert [one.partition_error_code for one in topic.results_by_partition] == [NONE] * count
 
 
+def test_of_a_transaction_that_is_named_twice_the_last_partitions_are_added(txn_node):
+    me = init(txn_node)
+    first, last = transaction(me, ("t", 0)), transaction(me, ("t", 1))
+    answers = add_many(txn_node, first, last)
+    assert [codes for _, codes in answers] == [{("t", 0): NONE}] * 2
+    (state,) = describe(txn_node, "me")
+    assert state.topics[0].partitions == [1]
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_broker_may_only_want_to_know(txn_node, version):
     me = init(txn_node)

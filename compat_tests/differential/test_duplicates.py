@@ -1067,25 +1067,21 @@ def principal(name: str) -> Values:
     return {"principal_type": "User", "principal_name": name}
 
 
-def quota(*users: str) -> Values:
+def quota(user: str) -> Values:
+    """Takes away what nobody has."""
     return {
-        "entity": [{"entity_type": "user", "entity_name": users[0]}],
+        "entity": [{"entity_type": "user", "entity_name": user}],
         "ops": [
-            {"key": "producer_byte_rate", "value": 1000.0, "remove": False},
-            {"key": "consumer_byte_rate", "value": 1000.0, "remove": False},
+            {"key": "producer_byte_rate", "value": 1000.0, "remove": True},
+            {"key": "consumer_byte_rate", "value": 1000.0, "remove": True},
         ],
     }
 
 
-def upsertion(name: str, **more: Any) -> Values:
-    return {
-        "name": name,
-        "mechanism": 1,
-        "iterations": 4096,
-        "salt": b"salt",
-        "salted_password": b"x" * 32,
-        **more,
-    }
+def upsertion(name: str) -> Values:
+    """With too few iterations to be taken."""
+    password = b"x" * 32
+    return {"name": name, "mechanism": 1, "iterations": 1, "salt": b"salt", "salted_password": password}
 
 
 ROWS = [
@@ -1339,7 +1335,7 @@ ROWS = [
         {
             "entries": [lambda side, one: {"ops": one["ops"][1:]}],
             "entries.entity": [{"entity_name": "b"}],
-            "entries.ops": [{"value": 2000.0}, {"remove": True}],
+            "entries.ops": [{"value": 2000.0}, {"remove": False}],
         },
     ),
     Row(50, fixed({"users": [{"name": "a"}, {"name": "b"}]}), {"users": []}),
@@ -1353,7 +1349,7 @@ ROWS = [
         ),
         {
             "deletions": [{"mechanism": 2}],
-            "upsertions": [{"iterations": 8192}, {"mechanism": 2}, {"name": "a"}],
+            "upsertions": [{"iterations": 4096}, {"mechanism": 2}, {"name": "a"}],
         },
     ),
     Row(
@@ -1429,6 +1425,22 @@ ROWS = [
             "task_offsets": [{"offset": 6}],
             "task_end_offsets": [{"offset": 6}],
         },
+    ),
+    Row(
+        80,
+        fixed(
+            {
+                "cluster_id": "another",
+                "voter_id": 2,
+                "voter_directory_id": NOBODYS_ID,
+                "timeout_ms": 1000,
+                "listeners": [
+                    {"name": "CONTROLLER", "host": "localhost", "port": 1},
+                    {"name": "SECOND", "host": "localhost", "port": 2},
+                ],
+            }
+        ),
+        {"listeners": [{"port": 3}]},
     ),
     Row(89, fixed({"group_ids": ["not-there", "nor-this"]}), {"group_ids": []}),
 ]

@@ -19,7 +19,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from odradek.coordinator.features import ELIGIBLE_LEADERS_VERSION
+from odradek.coordinator.features import CORDONS_SINCE, ELIGIBLE_LEADERS_VERSION, METADATA_VERSION
 from odradek.coordinator.topics import (
     INTERNAL_TOPICS,
     NewPartitions,
@@ -57,6 +57,7 @@ NO_LEADER = -1
 PRODUCER_ID_BLOCK_SIZE = 1000
 PARTITIONS_PER_STEP = 256
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
 _EMPTY: Mapping = MappingProxyType({})
 
 
@@ -645,6 +646,8 @@ class ClusterMachine:
             self._check_broker_configs("" if owner is None else str(owner), after)
             if ELIGIBLE_LEADERS_VERSION in draft.features:
                 _check_min_insync_replicas(change, before, after)
+            if CORDONED_LOG_DIRS in change.names:
+                _check_cordons_are_known(draft.features)
             draft.configure_broker(owner, before, after)
             return
         topic = draft.topics.get(owner)
@@ -895,6 +898,14 @@ def _offline_at(node_id: int, partition: PartitionView, is_offline: bool) -> Par
         return partition
     others = tuple(one for one in partition.offline if one != node_id)
     return partition._replace(offline=(*others, node_id) if is_offline else others)
+
+
+def _check_cordons_are_known(features: Mapping[str, int]) -> None:
+    if features.get(METADATA_VERSION, 0) < CORDONS_SINCE:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{CORDONED_LOG_DIRS} needs {METADATA_VERSION} {CORDONS_SINCE} or later.",
+        )
 
 
 def _check_min_insync_replicas(

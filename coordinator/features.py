@@ -4,7 +4,7 @@ cluster begins.
 `metadata.version` names a release of Kafka. A new cluster of that release begins with the levels that the
 release brought, and a level may need a metadata.version below itself. What a lower metadata.version switches
 off here, as a client sees it: SCRAM credentials (below `SCRAM_SINCE`), several data directories
-(`DIRECTORIES_SINCE`), eligible leader replicas.
+(`DIRECTORIES_SINCE`), changes of `cordoned.log.dirs` (`CORDONS_SINCE`), eligible leader replicas.
 
 Share groups are not built. Their feature is known, so that an upgrade of all features to a release goes
 through as with Kafka; a new cluster begins with level 0, and at no level a share API is served.
@@ -50,6 +50,7 @@ FEATURES: Mapping[str, Feature] = {
 
 SCRAM_SINCE = 11
 DIRECTORIES_SINCE = 17
+CORDONS_SINCE = 30
 
 _RELEASES = (
     "3.3-IV3 3.4-IV0 3.5-IV0 3.5-IV1 3.5-IV2 3.6-IV0 3.6-IV1 3.6-IV2 3.7-IV0 3.7-IV1 3.7-IV2 3.7-IV3 3.7-IV4 "

@@ -249,6 +249,16 @@ def begun_at(directory: pathlib.Path, *arguments: str) -> Iterator[Pair]:
             process.wait(30)
 
 
+def cordoning(operation: int, value: str | None) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
+    setting = incremental_alter_configs.AlterableConfig(
+        name="cordoned.log.dirs", config_operation=operation, value=value
+    )
+    broker = incremental_alter_configs.AlterConfigsResource(
+        resource_type=BROKER, resource_name="1", configs=[setting]
+    )
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[broker])
+
+
 def test_a_cluster_that_began_at_an_older_release_goes_up_alike(tmp_path: pathlib.Path) -> None:
     release = ("--release-version", "3.5-IV1", "--feature", "group.version=1")
     with begun_at(tmp_path, *release) as pair:
@@ -271,6 +281,8 @@ def test_a_cluster_that_began_at_an_older_release_goes_up_alike(tmp_path: pathli
                     1,
                     f"to {level}, {kind}",
                 )
+        for operation, value in ((SET, "*"), (SET, ""), (DELETE, None)):
+            pair.ask(lambda _: cordoning(operation, value), 1, f"cordoned too early: {value}")
         leaders = (ELIGIBLE_LEADERS_VERSION, 1)
         pair.ask(lambda _: update(leaders), 2, "too early")
         pair.ask(lambda _: update(leaders, ("metadata.version", 22)), 2, "still too early")

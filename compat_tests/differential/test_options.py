@@ -86,14 +86,11 @@ VALUES = {
 
 LIMIT = "it limits what clients may do, and is not built"
 LISTENERS = "a broker keeps its listeners until it is started anew"
-ELIGIBLE = "with the feature eligible.leader.replicas.version Kafka takes it for all brokers only"
 OTHERWISE = {
     "max.connection.creation.rate": LIMIT,
     "listener.security.protocol.map": LISTENERS,
 }
 """Options that Kafka takes and Odradek refuses, for one broker or for all, and why."""
-ONE_BROKER_OTHERWISE = {"min.insync.replicas": ELIGIBLE}
-"""Options that Kafka refuses for one broker, and Odradek does not."""
 
 
 def names_of_kafka(directory: pathlib.Path) -> dict[int, list[str]]:
@@ -187,13 +184,10 @@ def differing(pair: Pair, owner: str, names: list[str], prefix: str = "") -> dic
 
 def test_options_of_brokers_are_taken_and_refused_alike(pair: Pair, names: Mapping[int, list[str]]) -> None:
     for owner in ("1", ""):
-        expected = {name for name in OTHERWISE if owner or BROKER_OPTIONS[name].dynamic != "per-broker"} | (
-            ONE_BROKER_OTHERWISE.keys() if owner else set()
-        )
+        expected = {name for name in OTHERWISE if owner or BROKER_OPTIONS[name].dynamic != "per-broker"}
         found = differing(pair, owner, names[BROKER])
         assert found.keys() == expected, (owner, found)
-        for name, (theirs, ours) in found.items():
-            assert bool(theirs) == (name in ONE_BROKER_OTHERWISE), (name, theirs, ours)
+        assert not any(theirs for theirs, _ in found.values()), (owner, found)
 
 
 OF_LISTENERS_OTHERWISE = {"max.connection.creation.rate": LIMIT}

@@ -19,7 +19,6 @@ from odradek.storage.group_log import Block
 from odradek.storage.partition import Partition
 from odradek.storage.store import LogStore
 from odradek.wire.compression import Compression
-from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
     api_versions,
     create_topics,
@@ -33,27 +32,15 @@ from odradek.wire.messages import (
     produce,
 )
 from odradek.wire.records import Record, build_batch, records_section
+from tests.raw_client import AsyncRawClient
 
 TOPIC = 2
 OF_THE_TOPIC, OF_THE_BROKERS_FILE = 1, 4
 """Where a setting that DescribeConfigs tells comes from."""
 
 
-class Client:
-    """One connection that asks and awaits."""
-
-    def __init__(self, reader, writer):
-        self.reader, self.writer = reader, writer
-
-    @classmethod
-    async def connect(cls, port, host="127.0.0.1"):
-        return cls(*await asyncio.open_connection(host, port))
-
-    async def ask(self, request, version):
-        self.writer.write(request_frame(request, version, 1, "tests"))
-        size = int.from_bytes(await self.reader.readexactly(4), "big")
-        frame = await self.reader.readexactly(size)
-        return read_response(frame, type(request), version)[1]
+class Client(AsyncRawClient):
+    """One connection that creates topics and produces."""
 
     async def create(self, name, partitions=1, configs=()):
         topic = create_topics.CreatableTopic(
@@ -103,7 +90,7 @@ def test_a_started_broker_answers_and_a_stopped_one_leaves_a_clean_directory(tmp
             assert {18, 0, 1, 3} <= {api.api_key for api in answer.api_keys}
             assert (await client.create("orders")).error_code == 0
             assert (await client.produce("orders", b"x")).base_offset == 0
-        assert await client.reader.read() == b""
+        assert await client.read_to_end() == b""
 
     asyncio.run(act())
     assert (tmp_path / ".kafka_cleanshutdown").exists()
@@ -344,11 +331,11 @@ def test_a_stop_is_clean_while_clients_wait_and_do_not_read(tmp_path):
             client = await Client.connect(server.port)
             await client.create("orders")
             idle = await Client.connect(server.port)
-            idle.writer.write(b"\x00\x00\x10\x00half")
+            idle.send(b"\x00\x00\x10\x00half")
             deaf = await Client.connect(server.port)
-            deaf.reader._transport.pause_reading()
+            deaf.writer.transport.pause_reading()
             for _ in range(3000):
-                deaf.writer.write(request_frame(api_versions.ApiVersionsRequest(), 3, 1, "deaf"))
+                deaf.send_request(api_versions.ApiVersionsRequest(), 3, client_id="deaf")
             await client.produce("orders", b"x")
             started = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - started < 2
@@ -502,8 +489,8 @@ def test_a_large_change_of_topics_lets_others_be_served_and_its_own_connection_w
             if kind == "delete":
                 assert len((await client.ask(many_topics(100), 7)).topics) == 100
             later = metadata.MetadataRequest(topics=None)
-            client.writer.write(request_frame(large, version, 1, "tests"))
-            client.writer.write(request_frame(later, 9, 2, "tests"))
+            client.send_request(large, version, 1)
+            client.send_request(later, 9, 2)
             served = 0
             while not len(server._changes):
                 await asyncio.sleep(0)
@@ -511,13 +498,10 @@ def test_a_large_change_of_topics_lets_others_be_served_and_its_own_connection_w
                 await other.ask(describe_cluster.DescribeClusterRequest(), 0)
                 served += 1
             assert served > 5
-            frames = []
-            for _ in range(2):
-                size = int.from_bytes(await client.reader.readexactly(4), "big")
-                frames.append(await client.reader.readexactly(size))
-            assert [frame[:4] for frame in frames] == [b"\0\0\0\1", b"\0\0\0\2"]
-            topics = read_response(frames[1], metadata.MetadataRequest, 9)[1].topics
-            assert len(topics) == (0 if kind == "delete" else 100)
+            assert (await client.receive_frame())[:4] == b"\0\0\0\1"
+            correlation_id, answer = await client.receive(metadata.MetadataRequest, 9)
+            assert correlation_id == 2
+            assert len(answer.topics) == (0 if kind == "delete" else 100)
 
     asyncio.run(act())
 
@@ -566,7 +550,7 @@ def test_a_creation_that_the_end_interrupts_is_whole_or_not_there_at_the_next_st
     async def act():
         async with running(tmp_path) as server:
             client = await Client.connect(server.port)
-            client.writer.write(request_frame(many_topics(50), 7, 1, "tests"))
+            client.send_request(many_topics(50), 7)
             while not len(server._changes):
                 await asyncio.sleep(0)
             for _ in range(turns):
@@ -636,8 +620,8 @@ def test_who_has_only_produced_is_named_in_the_log_all_the_same(tmp_path, caplog
             for _ in range(3):
                 await first.produce("t", b"the first of a log go the long way")
             assert (await client.produce("t", b"x")).base_offset == 3
-            client.writer.write(b"GET / HTTP/1.1")
-            assert await client.reader.read() == b""
+            client.send(b"GET / HTTP/1.1")
+            assert await client.read_to_end() == b""
         assert any("(client 'tests')" in record.getMessage() for record in caplog.records)
 
     asyncio.run(act())

@@ -22,6 +22,7 @@ from odradek.server.turn import LoopTurn
 from odradek.server.work import WorkQueue
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.schema import ALL, INT32, RECORDS, STRING, Message, on_wire
+from tests.raw_client import AsyncRawClient
 
 # CI's environment has it; elsewhere a Python may be without.
 uvloop = importlib.import_module("uvloop") if os.environ.get("CI") else pytest.importorskip("uvloop")
@@ -151,24 +152,14 @@ def stage(correlation_id, records):
     return frame(STAGE, 0, correlation_id, struct.pack(">i", len(records)) + records)
 
 
-class Client:
-    def __init__(self, reader, writer):
-        self.reader, self.writer = reader, writer
-
-    def send(self, *frames):
-        self.writer.write(b"".join(frames))
-
+class Client(AsyncRawClient):
     async def answer(self):
         """(correlation id, rest of the answer)"""
-        (length,) = struct.unpack(">i", await self.reader.readexactly(4))
-        payload = await self.reader.readexactly(length)
+        payload = await self.receive_frame()
         return struct.unpack_from(">i", payload)[0], payload[4:]
 
     async def is_closed(self):
-        try:
-            return await self.reader.read(1) == b""
-        except ConnectionError:
-            return True
+        return await self.read_to_end() == b""
 
 
 class Stage:
@@ -186,7 +177,7 @@ class Stage:
         self.servers = await accept(self.listener, sockets, self.broker.connections)
 
     async def client(self):
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.listener.port))
+        client = await Client.connect(self.listener.port)
         self.clients.append(client)
         return client
 
@@ -676,7 +667,7 @@ def test_a_client_that_never_reads_is_held_and_in_the_end_closed(play, caplog):
     async def story(stage_):
         stage_.broker.big = Pieces(bytes(100_000))
         client, other = await stage_.client(), await stage_.client()
-        client.reader._transport.pause_reading()
+        client.writer.transport.pause_reading()
         requests = b"".join(echo(number, "big") for number in range(2000))
         client.send(requests)
         connections = stage_.broker.connections
@@ -995,7 +986,7 @@ def test_a_client_may_leave_in_the_middle_of_a_long_answer(play, short_pieces, c
     async def story(stage_):
         client, other = await stage_.client(), await stage_.client()
         big_answer(stage_, 20_000_000)
-        client.reader._transport.pause_reading()
+        client.writer.transport.pause_reading()
         client.send(echo(1, "big"))
         await stage_.until(lambda: any(c.is_stalled for c in stage_.broker.connections._open))
         client.writer.transport.abort()

@@ -10,7 +10,6 @@ from odradek.server.config import load
 from odradek.server.live_config import LiveConfig
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
     alter_replica_log_dirs,
     consumer_group_heartbeat,
@@ -24,6 +23,7 @@ from odradek.wire.messages import (
 from odradek.wire.option import READ_ONLY
 from odradek.wire.options import BROKER_OPTIONS, HONOURED, TOPIC_OPTIONS
 from odradek.wire.records import Record, build_batch, iter_batches
+from tests.raw_client import AsyncRawClient
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE = 0, 1
@@ -40,13 +40,11 @@ async def running(directory, **options):
 
 
 async def ask(server, request, version):
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    client = await AsyncRawClient.connect(server.port)
     try:
-        writer.write(request_frame(request, version, 1, "tests"))
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        return read_response(await reader.readexactly(size), type(request), version)[1]
+        return await client.ask(request, version)
     finally:
-        writer.close()
+        client.close()
 
 
 async def create(server, name, partitions=1, **configs):

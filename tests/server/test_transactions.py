@@ -19,7 +19,6 @@ from odradek.apis.transaction_markers import MarkerWriter
 from odradek.server.broker import BrokerServer
 from odradek.server.config import load
 from odradek.wire.errors import ErrorCode
-from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
     add_partitions_to_txn,
     api_versions,
@@ -33,6 +32,7 @@ from odradek.wire.messages import (
     update_features,
 )
 from odradek.wire.records import build_batch, iter_batches, iter_records
+from tests.raw_client import AsyncRawClient
 
 PATIENCE_S = 20
 ASK_AGAIN = {
@@ -51,16 +51,8 @@ async def until(condition):
         await asyncio.sleep(0.01)
 
 
-class Client:
+class Client(AsyncRawClient):
     """One connection that asks, and asks again where a producer would."""
-
-    def __init__(self, reader, writer):
-        self.reader, self.writer = reader, writer
-
-    async def ask(self, request, version):
-        self.writer.write(request_frame(request, version, 1, "tests"))
-        size = int.from_bytes(await self.reader.readexactly(4), "big")
-        return read_response(await self.reader.readexactly(size), type(request), version)[1]
 
     async def ask_until(self, request, version, code_of=lambda answer: answer.error_code):
         deadline = time.monotonic() + PATIENCE_S
@@ -84,7 +76,7 @@ async def running(directory, **options):
 
 
 async def connect(server):
-    return Client(*await asyncio.open_connection("127.0.0.1", server.port))
+    return await Client.connect(server.port)
 
 
 class Producer:

@@ -38,7 +38,7 @@ from odradek.wire.messages.offset_fetch import (
 )
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.apis.conftest import FakeConnection
-from tests.how_many import seeds
+from tests.tiers import seeds
 
 try:
     _questions = importlib.import_module("odradek.apis._questions")

@@ -10,7 +10,7 @@ from odradek.coordinator.transaction_machine import TransactionMachine
 from odradek.coordinator.transaction_state import TransactionState
 from tests.coordinator.transaction_partitions import Partition
 from tests.coordinator.transaction_world import Crash, World
-from tests.how_many import NIGHTLY
+from tests.tiers import NIGHTLY
 
 SCRIPT = 1
 SCRIPT_MS = 400

@@ -463,6 +463,15 @@ def test_dump_tells_damage_by_its_status(capsys, tmp_path):
     assert out.splitlines()[0].startswith('{"what": "recovery-point-offset-checkpoint"')
 
 
+def test_dump_shows_empty_partitions_when_asked(capsys, tmp_path):
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020}.log").touch()
+    status, out, _ = run(capsys, "dump", str(tmp_path))
+    assert (status, out.splitlines()[1:]) == (0, ["empty-partitions left_out=1"])
+    status, out, _ = run(capsys, "dump", str(tmp_path), "--include-empty")
+    assert out.splitlines()[1].startswith("partition topic=orders partition=0 segments=1 ")
+
+
 def test_a_reader_that_leaves_early_is_no_error(tmp_path):
     path = tmp_path / "recovery-point-offset-checkpoint"
     path.write_text("0\n20000\n" + "".join(f"orders {index} 5\n" for index in range(20_000)))

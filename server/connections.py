@@ -9,7 +9,7 @@ one that has so many requests waiting that it is not read: nobody would see its 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from odradek.server.connection import Connection, Routes
@@ -49,6 +49,10 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[Connection]:
+        """Those that are open now, in no order; some may go while they are looked through."""
+        return iter(tuple(self._open))
 
     def admit(self, connection: Connection) -> str | None:
         """Takes a new connection in; a sentence when it may not."""

@@ -27,7 +27,7 @@ def test_every_transaction_is_visible_as_a_whole_and_in_order_or_not_at_all(seed
     assert world.offsets.loads > 0
     assert len(world.offsets.told_by_log()) > 10
     states = {
-        transaction.state for transaction in world.coordinator._partitions[0].machine.transactions.values()
+        transaction.state for transaction in world.coordinator.partitions[0].machine.transactions.values()
     }
     assert all(state.is_settled for state in states)
 

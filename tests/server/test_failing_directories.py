@@ -126,7 +126,7 @@ def broken(monkeypatch):
 
 def close_files(server):
     """So that they have to be opened again."""
-    for partition in server._store.loaded():
+    for partition in server.store.loaded():
         partition.log.release_files()
 
 
@@ -142,7 +142,7 @@ def test_a_directory_that_fails_takes_its_partitions_offline_and_brings_them_bac
             lost = next(
                 index
                 for index in range(2)
-                if server._store.get("t", index).directory.startswith(str(tmp_path / "two"))
+                if server.store.get("t", index).directory.startswith(str(tmp_path / "two"))
             )
             kept = 1 - lost
             for index in range(2):
@@ -205,7 +205,7 @@ def test_a_waiting_fetch_is_told_when_its_partition_goes_offline(tmp_path, broke
             lost = next(
                 index
                 for index in range(2)
-                if server._store.get("t", index).directory.startswith(str(tmp_path / "two"))
+                if server.store.get("t", index).directory.startswith(str(tmp_path / "two"))
             )
             await client.produce(lost)
             asked = fetch.FetchPartition(partition=lost, fetch_offset=1, partition_max_bytes=1000)
@@ -215,8 +215,7 @@ def test_a_waiting_fetch_is_told_when_its_partition_goes_offline(tmp_path, broke
                 topics=[fetch.FetchTopic(topic="t", partitions=[asked])],
             )
             waiting = asyncio.ensure_future(other.ask(request, 11))
-            partition = server._store.get("t", lost)
-            while not partition._watchers:
+            while not any(connection.is_waiting for connection in server.connections):
                 await asyncio.sleep(0.01)
             close_files(server)
             broken.add(str(tmp_path / "two"))
@@ -235,7 +234,7 @@ def test_a_start_goes_on_without_a_directory_that_cannot_be_used(tmp_path):
             await client.create("t", 2)
             for index in range(2):
                 await client.produce(index)
-            return {index: server._store.get("t", index).directory.split(os.sep)[-2] for index in range(2)}
+            return {index: server.store.get("t", index).directory.split(os.sep)[-2] for index in range(2)}
 
     async def without(lost):
         async with running(tmp_path, "one", "two") as server:

@@ -54,7 +54,7 @@ class Node:
         self.topic_id = None
 
     async def ask(self, request, version, shorten=True, client_id="tests"):
-        route = self.server._connections.routes.resolve(PRODUCE << 16 | version)
+        route = self.server.connections.routes.resolve(PRODUCE << 16 | version)
         original = route.shortcut
         if route.shortcut is not None:
 
@@ -64,7 +64,7 @@ class Node:
                 return answer
 
             route.shortcut = counted
-        for connection in self.server._connections._open:
+        for connection in self.server.connections:
             connection._shortcut = None  # it goes by the one it used last, which we did not replace
         self.client.send_request(request, version, 5, client_id)
         frame = await self.client.receive_frame()
@@ -283,7 +283,7 @@ def test_batches_go_the_short_way_once_their_transaction_is_open(tmp_path, versi
                 assert short == ordinary
             assert node.shortcuts == 4 * transaction
             await producer.end()
-        log = node.server._store.get("t", 0)
+        log = node.server.store.get("t", 0)
         await until(lambda: log.last_stable_offset == SEEDED + 2 * (1 + 2 * 4 + 1))
 
     play(tmp_path, story)
@@ -371,7 +371,7 @@ def test_a_duplicate_gets_its_first_offset_by_the_ordinary_way(tmp_path):
 def test_a_failed_commit_is_told_by_the_short_way(tmp_path):
     async def story(node):
         await node.ask(node.request(9, batch()), 9)
-        partition = node.server._store.get("t", 0)
+        partition = node.server.store.get("t", 0)
         original = type(partition).commit
 
         def fail(self):
@@ -424,7 +424,7 @@ def test_one_client_alone_and_two_by_turns_get_what_they_are_owed(tmp_path):
 
 def test_a_client_alone_is_told_of_a_failed_commit_and_goes_on(tmp_path):
     async def story(node):
-        partition = node.server._store.get("t", 0)
+        partition = node.server.store.get("t", 0)
         original = type(partition).commit
         for number in range(3):
             await node.client.ask(node.request(9, batch()), 9, number)
@@ -506,7 +506,7 @@ def long_batch(**options):
 
 
 def gates(node):
-    return node.server._connections.routes.resolve(PRODUCE << 16 | 11).handle._gates.open
+    return node.server.connections.routes.resolve(PRODUCE << 16 | 11).handle._gates.open
 
 
 async def until(condition):
@@ -533,7 +533,7 @@ def test_the_short_way_waits_at_a_gate_too_and_other_partitions_go_on(tmp_path, 
         assert await answer_of(other) == (3, 0, SEEDED + 1)
         other.send(frame_of(node, batch(), 0, 4) + frame_of(node, batch(), 1, 5))
         await until(lambda: any(gates(node).values()))
-        assert node.server._store.get("t", 0).log_end_offset == SEEDED
+        assert node.server.store.get("t", 0).log_end_offset == SEEDED
         may_prepare.set()
         assert [await answer_of(node.client) for _ in range(2)] == [(1, 0, SEEDED), (2, 0, SEEDED)]
         assert [await answer_of(other) for _ in range(2)] == [(4, 0, SEEDED + 1), (5, 0, SEEDED + 2)]
@@ -553,7 +553,7 @@ def test_a_client_that_sends_more_than_may_wait_is_not_read_any_further(tmp_path
         frames = [frame_of(node, long_batch(), 0, 0)]
         frames += [frame_of(node, batch(100_000), 0, i) for i in range(1, 21)]
         node.client.send(b"".join(frames))
-        (connection,) = node.server._connections._open
+        (connection,) = node.server.connections
         await until(lambda: not connection.is_reading)
         (waiting,) = gates(node).values()
         assert 3 <= len(waiting) <= 5
@@ -576,10 +576,10 @@ def test_what_expects_no_answer_and_is_prepared_holds_back_what_its_refusal_woul
         await until(lambda: gates(node))
         for _ in range(20):
             await asyncio.sleep(0)
-        assert node.server._store.get("t", 1).log_end_offset == SEEDED
+        assert node.server.store.get("t", 1).log_end_offset == SEEDED
         may_prepare.set()
         assert await answer_of(node.client) == (2, 0, SEEDED)
-        assert node.server._store.get("t", 0).log_end_offset == SEEDED + 2
+        assert node.server.store.get("t", 0).log_end_offset == SEEDED + 2
 
     play(tmp_path, story)
 
@@ -590,7 +590,7 @@ def test_a_client_that_goes_leaves_its_batches_to_be_stored(tmp_path, may_prepar
         other.send(frame_of(node, long_batch(), 0, 1) + frame_of(node, batch(), 0, 2))
         await until(lambda: any(gates(node).values()))
         other.close()
-        await until(lambda: len(node.server._connections._open) == 1)
+        await until(lambda: len(node.server.connections) == 1)
         may_prepare.set()
         node.client.send(frame_of(node, batch(), 0, 3))
         assert await answer_of(node.client) == (3, 0, SEEDED + 2)

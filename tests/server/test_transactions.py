@@ -189,7 +189,7 @@ async def committed(client, index):
 
 async def is_committed(server, client):
     for index in (0, 1):
-        log = server._store.get("t", index)
+        log = server.store.get("t", index)
         await until(lambda log=log: log.last_stable_offset >= 2)
         values, _ = await committed(client, index)
         assert values == [b"once"]
@@ -230,7 +230,7 @@ def test_what_was_decided_is_carried_out_after_a_kill_without_being_asked(tmp_pa
                 producer.client = await connect(server)
                 for step in producer.steps[:-1]:
                     await step()
-                assert server._store.get("t", 0).last_stable_offset == 0
+                assert server.store.get("t", 0).last_stable_offset == 0
                 shutil.copytree(tmp_path / "first", tmp_path / "second")
         async with running(tmp_path / "second") as server:
             await is_committed(server, await connect(server))
@@ -247,11 +247,11 @@ def test_an_open_transaction_is_timed_out_after_a_kill_without_being_asked(tmp_p
             await producer.create()
             await producer.init(timeout_ms=1)
             await producer.send(b"aborted")
-            assert server._store.get("t", 0).last_stable_offset == 0
+            assert server.store.get("t", 0).last_stable_offset == 0
             shutil.copytree(tmp_path / "first", tmp_path / "second")
         often = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 50}
         async with running(tmp_path / "second", **often) as server:
-            log = server._store.get("t", 1)
+            log = server.store.get("t", 1)
             await until(lambda: log.last_stable_offset == 2)
             client = await connect(server)
             assert await committed(client, 1) == ([], 2)
@@ -274,7 +274,7 @@ def test_options_bound_time_outs_of_transactions_and_the_life_of_their_ids(tmp_p
             "transaction_state_log_num_partitions": 3,
         }
         async with running(tmp_path, **options) as server:
-            settings = server._coordinators.settings_of_transactions(server._machine.view)
+            settings = server.coordinators.settings_of_transactions(server.cluster_view)
             assert settings.transaction_max_timeout_ms == 5_000
             assert settings.transactional_id_expiration_ms == 300
             assert settings.remove_expired_interval_ms == 20
@@ -316,9 +316,7 @@ def test_what_the_coordinator_writes_at_once_is_bounded_by_its_topic(tmp_path):
                 configs=[create_topics.CreatableTopicConfig(name="max.message.bytes", value="5000")],
             )
             await client.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
-            assert (
-                server._coordinators.settings_of_transactions(server._machine.view).append_max_bytes == 5_000
-            )
+            assert server.coordinators.settings_of_transactions(server.cluster_view).append_max_bytes == 5_000
 
     asyncio.run(act())
 

@@ -541,8 +541,8 @@ def test_a_lying_length_costs_only_what_was_sent(play):
         await client.answer()
         connection = stage_.broker.contexts[0].connection
         client.send(struct.pack(">i", 100_000_000) + bytes(6000))
-        await stage_.until(lambda: connection._filled >= 6004)
-        assert len(connection._buffer) <= 8 * BUFFER_BYTES
+        await stage_.until(lambda: connection.unserved_bytes == 6004)
+        assert connection.receive_buffer_bytes <= 8 * BUFFER_BYTES
 
     play(story)
 
@@ -556,13 +556,13 @@ def test_a_large_buffer_is_given_back(play):
         connection = stage_.broker.contexts[0].connection
         client.send(echo(3, "x"))
         await client.answer()
-        assert len(connection._buffer) == BUFFER_BYTES
+        assert connection.receive_buffer_bytes == BUFFER_BYTES
         client.send(stage(4, bytes(500_000)))
         await client.answer()
-        assert len(connection._buffer) > 500_000
+        assert connection.receive_buffer_bytes > 500_000
         now_ms = wall_clock_ms()
         stage_.broker.connections.sweep(now_ms, now_ms + 1000)
-        assert len(connection._buffer) == BUFFER_BYTES
+        assert connection.receive_buffer_bytes == BUFFER_BYTES
         client.send(echo(5, "x"))
         assert (await client.answer())[0] == 5
 
@@ -1194,7 +1194,7 @@ def test_half_a_request_then_silence_ends_with_the_idle_time(play, caplog):
         client.send(echo(1, "half")[:20])
         waiter.send(echo(1, "wait long"))
         await stage_.until(lambda: "long" in stage_.broker.waiting)
-        await stage_.until(lambda: any(c._filled == 20 for c in stage_.broker.connections))
+        await stage_.until(lambda: any(c.unserved_bytes == 20 for c in stage_.broker.connections))
         now_ms = wall_clock_ms() + 1000
         stage_.broker.connections.sweep(now_ms, now_ms)
         assert await client.is_closed()

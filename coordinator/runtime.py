@@ -16,7 +16,7 @@ import gc
 import logging
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -265,6 +265,11 @@ class Runtime(Generic[M]):
             self._load_timer.cancel()
             self._load_timer = None
         self._timers.close()
+
+    @property
+    def partitions(self) -> Mapping[int, RunningPartition[M]]:
+        """The partitions of the topic that this node leads, by number."""
+        return self._partitions
 
     @property
     def is_loading(self) -> bool:
@@ -546,6 +551,10 @@ class TimerHeap(Generic[M]):
         self._tidy_at = STALE_TIMERS_KEPT
         self._handle: TimerHandle | None = None
         self._wakes_at_ms = 0
+
+    def __len__(self) -> int:
+        """Its entries, also those that count no more."""
+        return len(self._heap)
 
     def set(self, partition: RunningPartition[M], key: TimerKey, at_ms: int) -> None:
         self._number += 1

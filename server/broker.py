@@ -149,6 +149,32 @@ class BrokerServer:
     def data_directories(self) -> tuple[str, ...]:
         return self.config.data_directories
 
+    # What a broker that runs consists of, from `start` to `stop`
+
+    @property
+    def store(self) -> LogStore:
+        """The logs of its partitions."""
+        assert self._store is not None
+        return self._store
+
+    @property
+    def cluster_view(self) -> ClusterView:
+        """Brokers, topics and partitions as its answers have them now."""
+        assert self._machine is not None
+        return self._machine.view
+
+    @property
+    def coordinators(self) -> Coordinators:
+        """Those of groups and of transactions."""
+        assert self._coordinators is not None
+        return self._coordinators
+
+    @property
+    def connections(self) -> Connections:
+        """Its clients' connections, and the limits that they are held to."""
+        assert self._connections is not None
+        return self._connections
+
     # Start
 
     async def start(self) -> None:

@@ -113,12 +113,13 @@ exit status: 0, or 1 when nothing was taken in (one sentence says why)."""
 
 _DUMP_ABOUT = """\
 Show what files of a broker hold, without a broker: segments (.log), indexes, producer
-snapshots, checkpoints, a partition's directory, or a whole data directory in summary.
-Damaged files are shown up to the damage, with its place."""
+snapshots, checkpoints, a partition's directory, or a whole data directory in summary,
+without its empty partitions. Damaged files are shown up to the damage, with its place."""
 
 _DUMP_EXAMPLES = """\
 examples:
   odradek dump data
+  odradek dump data --include-empty
   odradek dump data/orders-0 --records
   odradek dump data/__consumer_offsets-12 --records --json
 
@@ -198,6 +199,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     dump.add_argument("paths", nargs="+", metavar="DIR_OR_FILE", help="what to show")
     dump.add_argument("--records", action="store_true", help="show every record, not batches only")
+    dump.add_argument(
+        "--include-empty", action="store_true", help="show the empty partitions of a data directory, too"
+    )
     dump.add_argument("--json", action="store_true", help="print one JSON object a line")
     import_log = commands.add_parser(
         "import-log",
@@ -412,7 +416,13 @@ def _dump(options: argparse.Namespace) -> int:
     from odradek.server.dump import dump
 
     try:
-        return dump(options.paths, records=options.records, as_json=options.json, out=sys.stdout)
+        return dump(
+            options.paths,
+            records=options.records,
+            as_json=options.json,
+            out=sys.stdout,
+            include_empty=options.include_empty,
+        )
     except BrokenPipeError:
         # The reader (head, less) has seen enough; Python would complain once more while it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -587,6 +587,17 @@ class Connection(Receiver, asyncio.BufferedProtocol):
         """True while the client has not taken its answers."""
         return self._write_paused
 
+    @property
+    def receive_buffer_bytes(self) -> int:
+        """Memory that it holds for what it reads."""
+        return len(self._buffer)
+
+    @property
+    def unserved_bytes(self) -> int:
+        """Bytes that came and are not served yet: of a frame that is not complete, or of a client that is
+        held back."""
+        return self._filled - self._start
+
     def write_buffer_bytes(self) -> int:
         """Bytes of answers that the client has not taken yet."""
         if self._transport is None:

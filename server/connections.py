@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -58,6 +58,10 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[Connection]:
+        """Those that are open now, in no order; some may go while they are looked through."""
+        return iter(tuple(self._open))
 
     def admit(self, connection: Connection) -> str | None:
         """Takes a new connection in; a sentence when it may not."""

@@ -5,7 +5,8 @@ up to the damage, whose place is told in a line of its own, and makes the exit s
 
 Known: segments (`.log`, batches of format v2), offset, time and transaction indexes, producer snapshots,
 checkpoints, `partition.metadata`, `meta.properties`, the metadata store, the group log, a partition's
-directory, a data directory in summary. The records of `__consumer_offsets` and `__transaction_state` are
+directory, a data directory in summary, in which partitions without a batch are only counted unless they are
+asked for. The records of `__consumer_offsets` and `__transaction_state` are
 decoded. Not here: message sets of formats v0 and v1, which are converted when they arrive and so are never on
 disk. Whether one file fits the other is for `odradek check` to say.
 """
@@ -39,11 +40,17 @@ _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 
 
-def dump(paths: Sequence[str], *, records: bool, as_json: bool, out: TextIO) -> int:
-    """Print what is at the paths; 1 when something is damaged or cannot be read, else 0."""
+def dump(
+    paths: Sequence[str], *, records: bool, as_json: bool, out: TextIO, include_empty: bool = False
+) -> int:
+    """Print what is at the paths; 1 when something is damaged or cannot be read, else 0.
+
+    The summary of a data directory has its partitions by topic and number, those without a batch only with
+    `include_empty`.
+    """
     status = 0
     for path in paths:
-        for fact in _facts(path, records):
+        for fact in _facts(path, records, include_empty):
             if fact["what"] == "damage":
                 status = 1
             out.write((json.dumps(fact) if as_json else _line(fact)) + "\n")
@@ -72,13 +79,13 @@ def _damage(path: str, why: object, position: int | None = None) -> Fact:
 # --- Which file is what ---
 
 
-def _facts(path: str, records: bool) -> Iterator[Fact]:
+def _facts(path: str, records: bool, include_empty: bool) -> Iterator[Fact]:
     try:
         if os.path.isdir(path):
             if any(name.endswith(".log") for name in os.listdir(path)):
                 yield from _partition(path, records)
             else:
-                yield from _data_directory(path)
+                yield from _data_directory(path, include_empty)
         else:
             yield from _file(path, records)
     except OSError as error:
@@ -107,20 +114,29 @@ def _file(path: str, records: bool) -> Iterator[Fact]:
 # --- Directories ---
 
 
-def _data_directory(path: str) -> Iterator[Fact]:
+def _data_directory(path: str, include_empty: bool) -> Iterator[Fact]:
     yield {"what": "data-directory", "path": path, "clean_stop": _exists(path, ".kafka_cleanshutdown")}
     names = sorted(os.listdir(path))
     if "meta.properties" in names:
         yield from _properties(os.path.join(path, "meta.properties"))
     if any(name.startswith("group-log.") for name in names):
         yield from _group_log(path)
-    for name in names:
-        inside = os.path.join(path, name)
-        if os.path.isdir(inside) and any(file.endswith(".log") for file in os.listdir(inside)):
-            yield from _partition_summary(inside)
+    inside = (os.path.join(path, name) for name in names)
+    partitions = [one for one in inside if os.path.isdir(one) and _segments(one)]
+    empty_count = 0
+    for partition in sorted(partitions, key=_topic_and_index):
+        summary, damages = _partition_summary(partition)
+        if summary["batches"] or damages or include_empty:
+            yield summary
+            yield from damages
+        else:
+            empty_count += 1
+    if empty_count:
+        yield {"what": "empty-partitions", "left_out": empty_count}
 
 
-def _partition_summary(path: str) -> Iterator[Fact]:
+def _partition_summary(path: str) -> tuple[Fact, list[Fact]]:
+    """What a partition has, and the damages of its segments."""
     topic, index = _topic_and_index(path)
     segments = _segments(path)
     batch_count = record_count = size_bytes = 0
@@ -135,7 +151,7 @@ def _partition_summary(path: str) -> Iterator[Fact]:
             batch_count += 1
             record_count += fact["records"]
             end_offset = fact["last_offset"] + 1
-    yield {
+    summary: Fact = {
         "what": "partition",
         "topic": topic,
         "partition": index,
@@ -146,7 +162,7 @@ def _partition_summary(path: str) -> Iterator[Fact]:
         "batches": batch_count,
         "records": record_count,
     }
-    yield from damages
+    return summary, damages
 
 
 def _partition(path: str, records: bool) -> Iterator[Fact]:

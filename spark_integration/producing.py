@@ -196,6 +196,11 @@ class Producer:
         self._under_way.clear()
         self._failed.clear()
 
+    @property
+    def requests_in_flight(self) -> int:
+        """Requests that are sent and not answered yet."""
+        return len(self._under_way)
+
     # Transactions
 
     def init_transactions(self) -> tuple[int, int]:

@@ -210,6 +210,11 @@ class GroupLog:
         self._number = self._position = 0
         return True
 
+    @property
+    def generation(self) -> int:
+        """How often a file has been begun anew."""
+        return self._generation
+
     def finish(self, block: Block, error: OSError | None) -> None:
         """Say how `block.write` went; the partitions then know up to where the disk has them."""
         self.has_failed = self.has_failed or error is not None

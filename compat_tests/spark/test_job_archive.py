@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compat_tests.clients import Message, wait_until
-from compat_tests.spark.honest import Content, HonestTopic, honest_topic, some_messages
+from compat_tests.spark.realistic_topic import Content, RealisticTopic, realistic_topic, some_messages
 from compat_tests.spark.topics import KafkaTables
 from compat_tests.stories import START_MS
 from odradek.spark.jobs import JobError, archive
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(400)
 HIDDEN = ("_", ".")
 
 
-def archived(spark: SparkSession, topic: HonestTopic, table: pathlib.Path, **options: Any) -> Report:
+def archived(spark: SparkSession, topic: RealisticTopic, table: pathlib.Path, **options: Any) -> Report:
     bootstrap = topic.tables.client.bootstrap
     return archive.run(spark, bootstrap_servers=bootstrap, topics=[topic.name], table=str(table), **options)
 
@@ -64,7 +64,7 @@ def _day(ms: int) -> date:
 def test_the_table_has_every_committed_row_once_run_after_run(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = honest_topic(tables, "archive"), tmp_path / "table"
+    topic, table = realistic_topic(tables, "archive"), tmp_path / "table"
     report = archived(spark, topic, table)
     assert rows_of(table) == topic.rows
     assert (report.ok, report.figures["rows"], report.figures["epochs"]) == (True, topic.count, 1)
@@ -85,7 +85,7 @@ def test_the_table_has_every_committed_row_once_run_after_run(
 def test_a_stream_goes_on_until_it_is_stopped_and_the_next_run_goes_on_there(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = honest_topic(tables, "streamed"), tmp_path / "table"
+    topic, table = realistic_topic(tables, "streamed"), tmp_path / "table"
     stop, reports = threading.Event(), list[Report]()
 
     def run() -> None:
@@ -111,7 +111,7 @@ def test_a_stream_goes_on_until_it_is_stopped_and_the_next_run_goes_on_there(
 def test_compaction_leaves_the_same_rows_to_a_reader_at_any_moment(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = honest_topic(tables, "compacted"), tmp_path / "table"
+    topic, table = realistic_topic(tables, "compacted"), tmp_path / "table"
     archived(spark, topic, table)
     for seed in range(3):
         topic.add(some_messages(random.Random(seed), 60, topic.partitions, seed))
@@ -150,7 +150,7 @@ def test_json_values_are_columns_and_what_is_none_keeps_its_bytes(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
     values = [b'{"id": 1, "name": "a", "more": 1}', b'{"id": 2}', b'{"id": "x"}', b"{", b"", None, b"\xff"]
-    topic = HonestTopic(tables, tables.new_topic("json"), 1)
+    topic = RealisticTopic(tables, tables.new_topic("json"), 1)
     topic.add([Message(value, b"k", timestamp_ms=START_MS) for value in values])
     options = {"value": "json", "schema": "id BIGINT, name STRING"}
     archived(spark, topic, tmp_path / "table", **options)
@@ -165,7 +165,7 @@ def test_json_values_are_columns_and_what_is_none_keeps_its_bytes(
 def test_what_is_wrong_is_told_in_one_sentence(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic = HonestTopic(tables, tables.new_topic("wrong", 1, range(5)), 1)
+    topic = RealisticTopic(tables, tables.new_topic("wrong", 1, range(5)), 1)
     table = tmp_path / "table"
 
     def refusal(**options: Any) -> str:
@@ -201,7 +201,7 @@ def test_records_that_are_gone_before_they_were_archived_are_told(
 ) -> None:
     from kafka import KafkaAdminClient, TopicPartition
 
-    topic = HonestTopic(tables, tables.new_topic("gone", 1, range(10)), 1)
+    topic = RealisticTopic(tables, tables.new_topic("gone", 1, range(10)), 1)
     archived(spark, topic, tmp_path / "table")
     tables.produce(topic.name, range(10, 30))
     with KafkaAdminClient(bootstrap_servers=tables.client.bootstrap) as admin:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compat_tests.clients import Message, wait_until
-from compat_tests.spark.honest import Content, HonestTopic, honest_topic, some_messages
 from compat_tests.spark.orders import AVRO_SCHEMA, avro
+from compat_tests.spark.realistic_topic import Content, RealisticTopic, realistic_topic, some_messages
 from compat_tests.spark.test_job_replay import same
 from compat_tests.spark.topics import KafkaTables
 from compat_tests.stories import START_MS, topic_name
@@ -33,7 +33,7 @@ def new_name(story: str) -> str:
     return "lake.shop." + topic_name(story).replace("-", "_")
 
 
-def archived(spark: SparkSession, topic: HonestTopic, table: str, **options: Any) -> Report:
+def archived(spark: SparkSession, topic: RealisticTopic, table: str, **options: Any) -> Report:
     arguments = {"bootstrap_servers": topic.tables.client.bootstrap, "topics": [topic.name], **ICEBERG}
     return archive.run(spark, table=table, **{**arguments, **options})
 
@@ -77,7 +77,7 @@ def java_table(spark: SparkSession, table: str) -> Any:
 def test_the_table_has_every_committed_row_once_run_after_run(
     spark: SparkSession, tables: KafkaTables
 ) -> None:
-    topic, table = honest_topic(tables, "iceberg"), new_name("iceberg")
+    topic, table = realistic_topic(tables, "iceberg"), new_name("iceberg")
     report = archived(spark, topic, table)
     assert rows_of(spark, table) == topic.rows
     figures = report.figures
@@ -97,7 +97,7 @@ def test_the_table_has_every_committed_row_once_run_after_run(
 def test_an_epoch_is_found_again_when_its_snapshot_was_expired(
     spark: SparkSession, tables: KafkaTables
 ) -> None:
-    topic, table = honest_topic(tables, "expired"), new_name("expired")
+    topic, table = realistic_topic(tables, "expired"), new_name("expired")
     archived(spark, topic, table)
     rules = SizeRules(files_min=2)
     topic.add(some_messages(random.Random(1), 100, topic.partitions))
@@ -124,7 +124,7 @@ def test_an_epoch_is_found_again_when_its_snapshot_was_expired(
 def test_a_reader_sees_whole_epochs_while_small_files_are_merged(
     spark: SparkSession, tables: KafkaTables
 ) -> None:
-    topic, table = honest_topic(tables, "merged"), new_name("merged")
+    topic, table = realistic_topic(tables, "merged"), new_name("merged")
     archived(spark, topic, table)
     counts, over = list[int](), threading.Event()
 
@@ -155,7 +155,7 @@ def test_a_reader_sees_whole_epochs_while_small_files_are_merged(
 def test_decoded_values_of_a_stream_and_back(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = HonestTopic(tables, tables.new_topic("decoded", 2), 2), new_name("decoded")
+    topic, table = RealisticTopic(tables, tables.new_topic("decoded", 2), 2), new_name("decoded")
     orders = [{"id": n, "name": None, "address": None, "counts": [n], "prices": {}} for n in range(40)]
     messages = [Message(avro(one), partition=one["id"] % 2, timestamp_ms=START_MS) for one in orders]
     topic.add([*messages, Message(b"x", timestamp_ms=START_MS)])
@@ -193,7 +193,7 @@ def test_decoded_values_of_a_stream_and_back(
 def test_a_table_that_was_there_keeps_its_layout_and_one_that_is_made_again_begins_anew(
     spark: SparkSession, tables: KafkaTables
 ) -> None:
-    topic = HonestTopic(tables, tables.new_topic("layout"), 1)
+    topic = RealisticTopic(tables, tables.new_topic("layout"), 1)
     topic.add([Message(b"%d" % n, timestamp_ms=START_MS) for n in range(10)])
     table, session = new_name("layout"), spark.newSession()
     made = (
@@ -218,7 +218,7 @@ def test_a_table_that_was_there_keeps_its_layout_and_one_that_is_made_again_begi
 def test_what_is_wrong_is_told_in_one_sentence(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic = HonestTopic(tables, tables.new_topic("wrong"), 1)
+    topic = RealisticTopic(tables, tables.new_topic("wrong"), 1)
     topic.add([Message(b"1", timestamp_ms=START_MS)])
     session = spark.newSession()
 

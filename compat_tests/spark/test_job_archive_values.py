@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compat_tests.clients import Message
-from compat_tests.spark.honest import HonestTopic
 from compat_tests.spark.orders import (
     AVRO,
     AVRO_SCHEMA,
@@ -24,6 +23,7 @@ from compat_tests.spark.orders import (
     framed,
     order,
 )
+from compat_tests.spark.realistic_topic import RealisticTopic
 from compat_tests.spark.test_job_archive import archived
 from compat_tests.spark.test_job_replay import replayed, same
 from compat_tests.spark.topics import KafkaTables
@@ -39,8 +39,8 @@ BY_AVRO = {"value": "avro", "schema": AVRO_SCHEMA}
 BY_PROTOBUF = {"value": "protobuf", "descriptor": DESCRIPTOR, "message": MESSAGE}
 
 
-def topic_of(tables: KafkaTables, story: str, values: Sequence[bytes | None]) -> HonestTopic:
-    topic = HonestTopic(tables, tables.new_topic(story), 1)
+def topic_of(tables: KafkaTables, story: str, values: Sequence[bytes | None]) -> RealisticTopic:
+    topic = RealisticTopic(tables, tables.new_topic(story), 1)
     topic.add([Message(value, b"k", timestamp_ms=START_MS) for value in values])
     return topic
 
@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
     return [_plain(part) for part in value] if isinstance(value, list) else value
 
 
-def refused(spark: SparkSession, topic: HonestTopic, table: pathlib.Path, **options: Any) -> str:
+def refused(spark: SparkSession, topic: RealisticTopic, table: pathlib.Path, **options: Any) -> str:
     with pytest.raises(JobError) as error:
         archived(spark, topic, table, **options)
     assert "\n" not in str(error.value)

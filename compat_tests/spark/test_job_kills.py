@@ -18,7 +18,7 @@ import pytest
 from compat_tests.clients import wait_until
 from compat_tests.spark import sessions, test_job_archive_iceberg
 from compat_tests.spark.admin import TopicAdmin
-from compat_tests.spark.honest import HonestTopic, honest_topic, some_messages
+from compat_tests.spark.realistic_topic import RealisticTopic, realistic_topic, some_messages
 from compat_tests.spark.test_job_archive import archived, parquet_files, rows_of
 from compat_tests.spark.test_job_latest import brought_up, changes, expected, in_table
 from compat_tests.spark.test_job_mirror import check_runs, runs_of, truth
@@ -105,7 +105,7 @@ def has_files(table: pathlib.Path, number: int) -> bool:
 def test_an_archive_that_is_killed_at_any_moment_goes_on_exactly_there(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = honest_topic(tables, "killed"), tmp_path / "table"
+    topic, table = realistic_topic(tables, "killed"), tmp_path / "table"
     chance = random.Random()
     for number in range(KILLS):
         topic.add(some_messages(chance, 400, topic.partitions, number % 4))
@@ -136,7 +136,7 @@ def test_an_archive_that_is_killed_at_any_moment_goes_on_exactly_there(
 def test_an_archive_in_iceberg_that_is_killed_at_any_moment_goes_on_exactly_there(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = honest_topic(tables, "killed"), test_job_archive_iceberg.new_name("killed")
+    topic, table = realistic_topic(tables, "killed"), test_job_archive_iceberg.new_name("killed")
     chance = random.Random()
     metadata = test_job_archive_iceberg.folder_of(spark, table) / "metadata"
     settings = {
@@ -197,7 +197,7 @@ def test_without_its_jar_a_job_says_which_one_it_needs(
 def test_a_table_of_latest_values_is_right_after_kills(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = HonestTopic(tables, tables.new_topic("killed", 2), 2), tmp_path / "table"
+    topic, table = RealisticTopic(tables, tables.new_topic("killed", 2), 2), tmp_path / "table"
     chance = random.Random()
     events = tmp_path / "events"
     events.mkdir()
@@ -245,7 +245,7 @@ def has_more(directory: pathlib.Path, number: int) -> bool:
 def test_a_replay_that_is_killed_at_any_moment_goes_on_exactly_there(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = honest_topic(tables, "killed"), tmp_path / "table"
+    topic, table = realistic_topic(tables, "killed"), tmp_path / "table"
     chance = random.Random()
     archived(spark, topic, table)
     to = tables.new_topic("target", topic.partitions)
@@ -270,7 +270,7 @@ def test_a_replay_that_is_killed_at_any_moment_goes_on_exactly_there(
 def test_a_mirror_that_is_killed_at_any_moment_goes_on_exactly_there(
     spark: SparkSession, tables: KafkaTables, target: str, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = honest_topic(tables, "killed"), tmp_path / "table"
+    topic, table = realistic_topic(tables, "killed"), tmp_path / "table"
     source, chance = tables.client.bootstrap, random.Random()
     arguments = (
         *("mirror", "--bootstrap-servers", source, "--topic", topic.name),
@@ -304,7 +304,7 @@ def test_a_mirror_that_is_killed_at_any_moment_goes_on_exactly_there(
     check_runs(table, topic.name, truth(source, target, topic.name, topic.partitions))
 
 
-def copied(target: str, topic: HonestTopic) -> int:
+def copied(target: str, topic: RealisticTopic) -> int:
     """Sum of the ends of the copy; 0 where it is not there yet."""
     admin = TopicAdmin(target)
     return sum(admin.end_offsets(topic.name).values()) if admin.exists(topic.name) else 0

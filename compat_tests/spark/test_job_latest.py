@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compat_tests.clients import Message, wait_until
-from compat_tests.spark.honest import HonestTopic
+from compat_tests.spark.realistic_topic import RealisticTopic
 from compat_tests.spark.topics import KafkaTables
 from compat_tests.stories import START_MS
 from odradek.spark.jobs import JobError, latest
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(400)
 
 
-def brought_up(spark: SparkSession, topic: HonestTopic, table: pathlib.Path, **options: Any) -> Report:
+def brought_up(spark: SparkSession, topic: RealisticTopic, table: pathlib.Path, **options: Any) -> Report:
     servers = topic.tables.client.bootstrap
     options = {"buckets": 4, **options}
     return latest.run(spark, bootstrap_servers=servers, topic=topic.name, table=str(table), **options)
@@ -45,7 +45,7 @@ def changes(chance: random.Random, count: int, partitions: int) -> list[Message]
     ]
 
 
-def expected(topic: HonestTopic) -> dict[bytes, bytes]:
+def expected(topic: RealisticTopic) -> dict[bytes, bytes]:
     """What a dictionary has after all changes in their order."""
     found: dict[bytes, bytes] = {}
     for rows in topic.rows.values():
@@ -73,7 +73,7 @@ def in_table(table: pathlib.Path) -> dict[bytes, bytes]:
 def test_the_table_is_what_a_dictionary_would_be_run_after_run(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = HonestTopic(tables, tables.new_topic("latest", 3), 3), tmp_path / "table"
+    topic, table = RealisticTopic(tables, tables.new_topic("latest", 3), 3), tmp_path / "table"
     chance = random.Random(1)
     topic.add([*changes(chance, 200, 3), Message(b"no key", timestamp_ms=START_MS)])
     topic.abort(2)
@@ -103,7 +103,7 @@ def test_the_table_is_what_a_dictionary_would_be_run_after_run(
 def test_a_stream_keeps_it_up_to_date_for_readers_at_any_moment(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = HonestTopic(tables, tables.new_topic("latest", 1), 1), tmp_path / "table"
+    topic, table = RealisticTopic(tables, tables.new_topic("latest", 1), 1), tmp_path / "table"
     # Ten keys that are never deleted: a reader has to see ten, whenever it looks.
     chance = random.Random(2)
 

@@ -14,7 +14,7 @@ from compat_tests import reference
 from compat_tests.clients import Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.spark.admin import TopicAdmin
-from compat_tests.spark.honest import Content, HonestTopic, honest_topic, some_messages
+from compat_tests.spark.realistic_topic import Content, RealisticTopic, realistic_topic, some_messages
 from compat_tests.spark.topics import KafkaTables
 from compat_tests.stories import START_MS, topic_name
 from compat_tests.transactions import readers
@@ -35,7 +35,7 @@ Truth = dict[int, dict[int, int]]
 
 def mirrored(
     spark: SparkSession,
-    topic: HonestTopic | str,
+    topic: RealisticTopic | str,
     source: str,
     target: str,
     table: pathlib.Path,
@@ -110,7 +110,7 @@ def check_runs(table: pathlib.Path, topic: str, wanted: Truth, prefix: str = "")
 def test_copies_have_every_committed_record_once_and_the_table_says_where(
     spark: SparkSession, tables: KafkaTables, target: str, tmp_path: pathlib.Path
 ) -> None:
-    topic, source, table = honest_topic(tables, "mirrored"), tables.client.bootstrap, tmp_path / "table"
+    topic, source, table = realistic_topic(tables, "mirrored"), tables.client.bootstrap, tmp_path / "table"
     report = mirrored(spark, topic, source, target, table, compression="zstd")
     assert (report.figures["rows"], report.figures["rows that were there already"]) == (topic.count, 0)
     found = contents(target, topic.name, topic.partitions)
@@ -137,7 +137,7 @@ def test_copies_have_every_committed_record_once_and_the_table_says_where(
 def test_a_mirror_goes_to_apache_kafka_and_back(
     spark: SparkSession, tables: KafkaTables, target: str, tmp_path: pathlib.Path
 ) -> None:
-    topic, source, group = honest_topic(tables, "there"), tables.client.bootstrap, topic_name("group")
+    topic, source, group = realistic_topic(tables, "there"), tables.client.bootstrap, topic_name("group")
     tables.client.commit(group, topic.name, {0: 10, 1: 100})
     with reference.Kafka() as kafka:
         between = kafka.bootstrap_servers
@@ -226,7 +226,7 @@ class FullDisk(LocalFiles):
 
 
 def die_before_the_table(
-    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, topic: HonestTopic, *places: Any, **options: Any
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, topic: RealisticTopic, *places: Any, **options: Any
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(mirror, "open_files", lambda *_: FullDisk())
@@ -241,7 +241,7 @@ def test_runs_of_a_driver_that_was_lost_before_the_table_had_them_are_not(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topic, table = honest_topic(tables, "lost"), tmp_path / "table"
+    topic, table = realistic_topic(tables, "lost"), tmp_path / "table"
     source = tables.client.bootstrap
     die_before_the_table(monkeypatch, spark, topic, source, target, table)
     copied = contents(target, topic.name, topic.partitions)
@@ -264,7 +264,7 @@ def test_runs_of_records_that_the_source_has_lost_meanwhile_are_not_lost(
     monkeypatch: pytest.MonkeyPatch,
     is_all_gone: bool,
 ) -> None:
-    topic, table = HonestTopic(tables, tables.new_topic("gone", 3), 3), tmp_path / "table"
+    topic, table = RealisticTopic(tables, tables.new_topic("gone", 3), 3), tmp_path / "table"
     source = tables.client.bootstrap
     topic.add(some_messages(random.Random(1), 30, 3))
     mirrored(spark, topic, source, target, table)
@@ -290,7 +290,7 @@ def test_runs_of_records_that_the_source_has_lost_meanwhile_are_not_lost(
 def test_a_stream_goes_on_until_it_is_stopped_and_its_files_can_be_merged(
     spark: SparkSession, tables: KafkaTables, target: str, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = HonestTopic(tables, tables.new_topic("streamed", 2), 2), tmp_path / "table"
+    topic, table = RealisticTopic(tables, tables.new_topic("streamed", 2), 2), tmp_path / "table"
     source, stop, reports = tables.client.bootstrap, threading.Event(), list[Report]()
     topic.add(some_messages(random.Random(1), 200, 2))
 
@@ -324,7 +324,7 @@ def test_a_stream_goes_on_until_it_is_stopped_and_its_files_can_be_merged(
 def test_groups_go_on_in_the_copy_with_the_first_record_that_they_have_not_read(
     spark: SparkSession, tables: KafkaTables, target: str, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = honest_topic(tables, "groups"), tmp_path / "table"
+    topic, table = realistic_topic(tables, "groups"), tmp_path / "table"
     source, client, group = tables.client.bootstrap, tables.client, topic_name("group")
     client.commit(group, topic.name, {0: 0, 1: 100})
     report = mirrored(spark, topic, source, target, table, groups=[group])

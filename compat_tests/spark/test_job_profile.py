@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compat_tests.spark.honest import CODECS, LARGE_BYTES, honest_topic
+from compat_tests.spark.realistic_topic import CODECS, LARGE_BYTES, realistic_topic
 from compat_tests.spark.topics import KafkaTables
 from odradek.spark.jobs import JobError, profile
 from odradek.spark.report import Report
@@ -24,7 +24,7 @@ def table(report: Report, title: str) -> list[dict[str, Any]]:
 
 
 def test_the_figures_are_those_of_what_was_written(spark: SparkSession, tables: KafkaTables) -> None:
-    topic = honest_topic(tables, "profiled")
+    topic = realistic_topic(tables, "profiled")
     report = profile.run(spark, bootstrap_servers=tables.client.bootstrap, topic=topic.name)
     rows = [row for of_partition in topic.rows.values() for row in of_partition]
     keys = Counter(key for _, key, _, _ in rows if key is not None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compat_tests.clients import Message
-from compat_tests.spark.honest import Content, HonestTopic, honest_topic, some_messages
+from compat_tests.spark.realistic_topic import Content, RealisticTopic, realistic_topic, some_messages
 from compat_tests.spark.test_job_archive import archived
 from compat_tests.spark.topics import KafkaTables
 from compat_tests.stories import START_MS
@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(400)
 
 
-def replayed(spark: SparkSession, topic: HonestTopic, table: pathlib.Path, to: str, **options: Any) -> Report:
+def replayed(
+    spark: SparkSession, topic: RealisticTopic, table: pathlib.Path, to: str, **options: Any
+) -> Report:
     servers = topic.tables.client.bootstrap
     return replay.run(
         spark, bootstrap_servers=servers, table=str(table), topic=topic.name, to_topic=to, **options
     )
 
 
-def same(spark: SparkSession, topic: HonestTopic, to: str) -> Report:
+def same(spark: SparkSession, topic: RealisticTopic, to: str) -> Report:
     servers = topic.tables.client.bootstrap
     return verify.run(spark, bootstrap_servers=servers, topic=topic.name, other_topic=to, window_rows=50)
 
 
-def contents(tables: KafkaTables, topic: HonestTopic, name: str) -> dict[int, list[Content]]:
+def contents(tables: KafkaTables, topic: RealisticTopic, name: str) -> dict[int, list[Content]]:
     """As another client reads the topic."""
     read = tables.client.read(name, dict.fromkeys(range(topic.partitions), 0), topic.count)
     rows: dict[int, list[Content]] = {}
@@ -47,7 +49,7 @@ def contents(tables: KafkaTables, topic: HonestTopic, name: str) -> dict[int, li
 def test_archive_replay_verify_gives_the_same_log_once(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = honest_topic(tables, "replayed"), tmp_path / "table"
+    topic, table = realistic_topic(tables, "replayed"), tmp_path / "table"
     archived(spark, topic, table)
     to = tables.new_topic("target", topic.partitions)
     report = replayed(spark, topic, table, to, compression="zstd")
@@ -67,7 +69,7 @@ def test_archive_replay_verify_gives_the_same_log_once(
 
 
 def test_the_rate_is_bounded(spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path) -> None:
-    topic = HonestTopic(tables, tables.new_topic("paced", 2), 2)
+    topic = RealisticTopic(tables, tables.new_topic("paced", 2), 2)
     topic.add([Message(b"%d" % n, partition=n % 2, timestamp_ms=START_MS + n) for n in range(60)])
     archived(spark, topic, tmp_path / "table")
     to = tables.new_topic("target", 2)
@@ -83,7 +85,7 @@ def test_what_is_wrong_is_told_in_one_sentence(
 ) -> None:
     from kafka import KafkaAdminClient
 
-    topic, table = HonestTopic(tables, tables.new_topic("wrong", 2), 2), tmp_path / "table"
+    topic, table = RealisticTopic(tables, tables.new_topic("wrong", 2), 2), tmp_path / "table"
     topic.add([Message(b"%d" % n, partition=n % 2, timestamp_ms=START_MS + n) for n in range(4)])
     archived(spark, topic, table)
 

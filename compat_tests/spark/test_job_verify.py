@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compat_tests.clients import Message
-from compat_tests.spark.honest import HonestTopic, honest_topic, some_messages
+from compat_tests.spark.realistic_topic import RealisticTopic, realistic_topic, some_messages
 from compat_tests.spark.test_job_archive import archived, parquet_files
 from compat_tests.spark.topics import KafkaTables
 from compat_tests.stories import START_MS
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(400)
 
 
-def verified(spark: SparkSession, topic: HonestTopic, **options: Any) -> Report:
+def verified(spark: SparkSession, topic: RealisticTopic, **options: Any) -> Report:
     return verify.run(
         spark, bootstrap_servers=topic.tables.client.bootstrap, topic=topic.name, window_rows=50, **options
     )
 
 
 @pytest.fixture
-def small(tables: KafkaTables) -> HonestTopic:
+def small(tables: KafkaTables) -> RealisticTopic:
     """Ten rows in each of two partitions."""
-    topic = HonestTopic(tables, tables.new_topic("small", 2), 2)
+    topic = RealisticTopic(tables, tables.new_topic("small", 2), 2)
     topic.add(
         [
             Message(b"%d" % n, b"k", (("h", b"1"),), partition=n % 2, timestamp_ms=START_MS + n)
@@ -62,7 +62,7 @@ def change(spark: SparkSession, table: pathlib.Path, **columns: str) -> None:
 def test_an_archive_is_what_the_topic_is(
     spark: SparkSession, tables: KafkaTables, tmp_path: pathlib.Path
 ) -> None:
-    topic, table = honest_topic(tables, "verified"), tmp_path / "table"
+    topic, table = realistic_topic(tables, "verified"), tmp_path / "table"
     archived(spark, topic, table)
     report = verified(spark, topic, table=str(table))
     assert (report.ok, report.differences) == (True, [])
@@ -98,7 +98,7 @@ CHANGES = {
 
 
 def test_one_changed_row_is_found_and_shown(
-    spark: SparkSession, small: HonestTopic, tmp_path: pathlib.Path
+    spark: SparkSession, small: RealisticTopic, tmp_path: pathlib.Path
 ) -> None:
     table = tmp_path / "table"
     archived(spark, small, table)
@@ -111,7 +111,7 @@ def test_one_changed_row_is_found_and_shown(
 
 
 def test_a_file_that_is_missing_or_there_twice_is_found(
-    spark: SparkSession, small: HonestTopic, tmp_path: pathlib.Path
+    spark: SparkSession, small: RealisticTopic, tmp_path: pathlib.Path
 ) -> None:
     table = tmp_path / "table"
     archived(spark, small, table)
@@ -130,7 +130,7 @@ def test_a_file_that_is_missing_or_there_twice_is_found(
 
 
 def test_rows_that_retention_took_from_the_topic_are_no_difference(
-    spark: SparkSession, small: HonestTopic, tmp_path: pathlib.Path
+    spark: SparkSession, small: RealisticTopic, tmp_path: pathlib.Path
 ) -> None:
     from kafka import KafkaAdminClient, TopicPartition
 
@@ -144,9 +144,9 @@ def test_rows_that_retention_took_from_the_topic_are_no_difference(
     assert report.figures[f"rows in table {table}"] == 16
 
 
-def test_two_topics_are_compared_by_position(spark: SparkSession, small: HonestTopic) -> None:
+def test_two_topics_are_compared_by_position(spark: SparkSession, small: RealisticTopic) -> None:
     tables = small.tables
-    copy = HonestTopic(tables, tables.new_topic("copy", 2), 2)
+    copy = RealisticTopic(tables, tables.new_topic("copy", 2), 2)
     rows = [
         Message(value, key, headers, partition, ms)
         for partition, contents in small.rows.items()
@@ -157,20 +157,20 @@ def test_two_topics_are_compared_by_position(spark: SparkSession, small: HonestT
     copy.add(rows[5:])
     report = verified(spark, small, other_topic=copy.name)
     assert report.ok, report.text()
-    turned = HonestTopic(tables, tables.new_topic("turned", 2), 2)
+    turned = RealisticTopic(tables, tables.new_topic("turned", 2), 2)
     turned.add([*rows[:3], rows[4], rows[3], *rows[5:]])
     report = verified(spark, small, other_topic=turned.name)
     assert [line.partition(": ")[0] for line in report.differences] == [
         "partition 0, position 3",
         "partition 0, position 4",
     ]
-    one = HonestTopic(tables, tables.new_topic("one", 1), 1)
+    one = RealisticTopic(tables, tables.new_topic("one", 1), 1)
     with pytest.raises(JobError, match=r"2 partitions and topic .* 1: they cannot be compared"):
         verified(spark, small, other_topic=one.name)
 
 
 def test_the_command_writes_a_page_and_ends_with_status_1_for_differences(
-    spark: SparkSession, small: HonestTopic, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, small: RealisticTopic, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table, page = tmp_path / "table", tmp_path / "page.html"
     servers = ["--bootstrap-servers", small.tables.client.bootstrap, "--topic", small.name]

@@ -38,7 +38,7 @@ from odradek.wire.messages.offset_fetch import (
 )
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.apis.conftest import FakeConnection
-from tests.how_many import seeds
+from tests.tiers import seeds
 
 try:
     _questions = importlib.import_module("odradek.apis._questions")
@@ -140,7 +140,7 @@ class Side:
     def group(self, group_id):
         """As its machine has it; None where there is none, also while it is loaded."""
         groups = self.node.groups
-        machine = groups._partitions[groups.partition_of(group_id)].machine
+        machine = groups.partitions[groups.partition_of(group_id)].machine
         return None if machine is None else machine.groups.get(group_id)
 
     def state(self):

@@ -205,14 +205,14 @@ def test_what_does_not_exist_stands_first_in_the_answer_to_a_commit(node, topic)
 def test_a_commit_is_kept_with_the_id_of_its_topic_whether_it_named_it_or_not(node, topic, version):
     key = topic.topic_id if version >= 10 else "t"
     assert commit(node, version, (key, 0, 5)) == {(key, 0): 0}
-    machine = node.groups._partitions[node.groups.partition_of("g")].machine
+    machine = node.groups.partitions[node.groups.partition_of("g")].machine
     assert machine.offsets.get("g", "t", 0).topic_id == topic.topic_id
 
 
 def test_an_offset_of_a_topic_is_none_of_another_one_with_its_name(node, topic):
     commit(node, 9, ("t", 0, 5))
     commit(node, 9, ("t", 1, 6))
-    machine = node.groups._partitions[node.groups.partition_of("g")].machine
+    machine = node.groups.partitions[node.groups.partition_of("g")].machine
     offsets = machine.offsets.of_topic("g", "t")
     offsets[0] = offsets[0]._replace(topic_id=UNKNOWN_ID)
     offsets[1] = offsets[1]._replace(topic_id=bytes(16))

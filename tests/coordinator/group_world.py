@@ -210,7 +210,7 @@ class World:
     @property
     def machine(self) -> GroupMachine | None:
         """None while it is loaded."""
-        partition = self.coordinator._partitions.get(0)
+        partition = self.coordinator.partitions.get(0)
         return None if partition is None else partition.machine
 
     def if_alive(self, action):

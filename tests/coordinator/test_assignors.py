@@ -15,8 +15,8 @@ from odradek.coordinator.assignors import (
     assign_uniform,
 )
 from tests.coordinator.assignor_problems import answered, consumer_group, moved, owners, spread, topic_id
-from tests.coordinator.effort import lines_run
-from tests.how_many import examples
+from tests.coordinator.executed_lines import lines_run
+from tests.tiers import examples
 
 A, B, C = (topic_id(number) for number in range(3))
 GROUPS = st.integers(0, 2**32).map(lambda seed: consumer_group(random.Random(seed)))

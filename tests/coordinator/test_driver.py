@@ -30,7 +30,12 @@ from odradek.coordinator.group_log import (
     encode_offset_key,
 )
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.runtime import RECORDS_PER_TURN, RETRY_LOAD_AFTER_SECONDS
+from odradek.coordinator.runtime import (
+    RECORDS_PER_TURN,
+    RETRY_LOAD_AFTER_SECONDS,
+    RunningPartition,
+    TimerHeap,
+)
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -44,7 +49,7 @@ PROTOCOLS = [OfferedProtocol("range", subscription("t"))]
 
 
 class Node:
-    def __init__(self, partition_count: int = 1) -> None:
+    def __init__(self, partition_count: int = 1, after_loading=None) -> None:
         self.clock = FakeClock()
         self.logs = {index: FakeLog() for index in range(partition_count)}
         for log in self.logs.values():
@@ -62,6 +67,7 @@ class Node:
             clock_ms=self.clock.clock_ms,
             call_later=self.clock.call_later,
             new_member_suffix=self.new_suffix,
+            after_loading=after_loading,
         )
 
     def new_suffix(self) -> str:
@@ -191,7 +197,7 @@ def test_offsets_in_a_transaction_are_appended_with_its_producer_and_count_after
 
 
 def test_what_the_log_would_refuse_of_a_producer_is_refused_before_the_machine_hears_of_it(node):
-    machine = node.coordinator._partitions[0].machine
+    machine = node.coordinator.partitions[0].machine
     ended = []
     node.log.refusal = KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
     assert node.commit_in_transaction(5)[0].errors == [ErrorCode.INVALID_PRODUCER_EPOCH]
@@ -201,7 +207,7 @@ def test_what_the_log_would_refuse_of_a_producer_is_refused_before_the_machine_h
     node.coordinator.end_offsets(0, COMMIT, ended.append)
     assert ended == [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.NOT_COORDINATOR]
     assert not node.log.records
-    assert node.coordinator._partitions[0].machine is machine
+    assert node.coordinator.partitions[0].machine is machine
 
 
 def test_without_a_machine_offsets_and_markers_have_to_come_again(node):
@@ -256,13 +262,13 @@ def test_a_machine_that_trips_over_a_command_is_loaded_again(node):
     node.stable_member()
     node.commit(5, group_id="simple")
     node.clock.run(1)
-    machine = node.coordinator._partitions[0].machine
+    machine = node.coordinator.partitions[0].machine
 
     def trip(*arguments):
         machine.groups.clear()
         raise ZeroDivisionError
 
-    machine._handlers[Heartbeat] = trip
+    machine.handle = trip
     assert node.submit(Heartbeat, 1, "c-1")[0].error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     node.clock.run(1)
     assert node.submit(Heartbeat, 1, "c-1")[0].error_code is NONE
@@ -422,10 +428,9 @@ def test_offsets_are_loaded_as_they_were_written_whatever_was_deleted_in_between
 
 
 def test_the_collector_rests_during_a_slice_of_loading_and_not_longer():
-    node = Node()
     seen = []
+    node = Node(after_loading=lambda: seen.append(gc.isenabled()))
     node.log.read_all = lambda: iter(seen.append(gc.isenabled()) or [])
-    node.coordinator._after_loading = lambda: seen.append(gc.isenabled())
     node.lead(1)
     assert seen == [False, True]
 
@@ -502,19 +507,19 @@ def test_a_session_ends_in_time_and_heartbeats_set_no_timer(node):
     for _ in range(1_000):
         node.clock.run(1_000)
         assert node.submit(Heartbeat, 1, "c-1")[0].error_code is NONE
-    assert len(node.coordinator._timers._heap) < 10
+    assert len(node.coordinator._timers) < 10
     node.clock.run(9_999)
     assert node.submit(DescribeGroup)[0].state == "Stable"
     node.clock.run(2)
     assert node.submit(DescribeGroup)[0].state == "Empty"
 
 
-def test_replaced_timers_do_not_pile_up(node):
-    node.stable_member()
-    heap = node.coordinator._timers
+def test_replaced_timers_do_not_pile_up():
+    clock, partition = FakeClock(), RunningPartition(0, 0)
+    timers = TimerHeap(clock.clock_ms, clock.call_later, lambda partition, key: None)
     for number in range(10_000):
-        heap.set(node.coordinator._partitions[0], ("join", "g"), node.clock.now_ms + 1_000_000 - number)
-    assert len(heap._heap) < 2_500
+        timers.set(partition, ("join", "g"), clock.now_ms + 1_000_000 - number)
+    assert len(timers) < 2_500
 
 
 def test_expired_offsets_are_looked_for_at_the_interval(node):
@@ -558,22 +563,22 @@ def test_a_log_that_the_machine_trips_over_keeps_no_other_from_being_loaded(monk
     assert offset_of(node.fetch(group_of[0])) == 7
 
 
-def test_timers_that_are_due_together_do_not_hold_up_the_loop(node):
-    rung = []
+def test_timers_that_are_due_together_do_not_hold_up_the_loop():
+    clock, rung = FakeClock(), []
 
     def ring_slowly(partition, key):
         rung.append(key)
-        node.clock.now_ms += 4
+        clock.now_ms += 4
 
-    timers = node.coordinator._timers
-    timers._ring = ring_slowly
+    timers, partition = TimerHeap(clock.clock_ms, clock.call_later, ring_slowly), RunningPartition(0, 0)
     for number in range(7):
-        timers.set(node.coordinator._partitions[0], ("sync", str(number)), node.clock.now_ms + 50)
+        timers.set(partition, ("sync", str(number)), clock.now_ms + 50)
     counts = []
+    clock.run(50)
     while len(rung) < 7:
-        node.clock.now_ms = max(node.clock.now_ms, 1_000_050)
-        timers._wake()
         counts.append(len(rung))
+        clock.run(12)
+    counts.append(len(rung))
     assert counts == [3, 6, 7]
 
 
@@ -591,9 +596,9 @@ def test_ids_that_nobody_uses_are_bounded_and_the_oldest_goes_first(monkeypatch)
         return answers
 
     ids = [join()[0].member_id for _ in range(5)]
-    group = node.coordinator._partitions[0].machine.groups["g"]
+    group = node.coordinator.partitions[0].machine.groups["g"]
     assert list(group.pending_members) == ids[2:]
     assert join(ids[0])[0].error_code is ErrorCode.UNKNOWN_MEMBER_ID
     join(ids[4])
     assert list(group.members) == [ids[4]]
-    assert len(node.coordinator._partitions[0].timers) == 5  # two ids, the member, the join, the expiry
+    assert len(node.coordinator.partitions[0].timers) == 5  # two ids, the member, the join, the expiry

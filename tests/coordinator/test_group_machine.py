@@ -19,8 +19,13 @@ TOO_LONG = "ü" * 20_000
 
 
 @pytest.fixture
-def machine():
-    return GroupMachine(GroupSettings(offset_metadata_max_bytes=100_000), lambda: "1")
+def settings():
+    return GroupSettings(offset_metadata_max_bytes=100_000)
+
+
+@pytest.fixture
+def machine(settings):
+    return GroupMachine(settings, lambda: "1")
 
 
 def join(**changes) -> Join:
@@ -61,8 +66,8 @@ def test_metadata_that_no_record_can_hold_is_too_large_whatever_the_limit(machin
     assert len(append.records) == 1
 
 
-def test_the_metadata_limit_counts_as_java_does(machine):
-    machine._settings.offset_metadata_max_bytes = 4
+def test_the_metadata_limit_counts_as_java_does(machine, settings):
+    settings.offset_metadata_max_bytes = 4
     offsets = [OffsetToCommit("t", 0, 1, -1, "😀😀"), OffsetToCommit("t", 1, 1, -1, "😀😀x")]
     _, reply = machine.handle(CommitOffsets("a", "g", -1, "", offsets), 0)
     assert reply.value.errors == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
@@ -76,10 +81,10 @@ def test_the_longest_client_id_still_gives_a_member_id_that_can_be_kept(machine)
     assert len(reply.value.member_id) < 32_000
 
 
-def test_a_big_deletion_is_spread_over_batches(machine):
+def test_a_big_deletion_is_spread_over_batches(machine, settings):
     count = RECORDS_PER_APPEND * 2 + 5
     offsets = [OffsetToCommit("t", partition, 1) for partition in range(count)]
-    machine._settings.append_max_bytes = 10**9
+    settings.append_max_bytes = 10**9
     machine.handle(CommitOffsets("a", "g", -1, "", offsets), 0)
     effects = machine.expire(("expire_offsets",), 8 * 24 * 3_600_000)
     sizes = [len(effect.records) for effect in effects if isinstance(effect, Append)]

@@ -17,7 +17,7 @@ from odradek.coordinator.group_machine import GroupMachine
 from odradek.coordinator.pending_offsets import PendingOffsets
 from odradek.coordinator.settings import GroupSettings
 from odradek.wire.messages.group_records import GroupMetadataKey
-from tests.coordinator.effort import lines_run
+from tests.coordinator.executed_lines import lines_run
 from tests.coordinator.transcript import replay_all
 
 places = st.tuples(st.sampled_from("gh"), st.sampled_from("tu"), st.integers(0, 1))

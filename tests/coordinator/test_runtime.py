@@ -104,7 +104,7 @@ class Node:
 
     @property
     def machine(self) -> ObedientMachine:
-        return self.runtime._partitions[0].machine
+        return self.runtime.partitions[0].machine
 
     def do(self, *effects) -> None:
         self.runtime.submit("k", Do(self.hear, list(effects)))

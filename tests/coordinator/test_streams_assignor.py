@@ -23,8 +23,8 @@ from tests.coordinator.assignor_problems import (
     tasks_of,
     verdict,
 )
-from tests.coordinator.effort import lines_run
-from tests.how_many import examples
+from tests.coordinator.executed_lines import lines_run
+from tests.tiers import examples
 
 GROUPS = st.integers(0, 2**32).map(lambda seed: streams_group(random.Random(seed)))
 MANY = settings(max_examples=examples(100), deadline=None, derandomize=True)

@@ -44,7 +44,7 @@ class Node:
             settings=self.settings,
             open_log=self.logs.get,
             new_producer_id=lambda: next(self.producer_ids),
-            write_markers=self.write_markers,
+            write_markers=lambda effect, then: self.write_markers(effect, then),
             clock_ms=self.clock.clock_ms,
             call_later=self.clock.call_later,
         )
@@ -236,19 +236,19 @@ def test_a_writer_that_fails_or_forgets_a_partition_is_asked_again(node):
     def fail(effect, then):
         raise OSError
 
-    node.coordinator._markers_to = fail
+    node.write_markers = fail
     node.end()
     node.clock.run(1)
     assert node.state() == "PrepareCommit"
-    node.coordinator._markers_to = lambda effect, then: then({T0: NONE})
+    node.write_markers = lambda effect, then: then({T0: NONE})
     node.clock.run(100)
-    node.coordinator._markers_to = node.write_markers
+    del node.write_markers  # the one of its class again
     node.clock.run(200)
     assert list(node.writes[0][0].partitions) == [("t", 1)]
 
 
 def test_answers_that_come_at_once_are_as_good(node):
-    node.coordinator._markers_to = lambda effect, then: then(dict.fromkeys(effect.partitions, NONE))
+    node.write_markers = lambda effect, then: then(dict.fromkeys(effect.partitions, NONE))
     node.begin()
     node.end()
     node.clock.run(1)
@@ -343,7 +343,7 @@ def test_the_ids_of_all_partitions_are_listed_and_filtered():
 def effects_by_ring(node) -> list[list]:
     """What the machine decides each time when a timer rings, from now on."""
     rings: list[list] = []
-    machine = node.coordinator._partitions[0].machine
+    machine = node.coordinator.partitions[0].machine
     expire = machine.expire
 
     def ring(timer_key, now_ms):
@@ -388,14 +388,15 @@ def test_idle_ids_cost_no_timer(node):
     for number in range(1_000):
         node.init(f"id-{number}")
     node.clock.run(1)
-    assert len(node.coordinator._timers._heap) == 2
+    assert sum(len(partition.timers) for partition in node.coordinator.partitions.values()) == 2
 
 
 def test_producer_ids_that_cannot_be_had_refuse_who_needs_one(node):
     def none_left():
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        yield
 
-    node.coordinator._partitions[0].machine._new_producer_id = none_left
+    node.producer_ids = none_left()
     assert code_of(node.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert code_of(node.submit(DescribeTransaction)) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 

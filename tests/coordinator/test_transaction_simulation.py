@@ -10,7 +10,7 @@ from odradek.coordinator.transaction_machine import TransactionMachine
 from odradek.coordinator.transaction_state import TransactionState
 from tests.coordinator.transaction_partitions import Partition
 from tests.coordinator.transaction_world import Crash, World
-from tests.how_many import NIGHTLY
+from tests.tiers import NIGHTLY
 
 SCRIPT = 1
 SCRIPT_MS = 400
@@ -27,7 +27,7 @@ def test_every_transaction_is_visible_as_a_whole_and_in_order_or_not_at_all(seed
     assert world.offsets.loads > 0
     assert len(world.offsets.told_by_log()) > 10
     states = {
-        transaction.state for transaction in world.coordinator._partitions[0].machine.transactions.values()
+        transaction.state for transaction in world.coordinator.partitions[0].machine.transactions.values()
     }
     assert all(state.is_settled for state in states)
 

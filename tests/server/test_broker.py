@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import os
 import shutil
 import socket
@@ -9,17 +10,19 @@ import threading
 
 import pytest
 
+from odradek.coordinator.cluster import ClusterMachine
 from odradek.server import broker as broker_module
 from odradek.server import work
 from odradek.server.broker import BrokerServer
 from odradek.server.config import ConfigError, load
+from odradek.server.dump import dump
+from odradek.server.timers import wall_clock_ms
 from odradek.storage import time_search
 from odradek.storage.disk import OsFile
 from odradek.storage.group_log import Block
 from odradek.storage.partition import Partition
 from odradek.storage.store import LogStore
 from odradek.wire.compression import Compression
-from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
     api_versions,
     create_topics,
@@ -33,27 +36,15 @@ from odradek.wire.messages import (
     produce,
 )
 from odradek.wire.records import Record, build_batch, records_section
+from tests.raw_client import AsyncRawClient
 
 TOPIC = 2
 OF_THE_TOPIC, OF_THE_BROKERS_FILE = 1, 4
 """Where a setting that DescribeConfigs tells comes from."""
 
 
-class Client:
-    """One connection that asks and awaits."""
-
-    def __init__(self, reader, writer):
-        self.reader, self.writer = reader, writer
-
-    @classmethod
-    async def connect(cls, port, host="127.0.0.1"):
-        return cls(*await asyncio.open_connection(host, port))
-
-    async def ask(self, request, version):
-        self.writer.write(request_frame(request, version, 1, "tests"))
-        size = int.from_bytes(await self.reader.readexactly(4), "big")
-        frame = await self.reader.readexactly(size)
-        return read_response(frame, type(request), version)[1]
+class Client(AsyncRawClient):
+    """One connection that creates topics and produces."""
 
     async def create(self, name, partitions=1, configs=()):
         topic = create_topics.CreatableTopic(
@@ -103,7 +94,7 @@ def test_a_started_broker_answers_and_a_stopped_one_leaves_a_clean_directory(tmp
             assert {18, 0, 1, 3} <= {api.api_key for api in answer.api_keys}
             assert (await client.create("orders")).error_code == 0
             assert (await client.produce("orders", b"x")).base_offset == 0
-        assert await client.reader.read() == b""
+        assert await client.read_to_end() == b""
 
     asyncio.run(act())
     assert (tmp_path / ".kafka_cleanshutdown").exists()
@@ -122,7 +113,7 @@ def test_topics_records_and_identity_are_there_after_a_restart(tmp_path):
         async with running(tmp_path) as server:
             client = await Client.connect(server.port)
             assert (await client.produce("orders", b"y", 2)).base_offset == 1
-            partition = server._store.get("orders", 1)
+            partition = server.store.get("orders", 1)
             assert partition.config.retention_ms == 5_000_000
             return server.cluster_id
 
@@ -366,11 +357,11 @@ def test_a_stop_is_clean_while_clients_wait_and_do_not_read(tmp_path):
             client = await Client.connect(server.port)
             await client.create("orders")
             idle = await Client.connect(server.port)
-            idle.writer.write(b"\x00\x00\x10\x00half")
+            idle.send(b"\x00\x00\x10\x00half")
             deaf = await Client.connect(server.port)
-            deaf.reader._transport.pause_reading()
+            deaf.writer.transport.pause_reading()
             for _ in range(3000):
-                deaf.writer.write(request_frame(api_versions.ApiVersionsRequest(), 3, 1, "deaf"))
+                deaf.send_request(api_versions.ApiVersionsRequest(), 3, client_id="deaf")
             await client.produce("orders", b"x")
             started = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - started < 2
@@ -421,7 +412,7 @@ def test_a_compacted_topic_is_cleaned_in_the_background_while_clients_are_served
                 "min.cleanable.dirty.ratio": "0.01",
             }
             assert (await client.create("latest", configs=settings.items())).error_code == 0
-            partition = server._store.get("latest", 0)
+            partition = server.store.get("latest", 0)
             for number in range(40):
                 value = bytes([number]) * 100_000
                 assert (await client.produce("latest", value, key=b"k%d" % (number % 2))).error_code == 0
@@ -465,21 +456,22 @@ async def produced_and_stopped(tmp_path, name="events"):
         await client.produce(name, b"old")
 
 
-def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path):
+def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path, monkeypatch):
     """The topic's row is gone, its directory is not: neither a stray nor the next topic's data."""
 
     async def act():
         await produced_and_stopped(tmp_path)
         async with running(tmp_path) as server:
             client = await Client.connect(server.port)
-            server._store.delete = lambda name, index, sync: None  # as far as the kill lets it come
-            server._machine.finish_deletion = lambda topic_id: None
-            await client.ask(
-                delete_topics.DeleteTopicsRequest(topic_names=["events"], timeout_ms=1000), version=3
-            )
+            with monkeypatch.context() as patches:  # as far as the kill lets it come
+                patches.setattr(LogStore, "delete", lambda self, name, index, sync: None)
+                patches.setattr(ClusterMachine, "finish_deletion", lambda self, topic_id: None)
+                await client.ask(
+                    delete_topics.DeleteTopicsRequest(topic_names=["events"], timeout_ms=1000), version=3
+                )
             assert directories(tmp_path) == ["events-0"]
         async with running(tmp_path) as server:
-            assert not server._store.names()
+            assert not server.store.names()
             client = await Client.connect(server.port)
             await client.create("other")
         out_of_sight, other = directories(tmp_path)
@@ -487,11 +479,19 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path)
         assert out_of_sight.endswith("-delete")
         assert other == "other-0"
         async with running(tmp_path) as server:
-            assert not server._machine.deletions
-            server._store.maintain(server._now_ms())
+            server.store.maintain(wall_clock_ms())
             assert directories(tmp_path) == ["other-0"]
+        out = io.StringIO()
+        dump([str(tmp_path / "odradek-metadata.db")], records=False, as_json=False, out=out)
+        assert "table=topic" in out.getvalue()
+        assert "table=deletion" not in out.getvalue()
 
     asyncio.run(act())
+
+
+def is_working_on_a_request(server):
+    """Whether a client waits for an answer that takes several turns of the loop."""
+    return any(connection.is_waiting for connection in server.connections)
 
 
 def many_topics(count):
@@ -524,22 +524,19 @@ def test_a_large_change_of_topics_lets_others_be_served_and_its_own_connection_w
             if kind == "delete":
                 assert len((await client.ask(many_topics(100), 7)).topics) == 100
             later = metadata.MetadataRequest(topics=None)
-            client.writer.write(request_frame(large, version, 1, "tests"))
-            client.writer.write(request_frame(later, 9, 2, "tests"))
+            client.send_request(large, version, 1)
+            client.send_request(later, 9, 2)
             served = 0
-            while not len(server._changes):
+            while not is_working_on_a_request(server):
                 await asyncio.sleep(0)
-            while len(server._changes):
+            while is_working_on_a_request(server):
                 await other.ask(describe_cluster.DescribeClusterRequest(), 0)
                 served += 1
             assert served > 5
-            frames = []
-            for _ in range(2):
-                size = int.from_bytes(await client.reader.readexactly(4), "big")
-                frames.append(await client.reader.readexactly(size))
-            assert [frame[:4] for frame in frames] == [b"\0\0\0\1", b"\0\0\0\2"]
-            topics = read_response(frames[1], metadata.MetadataRequest, 9)[1].topics
-            assert len(topics) == (0 if kind == "delete" else 100)
+            assert (await client.receive_frame())[:4] == b"\0\0\0\1"
+            correlation_id, answer = await client.receive(metadata.MetadataRequest, 9)
+            assert correlation_id == 2
+            assert len(answer.topics) == (0 if kind == "delete" else 100)
 
     asyncio.run(act())
 
@@ -562,14 +559,14 @@ def test_a_large_batch_is_searched_for_a_time_while_others_are_served(tmp_path, 
         async with running(tmp_path) as server:
             client, other = await Client.connect(server.port), await Client.connect(server.port)
             await client.create("t")
-            server._store.get("t", 0).append(batch, now_ms=1_700_000_000_000)
-            server._store.get("t", 0).commit()
+            server.store.get("t", 0).append(batch, now_ms=1_700_000_000_000)
+            server.store.get("t", 0).commit()
             asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=1_700_000_000_400)
             request = list_offsets.ListOffsetsRequest(
                 topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[asked])]
             )
             answer = asyncio.create_task(client.ask(request, 7))
-            while not len(server._searches):
+            while not is_working_on_a_request(server):
                 await asyncio.sleep(0)
             await other.ask(describe_cluster.DescribeClusterRequest(), 0)
             others_were_served.set()
@@ -588,13 +585,13 @@ def test_a_creation_that_the_end_interrupts_is_whole_or_not_there_at_the_next_st
     async def act():
         async with running(tmp_path) as server:
             client = await Client.connect(server.port)
-            client.writer.write(request_frame(many_topics(50), 7, 1, "tests"))
-            while not len(server._changes):
+            client.send_request(many_topics(50), 7)
+            while not is_working_on_a_request(server):
                 await asyncio.sleep(0)
             for _ in range(turns):
                 await asyncio.sleep(0)
         async with running(tmp_path) as server:
-            count = len(server._machine.view.topics)
+            count = len(server.cluster_view.topics)
             assert count in (0, 50)
             assert sorted(directories(tmp_path)) == sorted(f"many-{number}-0" for number in range(count))
             client = await Client.connect(server.port)
@@ -632,7 +629,7 @@ def test_after_a_clean_stop_a_directory_of_another_topic_is_set_aside_when_it_is
         shutil.rmtree(tmp_path / "two" / "events-0")
         shutil.copytree(tmp_path / "one" / "events-0", tmp_path / "two" / "events-0")
         async with running(tmp_path / "two") as server:
-            assert server._store.was_clean
+            assert server.store.was_clean
             client = await Client.connect(server.port)
             caplog.clear()
             assert (await client.produce("events", b"new")).base_offset == 0
@@ -658,8 +655,8 @@ def test_who_has_only_produced_is_named_in_the_log_all_the_same(tmp_path, caplog
             for _ in range(3):
                 await first.produce("t", b"the first of a log go the long way")
             assert (await client.produce("t", b"x")).base_offset == 3
-            client.writer.write(b"GET / HTTP/1.1")
-            assert await client.reader.read() == b""
+            client.send(b"GET / HTTP/1.1")
+            assert await client.read_to_end() == b""
         assert any("(client 'tests')" in record.getMessage() for record in caplog.records)
 
     asyncio.run(act())
@@ -701,9 +698,9 @@ def test_options_bound_descriptions_batches_of_groups_and_the_memory_of_producer
                 0,
             )
             assert [len(topic.partitions) for topic in answer.topics] == [2]
-            assert server._store.producer_expiration_ms == 60_000
+            assert server.store.producer_expiration_ms == 60_000
             await client.create("__consumer_offsets", 1, [("max.message.bytes", "5000")])
-            assert server._coordinators.settings_of_groups(server._machine.view).append_max_bytes == 5_000
+            assert server.coordinators.settings_of_groups(server.cluster_view).append_max_bytes == 5_000
         finally:
             await server.stop()
 

@@ -7,7 +7,6 @@ import re
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,8 +15,9 @@ import pytest
 
 from odradek import __version__
 from odradek.server import cli
-from odradek.wire.frames import read_response, request_frame
+from odradek.wire.frames import request_frame
 from odradek.wire.messages import create_topics, describe_groups, fetch, find_coordinator, join_group
+from tests.raw_client import RawClient
 
 PATIENCE_S = 20
 READY = re.compile(
@@ -79,28 +79,9 @@ def stop(process, number=signal.SIGTERM):
 
 
 def answer(port):
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
-        client.sendall(API_VERSIONS_V0)
-        return client.recv(10)
-
-
-def receive(client):
-    """One answer, without its length, and nothing of what comes after it."""
-
-    def exactly(count):
-        received = b""
-        while len(received) < count:
-            piece = client.recv(count - len(received))
-            assert piece, "the broker hung up"
-            received += piece
-        return received
-
-    return exactly(int.from_bytes(exactly(4), "big"))
-
-
-def ask(client, request, version):
-    client.sendall(request_frame(request, version, 1, "tests"))
-    return read_response(receive(client), type(request), version)[1]
+    with RawClient(port, timeout_s=PATIENCE_S) as client:
+        client.send(API_VERSIONS_V0)
+        return client.receive_frame()
 
 
 def run(capsys, *arguments):
@@ -120,7 +101,7 @@ def test_a_broker_says_that_it_is_ready_answers_and_stops_cleanly(serve, tmp_pat
     process, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "kept")
     version, host, port, node, cluster, data = ready.groups()
     assert (version, host, node, data) == (__version__, "127.0.0.1", "1", "kept")
-    assert answer(int(port))[4:8] == bytes.fromhex("00000007")
+    assert answer(int(port))[:4] == bytes.fromhex("00000007")
     assert stop(process)[0] == 0
     # The ids are made once: the next start has the same cluster.
     process, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "kept")
@@ -136,30 +117,29 @@ def test_ctrl_c_and_sigterm_stop_cleanly_while_clients_wait(serve, tmp_path, num
         *("--listen", "127.0.0.1:0", "--data-dir", "data"),
         *("--set", "group.initial.rebalance.delay.ms=60000", "--set", "offsets.topic.num.partitions=1"),
     )
-    clients = [socket.create_connection(("127.0.0.1", int(ready[3])), timeout=PATIENCE_S) for _ in range(3)]
+    clients = [RawClient(int(ready[3]), timeout_s=PATIENCE_S) for _ in range(3)]
     reading, joining, asking = clients
     topic = create_topics.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    ask(asking, create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    asking.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
     deadline = time.monotonic() + PATIENCE_S
-    while ask(asking, find_coordinator.FindCoordinatorRequest(key="g"), 2).error_code:
+    while asking.ask(find_coordinator.FindCoordinatorRequest(key="g"), 2).error_code:
         assert time.monotonic() < deadline, "no coordinator"
-    joining.sendall(request_frame(JOIN, 2, 1, "tests"))
-    while ask(asking, describe_groups.DescribeGroupsRequest(groups=["g"]), 0).groups[0].group_state != (
+    joining.send_request(JOIN, 2)
+    while asking.ask(describe_groups.DescribeGroupsRequest(groups=["g"]), 0).groups[0].group_state != (
         "PreparingRebalance"
     ):
         assert time.monotonic() < deadline, "nobody joins"
     # Both requests are there when the first is answered.
-    reading.sendall(API_VERSIONS_V0 + request_frame(FETCH, 11, 1, "tests"))
-    assert receive(reading)
-    assert not select.select([reading, joining], [], [], 0)[0], "nobody has to wait"
+    reading.send(API_VERSIONS_V0, request_frame(FETCH, 11, 1, "tests"))
+    assert reading.receive_frame()
+    assert not select.select([reading.socket, joining.socket], [], [], 0)[0], "nobody has to wait"
 
     status, seconds, stderr = stop(process, number)
     assert (status, stderr) == (0, "")
     assert seconds < 2
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     for client in clients:
-        while client.recv(4096):
-            pass
+        client.read_to_end()
         client.close()
 
 
@@ -180,7 +160,7 @@ def test_the_file_that_kafka_ships_starts_a_broker_unchanged(serve, tmp_path):
     shipped = pathlib.Path(__file__).with_name("kafka-4.3-server.properties")
     # Port and directory are the test's: those of the file may be in use on this machine.
     process, ready = serve(str(shipped), "--listen", "127.0.0.1:0", "--data-dir", "data")
-    assert answer(int(ready[3]))[4:8] == bytes.fromhex("00000007")
+    assert answer(int(ready[3]))[:4] == bytes.fromhex("00000007")
     _, _, stderr = stop(process)
     assert "WARNING" not in stderr
     (told,) = (line for line in stderr.splitlines() if "no effect here" in line)
@@ -206,7 +186,7 @@ def test_the_variables_of_kafkas_container_start_a_broker(serve):
         KAFKA_HEAP_OPTS="-Xmx1g",
     )
     assert (ready[5], ready[6]) == ("4L6g3nShT-eMCtK--X86sw", "logs")
-    assert answer(int(ready[3]))[4:8] == bytes.fromhex("00000007")
+    assert answer(int(ready[3]))[:4] == bytes.fromhex("00000007")
     assert "WARNING" not in stop(process)[2]
 
 
@@ -481,6 +461,15 @@ def test_dump_tells_damage_by_its_status(capsys, tmp_path):
     status, out, _ = run(capsys, "dump", path, str(tmp_path / "missing"), "--json")
     assert status == 1
     assert out.splitlines()[0].startswith('{"what": "recovery-point-offset-checkpoint"')
+
+
+def test_dump_shows_empty_partitions_when_asked(capsys, tmp_path):
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020}.log").touch()
+    status, out, _ = run(capsys, "dump", str(tmp_path))
+    assert (status, out.splitlines()[1:]) == (0, ["empty-partitions left_out=1"])
+    status, out, _ = run(capsys, "dump", str(tmp_path), "--include-empty")
+    assert out.splitlines()[1].startswith("partition topic=orders partition=0 segments=1 ")
 
 
 def test_a_reader_that_leaves_early_is_no_error(tmp_path):

@@ -22,6 +22,7 @@ from odradek.server.turn import LoopTurn
 from odradek.server.work import WorkQueue
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.schema import ALL, INT32, RECORDS, STRING, Message, on_wire
+from tests.raw_client import AsyncRawClient
 
 # CI's environment has it; elsewhere a Python may be without.
 uvloop = importlib.import_module("uvloop") if os.environ.get("CI") else pytest.importorskip("uvloop")
@@ -151,24 +152,14 @@ def stage(correlation_id, records):
     return frame(STAGE, 0, correlation_id, struct.pack(">i", len(records)) + records)
 
 
-class Client:
-    def __init__(self, reader, writer):
-        self.reader, self.writer = reader, writer
-
-    def send(self, *frames):
-        self.writer.write(b"".join(frames))
-
+class Client(AsyncRawClient):
     async def answer(self):
         """(correlation id, rest of the answer)"""
-        (length,) = struct.unpack(">i", await self.reader.readexactly(4))
-        payload = await self.reader.readexactly(length)
+        payload = await self.receive_frame()
         return struct.unpack_from(">i", payload)[0], payload[4:]
 
     async def is_closed(self):
-        try:
-            return await self.reader.read(1) == b""
-        except ConnectionError:
-            return True
+        return await self.read_to_end() == b""
 
 
 class Stage:
@@ -186,7 +177,7 @@ class Stage:
         self.servers = await accept(self.listener, sockets, self.broker.connections)
 
     async def client(self):
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.listener.port))
+        client = await Client.connect(self.listener.port)
         self.clients.append(client)
         return client
 
@@ -550,8 +541,8 @@ def test_a_lying_length_costs_only_what_was_sent(play):
         await client.answer()
         connection = stage_.broker.contexts[0].connection
         client.send(struct.pack(">i", 100_000_000) + bytes(6000))
-        await stage_.until(lambda: connection._filled >= 6004)
-        assert len(connection._buffer) <= 8 * BUFFER_BYTES
+        await stage_.until(lambda: connection.unserved_bytes == 6004)
+        assert connection.receive_buffer_bytes <= 8 * BUFFER_BYTES
 
     play(story)
 
@@ -565,13 +556,13 @@ def test_a_large_buffer_is_given_back(play):
         connection = stage_.broker.contexts[0].connection
         client.send(echo(3, "x"))
         await client.answer()
-        assert len(connection._buffer) == BUFFER_BYTES
+        assert connection.receive_buffer_bytes == BUFFER_BYTES
         client.send(stage(4, bytes(500_000)))
         await client.answer()
-        assert len(connection._buffer) > 500_000
+        assert connection.receive_buffer_bytes > 500_000
         now_ms = wall_clock_ms()
         stage_.broker.connections.sweep(now_ms, now_ms + 1000)
-        assert len(connection._buffer) == BUFFER_BYTES
+        assert connection.receive_buffer_bytes == BUFFER_BYTES
         client.send(echo(5, "x"))
         assert (await client.answer())[0] == 5
 
@@ -648,7 +639,7 @@ def test_what_waits_in_large_requests_is_bounded(play, monkeypatch):
             await stage_.until(lambda number=number: any(int(key) == number for key in waiting))
             next(w for key, w in waiting.items() if int(key) == number).complete(connection_response("now"))
             assert (await client.answer())[0] == number
-        (connection,) = stage_.broker.connections._open
+        (connection,) = stage_.broker.connections
         assert connection._waiting_bytes == 0
 
     play(story)
@@ -676,14 +667,14 @@ def test_a_client_that_never_reads_is_held_and_in_the_end_closed(play, caplog):
     async def story(stage_):
         stage_.broker.big = Pieces(bytes(100_000))
         client, other = await stage_.client(), await stage_.client()
-        client.reader._transport.pause_reading()
+        client.writer.transport.pause_reading()
         requests = b"".join(echo(number, "big") for number in range(2000))
         client.send(requests)
         connections = stage_.broker.connections
-        await stage_.until(lambda: any(c.is_stalled for c in connections._open))
+        await stage_.until(lambda: any(c.is_stalled for c in connections))
         served = len(stage_.broker.contexts)
         assert served < 500
-        stalled = next(c for c in connections._open if c.is_stalled)
+        stalled = next(c for c in connections if c.is_stalled)
         assert stalled.write_buffer_bytes() < 3_000_000
         other.send(echo(1, "meanwhile"))
         assert (await other.answer())[0] == 1
@@ -715,7 +706,7 @@ def test_the_transport_of_a_client_that_does_not_read_is_filled_to_its_limit_onl
         client.writer.transport.pause_reading()
         client.send(*(echo(number, "big") for number in range(300)))
         await stage_.until(lambda: stage_.broker.contexts)
-        (connection,) = stage_.broker.connections._open
+        (connection,) = stage_.broker.connections
         await stage_.until(lambda: connection._is_full)
         limit = paced_writing.WRITE_BUFFER_HIGH_BYTES + 2 * paced_writing.PIECE_BYTES_MAX
         assert connection._transport.get_write_buffer_size() <= limit
@@ -761,7 +752,7 @@ def test_a_long_answer_that_cannot_be_sent_to_its_end_closes_its_connection(play
         big_answer(stage_)
         client.send(echo(1, "small"))
         await client.answer()
-        (connection,) = stage_.broker.connections._open
+        (connection,) = stage_.broker.connections
         connection._transport = Unwilling(connection._transport, 3)
         other = await stage_.client()
         client.send(echo(2, "big"))
@@ -784,7 +775,7 @@ def test_others_are_served_while_a_long_answer_is_written(play, short_pieces):
         seen, unsent = [], []
         client.send(echo(1, "big"))
         await stage_.until(lambda: stage_.broker.contexts)
-        (connection,) = (c for c in stage_.broker.connections._open if c.write_buffer_bytes())
+        (connection,) = (c for c in stage_.broker.connections if c.write_buffer_bytes())
         other.send(echo(2, "meanwhile"))
         while (left := connection.write_buffer_bytes()) or not seen:
             unsent.append(left)
@@ -854,7 +845,7 @@ async def pieces_of_answers(stage_, times, correlation_ids, after_write=lambda: 
     expected = big_answer(stage_)
     client.send(echo(0, "small"))
     await client.answer()
-    (connection,) = stage_.broker.connections._open
+    (connection,) = stage_.broker.connections
     recording = connection._transport = Recording(connection._transport, pass_and_do)
     sizes = []
     for correlation_id in correlation_ids:
@@ -873,7 +864,7 @@ def test_nothing_of_a_long_answer_is_written_where_it_was_asked_for(play, times)
         expected = big_answer(stage_)
         client.send(echo(0, "small"))
         await client.answer()
-        (connection,) = stage_.broker.connections._open
+        (connection,) = stage_.broker.connections
         recording = connection._transport = Recording(connection._transport, times.pass_after)
         served = len(stage_.broker.contexts)
         client.send(echo(1, "big"))
@@ -956,7 +947,7 @@ def test_answers_behind_a_long_one_leave_behind_it(play, short_pieces):
         client.send(echo(0, "wait a"), echo(1, "big"), echo(2, "wait b"), echo(3, "big"))
         await stage_.until(lambda: "b" in waiting)
         client.send(stage(4, b"records"))
-        (connection,) = stage_.broker.connections._open
+        (connection,) = stage_.broker.connections
         waiting["a"].complete(connection_response("now"))
         await stage_.until(lambda: connection.is_stalled)
         waiting["b"].complete(connection_response("later"))
@@ -983,7 +974,7 @@ def test_a_long_answer_is_sent_whole_before_its_connection_is_closed(play, short
         assert await client.answer() == (1, expected)
         assert await client.is_closed()
         leaving.send(echo(3, "big"))
-        await stage_.until(lambda: any(c.is_stalled for c in stage_.broker.connections._open))
+        await stage_.until(lambda: any(c.is_stalled for c in stage_.broker.connections))
         stage_.broker.connections.close_all()
         assert await leaving.answer() == (3, expected)
         assert await leaving.is_closed()
@@ -995,9 +986,9 @@ def test_a_client_may_leave_in_the_middle_of_a_long_answer(play, short_pieces, c
     async def story(stage_):
         client, other = await stage_.client(), await stage_.client()
         big_answer(stage_, 20_000_000)
-        client.reader._transport.pause_reading()
+        client.writer.transport.pause_reading()
         client.send(echo(1, "big"))
-        await stage_.until(lambda: any(c.is_stalled for c in stage_.broker.connections._open))
+        await stage_.until(lambda: any(c.is_stalled for c in stage_.broker.connections))
         client.writer.transport.abort()
         await stage_.until(lambda: len(stage_.broker.connections) == 1)
         other.send(echo(2, "still there"))
@@ -1036,7 +1027,7 @@ async def being_made(stage_):
     maker.may_go_on.clear()
     client.send(echo(0, "wait 0"))
     await stage_.until(lambda: stage_.broker.waiting)
-    (connection,) = stage_.broker.connections._open
+    (connection,) = stage_.broker.connections
     late_answers(stage_, maker)
     await stage_.until(lambda: maker.made_bytes == 2 * maker.piece_bytes)
     return client, maker, connection
@@ -1059,7 +1050,7 @@ def test_what_is_made_while_it_is_sent_comes_whole_and_in_its_order(play):
         assert await client.answer() == (0, first.answer)
         assert await client.answer() == (1, second.answer)
         assert (await client.answer())[0] == 2
-        (connection,) = stage_.broker.connections._open
+        (connection,) = stage_.broker.connections
         assert (connection.is_stalled, connection.write_buffer_bytes()) == (False, 0)
         client.send(echo(3, "and on"))
         assert (await client.answer())[0] == 3
@@ -1086,7 +1077,7 @@ def test_no_more_is_made_than_a_client_takes(play):
         client.send(echo(0, "wait 0"))
         await stage_.until(lambda: stage_.broker.waiting)
         late_answers(stage_, maker)
-        connection = next(c for c in stage_.broker.connections._open if c.is_waiting)
+        connection = next(c for c in stage_.broker.connections if c.is_waiting)
         await stage_.until(lambda: connection._is_full)
         for number in range(50):
             other.send(echo(number, "meanwhile"))
@@ -1150,7 +1141,7 @@ def test_what_nobody_will_take_is_not_made(play, leaves, caplog):
         maker = Maker(stage_, 30_000_000)
         client.send(echo(0, "wait 0"))
         await stage_.until(lambda: stage_.broker.waiting)
-        (connection,) = stage_.broker.connections._open
+        (connection,) = stage_.broker.connections
         late_answers(stage_, maker)
         await stage_.until(lambda: connection._is_full)
         if leaves == "the client":
@@ -1203,7 +1194,7 @@ def test_half_a_request_then_silence_ends_with_the_idle_time(play, caplog):
         client.send(echo(1, "half")[:20])
         waiter.send(echo(1, "wait long"))
         await stage_.until(lambda: "long" in stage_.broker.waiting)
-        await stage_.until(lambda: any(c._filled == 20 for c in stage_.broker.connections._open))
+        await stage_.until(lambda: any(c.unserved_bytes == 20 for c in stage_.broker.connections))
         now_ms = wall_clock_ms() + 1000
         stage_.broker.connections.sweep(now_ms, now_ms)
         assert await client.is_closed()

@@ -1,39 +1,22 @@
 """Consumer groups of KIP-848 on a whole broker: topics by pattern, topics that come, and a restart."""
 
-import socket
-import struct
 import time
 
 import odradek
 from odradek.wire.errors import ErrorCode
-from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.schema import uuid_from_text
+from tests.raw_client import RawClient
 
 PATIENCE_S = 30
 LOADING = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 OPTIONS = {"offsets.topic.num.partitions": 1, "group.consumer.assignment.interval.ms": 0}
 
 
-class Client:
-    def __init__(self, broker: odradek.Broker) -> None:
-        host, port = broker.bootstrap_servers.split(":")
-        self.connection = socket.create_connection((host, int(port)), PATIENCE_S)
-
-    def ask(self, request, version):
-        self.connection.sendall(request_frame(request, version, 1, "tests"))
-        (size,) = struct.unpack(">i", self.receive(4))
-        return read_response(self.receive(size), type(request), version)[1]
-
-    def receive(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            data += self.connection.recv(size - len(data)) or _closed()
-        return data
-
+class Client(RawClient):
     def beat_until(self, condition, version=1, **fields):
         """The first answer to such heartbeats that meets a condition."""
         request = ConsumerGroupHeartbeatRequest(**{"group_id": "g", "member_id": "m", **fields})
@@ -51,17 +34,13 @@ class Client:
         assert {topic.error_code for topic in answer.topics} == {0}
 
 
-def _closed() -> bytes:
-    raise ConnectionError
-
-
 def describe(client: Client):
     return client.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1).groups[0]
 
 
 def test_topics_are_found_by_pattern_and_a_restart_keeps_the_group(tmp_path):
     with odradek.Broker(data_dir=tmp_path, options=OPTIONS) as broker:
-        client = Client(broker)
+        client = Client(broker.port)
         client.create("events.a", "events.b", "others")
         client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
         joined = client.beat_until(
@@ -76,7 +55,7 @@ def test_topics_are_found_by_pattern_and_a_restart_keeps_the_group(tmp_path):
         assert len(found.assignment.topic_partitions) == 2
         assert found.member_epoch == 2
     with odradek.Broker(data_dir=tmp_path, options=OPTIONS) as broker:
-        client = Client(broker)
+        client = Client(broker.port)
         assert client.beat_until(lambda answer: True, member_epoch=2).error_code == 0
         group = describe(client)
         assert (group.error_code, group.group_state, group.group_epoch) == (0, "Stable", 2)
@@ -88,7 +67,7 @@ def test_topics_are_found_by_pattern_and_a_restart_keeps_the_group(tmp_path):
 
 def test_a_member_that_has_no_id_gets_one_as_kafka_writes_its_ids(tmp_path):
     with odradek.Broker(data_dir=tmp_path, options=OPTIONS) as broker:
-        client = Client(broker)
+        client = Client(broker.port)
         client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
         joined = client.beat_until(
             lambda answer: not answer.error_code,
@@ -105,7 +84,7 @@ def test_a_member_that_has_no_id_gets_one_as_kafka_writes_its_ids(tmp_path):
 
 def test_a_topic_that_comes_later_is_assigned_with_the_next_heartbeat(tmp_path):
     with odradek.Broker(data_dir=tmp_path, options=OPTIONS) as broker:
-        client = Client(broker)
+        client = Client(broker.port)
         client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
         client.beat_until(
             lambda answer: not answer.error_code,

@@ -64,7 +64,7 @@ def test_a_listener_with_a_bug_does_not_keep_the_next_one_waiting(partition):
 
     def story(log, tell):
         log.append([(b"k", b"1", NOW_MS)], tell("first"))
-        log._partition.commit()
+        partition.commit()
         log.append([(b"k", b"2", NOW_MS)], trip)
         log.append([(b"k", b"3", NOW_MS)], tell("third"))
 

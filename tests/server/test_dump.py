@@ -19,9 +19,9 @@ from odradek.wire.records import Record, build_batch, end_txn_marker
 TOPIC_ID = bytes(range(16))
 
 
-def shown(*paths, records=False, status=0):
+def shown(*paths, records=False, status=0, **options):
     out = io.StringIO()
-    assert dump([str(path) for path in paths], records=records, as_json=True, out=out) == status
+    assert dump([str(path) for path in paths], records=records, as_json=True, out=out, **options) == status
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
@@ -243,6 +243,43 @@ def test_a_data_directory_is_shown_in_summary(segment):
     assert (partition["topic"], partition["partition"]) == ("orders", 0)
     assert (partition["records"], partition["end_offset"], partition["segments"]) == (3, 3, 1)
     assert not of(facts, "batch")
+
+
+def test_the_partitions_of_a_data_directory_are_shown_by_topic_and_number(tmp_path):
+    batch = build_batch([Record(0, 1000, b"k", b"v", ())])
+    for name in ("orders-10", "orders-9", "orders-2", "orders-new-1", "bills-0", "bills-11"):
+        write(tmp_path / name / f"{0:020}.log", batch)
+    found = [(fact["topic"], fact["partition"]) for fact in of(shown(tmp_path), "partition")]
+    assert found == [
+        ("bills", 0),
+        ("bills", 11),
+        ("orders", 2),
+        ("orders", 9),
+        ("orders", 10),
+        ("orders-new", 1),
+    ]
+
+
+def test_partitions_without_a_batch_are_counted_and_shown_only_when_asked_for(segment):
+    directory = segment.parent.parent
+    for name, base_offset in (("orders-1", 0), ("orders-2", 700), ("bills-0", 0)):
+        write(directory / name / f"{base_offset:020}.log")
+    facts = shown(directory)
+    assert [(fact["topic"], fact["partition"]) for fact in of(facts, "partition")] == [("orders", 0)]
+    assert of(facts, "empty-partitions") == [{"what": "empty-partitions", "left_out": 3}]
+    facts = shown(directory, include_empty=True)
+    found = [(fact["topic"], fact["partition"], fact["end_offset"]) for fact in of(facts, "partition")]
+    assert found == [("bills", 0, 0), ("orders", 0, 3), ("orders", 1, 0), ("orders", 2, 700)]
+    assert not of(facts, "empty-partitions")
+    # Who names the directory of a partition wants to see it.
+    assert of(shown(directory / "bills-0"), "partition")
+
+
+def test_a_damaged_partition_without_a_sound_batch_is_not_left_out(segment):
+    write(segment, segment.read_bytes()[:50])
+    facts = shown(segment.parent.parent, status=1)
+    assert [(fact["topic"], fact["batches"]) for fact in of(facts, "partition")] == [("orders", 0)]
+    assert of(facts, "damage")
 
 
 def test_what_waits_in_a_group_log_is_shown(tmp_path):

@@ -13,7 +13,6 @@ from odradek.server.config import ConfigError, load
 from odradek.server.disks import Disks
 from odradek.storage.disk import OsDisk, OsFile
 from odradek.wire.errors import ErrorCode
-from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
     create_topics,
     delete_records,
@@ -24,23 +23,12 @@ from odradek.wire.messages import (
     produce,
 )
 from odradek.wire.records import Record, build_batch
+from tests.raw_client import AsyncRawClient
 
 SECONDS = 20
 
 
-class Client:
-    def __init__(self, reader, writer):
-        self.reader, self.writer = reader, writer
-
-    @classmethod
-    async def connect(cls, server):
-        return cls(*await asyncio.open_connection("127.0.0.1", server.port))
-
-    async def ask(self, request, version):
-        self.writer.write(request_frame(request, version, 1, "tests"))
-        size = int.from_bytes(await self.reader.readexactly(4), "big")
-        return read_response(await self.reader.readexactly(size), type(request), version)[1]
-
+class Client(AsyncRawClient):
     async def create(self, name, partitions):
         topic = create_topics.CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=1, configs=[]
@@ -138,7 +126,7 @@ def broken(monkeypatch):
 
 def close_files(server):
     """So that they have to be opened again."""
-    for partition in server._store.loaded():
+    for partition in server.store.loaded():
         partition.log.release_files()
 
 
@@ -149,12 +137,12 @@ DOWN = (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1])
 def test_a_directory_that_fails_takes_its_partitions_offline_and_brings_them_back(tmp_path, broken):
     async def act():
         async with running(tmp_path, "one", "two") as server:
-            client = await Client.connect(server)
+            client = await Client.connect(server.port)
             await client.create("t", 2)
             lost = next(
                 index
                 for index in range(2)
-                if server._store.get("t", index).directory.startswith(str(tmp_path / "two"))
+                if server.store.get("t", index).directory.startswith(str(tmp_path / "two"))
             )
             kept = 1 - lost
             for index in range(2):
@@ -195,7 +183,7 @@ def test_the_broker_ends_when_no_directory_is_left(tmp_path, broken, caplog):
     async def act():
         ended = asyncio.Event()
         async with running(tmp_path, "one", on_end=ended.set) as server:
-            client = await Client.connect(server)
+            client = await Client.connect(server.port)
             await client.create("t", 1)
             await client.produce(0)
             close_files(server)
@@ -212,12 +200,12 @@ def test_the_broker_ends_when_no_directory_is_left(tmp_path, broken, caplog):
 def test_a_waiting_fetch_is_told_when_its_partition_goes_offline(tmp_path, broken):
     async def act():
         async with running(tmp_path, "one", "two") as server:
-            client, other = await Client.connect(server), await Client.connect(server)
+            client, other = await Client.connect(server.port), await Client.connect(server.port)
             await client.create("t", 2)
             lost = next(
                 index
                 for index in range(2)
-                if server._store.get("t", index).directory.startswith(str(tmp_path / "two"))
+                if server.store.get("t", index).directory.startswith(str(tmp_path / "two"))
             )
             await client.produce(lost)
             asked = fetch.FetchPartition(partition=lost, fetch_offset=1, partition_max_bytes=1000)
@@ -227,8 +215,7 @@ def test_a_waiting_fetch_is_told_when_its_partition_goes_offline(tmp_path, broke
                 topics=[fetch.FetchTopic(topic="t", partitions=[asked])],
             )
             waiting = asyncio.ensure_future(other.ask(request, 11))
-            partition = server._store.get("t", lost)
-            while not partition._watchers:
+            while not any(connection.is_waiting for connection in server.connections):
                 await asyncio.sleep(0.01)
             close_files(server)
             broken.add(str(tmp_path / "two"))
@@ -243,15 +230,15 @@ def test_a_waiting_fetch_is_told_when_its_partition_goes_offline(tmp_path, broke
 def test_a_start_goes_on_without_a_directory_that_cannot_be_used(tmp_path):
     async def first():
         async with running(tmp_path, "one", "two") as server:
-            client = await Client.connect(server)
+            client = await Client.connect(server.port)
             await client.create("t", 2)
             for index in range(2):
                 await client.produce(index)
-            return {index: server._store.get("t", index).directory.split(os.sep)[-2] for index in range(2)}
+            return {index: server.store.get("t", index).directory.split(os.sep)[-2] for index in range(2)}
 
     async def without(lost):
         async with running(tmp_path, "one", "two") as server:
-            client = await Client.connect(server)
+            client = await Client.connect(server.port)
             assert await client.described() == {lost: DOWN, 1 - lost: UP}
             assert (await client.produce(lost))[0] is ErrorCode.KAFKA_STORAGE_ERROR
             assert await client.produce(1 - lost) == (ErrorCode.NONE, 1)
@@ -264,7 +251,7 @@ def test_a_start_goes_on_without_a_directory_that_cannot_be_used(tmp_path):
 
     async def again(lost):
         async with running(tmp_path, "one", "two") as server:
-            client = await Client.connect(server)
+            client = await Client.connect(server.port)
             assert await client.end(lost) == (ErrorCode.NONE, 1)
             assert await client.end(1 - lost) == (ErrorCode.NONE, 2)
 
@@ -324,7 +311,7 @@ def test_a_partition_that_goes_offline_is_in_the_log_until_it_is_back(tmp_path, 
     async def act():
         settings = {"log_flush_interval_messages": 1}
         async with running(tmp_path, "one", settings=settings, now_ms=lambda: clock[0]) as server:
-            client = await Client.connect(server)
+            client = await Client.connect(server.port)
             await client.create("t", 1)
             failing["sync", "/t-0/"] = errno.EIO
             assert (await client.produce(0))[0] is ErrorCode.KAFKA_STORAGE_ERROR
@@ -364,7 +351,7 @@ def test_what_a_full_disk_refuses_is_in_the_log_once_a_minute(tmp_path, failing,
 
     async def act():
         async with running(tmp_path, "one", now_ms=lambda: clock[0]) as server:
-            client = await Client.connect(server)
+            client = await Client.connect(server.port)
             await client.create("t", 2)
             failing["write", "/t-"] = errno.ENOSPC
             for index in (0, 1, 0):

@@ -4,15 +4,14 @@ import contextlib
 import re
 import resource
 import shutil
-import socket
 import subprocess
 import sys
 
 import pytest
 
-from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import create_topics, produce
 from odradek.wire.records import Record, build_batch
+from tests.raw_client import RawClient
 
 FILES_MAX = 64
 PARTITIONS = 70
@@ -46,17 +45,10 @@ def port(tmp_path):
         yield port
 
 
-def ask(connection, request, version):
-    connection.sendall(request_frame(request, version, 1, "tests"))
-    stream = connection.makefile("rb")
-    size = int.from_bytes(stream.read(4), "big")
-    return read_response(stream.read(size), type(request), version)[1]
-
-
 def test_more_partitions_than_files_are_written_to_and_closed_cleanly(port):
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with RawClient(port) as client:
         topic = create_topics.CreatableTopic(name="wide", num_partitions=PARTITIONS, replication_factor=1)
-        created = ask(connection, create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+        created = client.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
         assert created.topics[0].error_code == 0
         for expected in range(2):
             data = [
@@ -68,13 +60,13 @@ def test_more_partitions_than_files_are_written_to_and_closed_cleanly(port):
                 timeout_ms=1000,
                 topic_data=[produce.TopicProduceData(name="wide", partition_data=data)],
             )
-            (answered,) = ask(connection, request, 9).responses
+            (answered,) = client.ask(request, 9).responses
             assert {(one.error_code, one.base_offset) for one in answered.partition_responses} == {
                 (0, expected)
             }
-        others = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(12)]
+        others = [RawClient(port) for _ in range(12)]
         for other in others:
-            assert ask(other, create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5).topics
+            assert other.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5).topics
             other.close()
 
 

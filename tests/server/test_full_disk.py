@@ -10,7 +10,6 @@ import os
 import resource
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -22,10 +21,11 @@ from kafka.errors import KafkaError, KafkaStorageError
 
 import odradek
 from odradek.wire.errors import ErrorCode
-from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import create_topics, find_coordinator, offset_commit, offset_fetch, produce
 from odradek.wire.records import Record, build_batch
+from tests.raw_client import RawClient
 
+CHECKOUT = Path(__file__).parents[2]
 DISK_BYTES = 16 << 20
 
 
@@ -113,11 +113,8 @@ def test_what_is_imported_while_the_disk_is_full_leaves_no_half_bytecode(tmp_pat
 
 
 def ask(broker: odradek.Broker, request, version: int):
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as connection:
-        connection.sendall(request_frame(request, version, 1, "tests"))
-        with connection.makefile("rb") as stream:
-            frame = stream.read(int.from_bytes(stream.read(4), "big"))
-    return read_response(frame, type(request), version)[1]
+    with RawClient(broker.port, timeout_s=10) as client:
+        return client.ask(request, version)
 
 
 def produced(broker: odradek.Broker, value: bytes) -> tuple[ErrorCode, int]:
@@ -269,9 +266,11 @@ def own_mounts() -> list[str]:
 
 def told_on_a_file_system_of_its_own(story, tmp_path: Path) -> None:
     mounts = f"mount -t tmpfs -o size={DISK_BYTES} odradek {shlex.quote(str(tmp_path))}"
-    program = [sys.executable, __file__, story.__name__, str(tmp_path)]
+    program = [sys.executable, "-m", "tests.server.test_full_disk", story.__name__, str(tmp_path)]
     command = [*own_mounts(), "sh", "-c", f"{mounts} && exec {shlex.join(program)}"]
-    told = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
+    told = subprocess.run(
+        command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100
+    )
     assert told.returncode == 0, told.stdout
     assert not list(tmp_path.iterdir()), "what it did is on its own file system"
 

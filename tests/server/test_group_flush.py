@@ -326,7 +326,7 @@ def test_a_full_file_is_used_again_after_its_partitions_were_flushed_while_other
     bench.run(story)
     assert len(bench.told) == 80
     assert all(error is None for _, _, error in bench.told)
-    assert bench.log._generation >= 8
+    assert bench.log.generation >= 8
     assert all(partition.log.recovery_point > 1 for partition in bench.partitions)
 
 
@@ -336,7 +336,7 @@ def run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, fai
     flush, tried = bad.log.flush, []
 
     def full_at_first():
-        tried.append(bench.log._generation)
+        tried.append(bench.log.generation)
         if len(tried) <= failures:
             raise OSError(errno.ENOSPC, "full")
         return flush()
@@ -366,7 +366,7 @@ def test_a_flush_that_fails_once_does_not_end_the_use_of_the_group_log(tmp_path,
     monkeypatch.setattr(group_flush, "RETIRE_AGAIN_S", 0)
     bench = Bench(tmp_path)
     assert len(run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, failures=1)) == 2
-    assert bench.log._generation >= 8
+    assert bench.log.generation >= 8
     ((said, *_),) = [record.args for record in caplog.records if record.name == "odradek.flush"]
     assert said == bench.log.directory
 
@@ -375,7 +375,7 @@ def test_a_flush_that_keeps_failing_is_tried_again_only_after_a_while(tmp_path, 
     monkeypatch.setattr(group_flush, "RETIRE_AGAIN_S", 3600)
     bench = Bench(tmp_path)
     assert len(run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, failures=100)) == 1
-    assert bench.log._generation == 2
+    assert bench.log.generation == 2
 
 
 def test_two_data_directories_have_a_group_log_each(tmp_path):

@@ -13,9 +13,10 @@ import time
 import pytest
 
 import odradek
-from odradek.wire.frames import read_response, request_frame
+from odradek.wire.frames import request_frame
 from odradek.wire.messages import api_versions, fetch, metadata, produce
 from odradek.wire.records import Record, build_batch
+from tests.raw_client import RawClient
 
 MEGABYTE = 1024 * 1024
 REQUEST_BYTES_MAX = 8 * MEGABYTE
@@ -38,47 +39,15 @@ def broker():
         assert running.is_running
 
 
-class Client:
+class Client(RawClient):
     def __init__(self, broker):
-        self.socket = socket.create_connection(("127.0.0.1", broker.port), PATIENCE_S)
-
-    def send(self, data):
-        self.socket.sendall(data)
-
-    def answer(self):
-        """One frame without its length."""
-        return self._read(struct.unpack(">i", self._read(4))[0])
-
-    def ask(self, request, version):
-        self.send(request_frame(request, version, 7, "tests"))
-        return read_response(self.answer(), type(request), version)[1]
+        super().__init__(broker.port, timeout_s=PATIENCE_S)
 
     def produce(self, value, acks=-1):
         self.send(produce_frame(value, acks))
-        answer = read_response(self.answer(), produce.ProduceRequest, 9)[1]
+        _, answer = self.receive(produce.ProduceRequest, 9)
         (partition,) = answer.responses[0].partition_responses
         return -partition.error_code or partition.base_offset
-
-    def close(self):
-        self.socket.close()
-
-    def is_closed(self):
-        """Waits for the end of the connection; answers that come before it are passed over."""
-        self.socket.settimeout(PATIENCE_S)
-        try:
-            while self.socket.recv(65536):
-                pass
-        except ConnectionError:
-            pass
-        return True
-
-    def _read(self, size):
-        data = b""
-        while len(data) < size:
-            piece = self.socket.recv(size - len(data))
-            assert piece, "the broker closed the connection"
-            data += piece
-        return data
 
 
 def produce_frame(value, acks=-1, correlation_id=7):
@@ -109,7 +78,7 @@ def hostile(broker):
 
         def connect():
             client = Client(broker)
-            stack.callback(client.socket.close)
+            stack.callback(client.close)
             return client
 
         def others_produce(value):
@@ -133,7 +102,7 @@ def test_garbage_closes_only_its_own_connection(hostile):
         client.send(random_bytes(size))
         with contextlib.suppress(OSError):  # the broker may have closed already
             client.socket.shutdown(socket.SHUT_WR)
-        assert client.is_closed()
+        client.read_to_end()
         assert hostile.others_produce(b"x") > 0
 
 
@@ -160,8 +129,8 @@ def test_garbage_closes_only_its_own_connection(hostile):
 def test_a_frame_that_cannot_be_answered_closes_the_connection_after_the_answers_before_it(hostile, frame):
     client = hostile()
     client.send(produce_frame(b"before") + frame)
-    assert client.answer()[:4] == struct.pack(">i", 7)
-    assert client.is_closed()
+    assert client.receive_frame()[:4] == struct.pack(">i", 7)
+    client.read_to_end()
 
 
 def test_a_cut_or_changed_request_of_any_kind_never_hurts_the_others(hostile):
@@ -180,14 +149,14 @@ def test_a_cut_or_changed_request_of_any_kind_never_hurts_the_others(hostile):
             frame[generator.randrange(4, len(frame))] = generator.randrange(256)
         client = hostile()
         client.send(frame[: generator.randrange(8, len(frame) + 1)])
-        client.socket.close()
+        client.close()
     assert hostile.others_produce(b"x") > 0
 
 
 def test_api_versions_of_the_future_gets_the_answer_of_version_0(hostile):
     client = hostile()
     client.send(struct.pack(">ihhih", 10, 18, 1000, 5, -1))
-    answer = client.answer()
+    answer = client.receive_frame()
     assert struct.unpack(">ihihhh", answer)[:4] == (5, 35, 1, 18)
     # The connection lives on, for the version that the answer names.
     request = api_versions.ApiVersionsRequest(client_software_name="tests", client_software_version="1")
@@ -201,7 +170,8 @@ def test_lying_lengths_cost_nothing_but_a_buffer_and_end_with_the_idle_time(brok
         liar.send(struct.pack(">ihh", REQUEST_BYTES_MAX, 0, 9))
     assert hostile.others_produce(b"x") > 0
     assert memory_bytes(broker) - before < 20 * MEGABYTE
-    assert all(liar.is_closed() for liar in liars)
+    for liar in liars:
+        liar.read_to_end()
 
 
 def test_a_client_that_never_reads_its_answers_is_bounded_and_in_the_end_closed(broker, hostile):
@@ -273,7 +243,7 @@ def test_a_flood_of_connections_leaves_nothing_behind(broker, hostile):
         flood = [hostile() for _ in range(100)]
         for client in flood:
             client.send(b"\0\0")
-            client.socket.close()
+            client.close()
     assert hostile.others_produce(b"x") > 0
     deadline = time.monotonic() + PATIENCE_S
     while len(os.listdir(f"/proc/{broker.pid}/fd")) > 100:
@@ -286,4 +256,4 @@ def test_a_refused_produce_without_acknowledgement_closes_the_connection(hostile
     frame = bytearray(produce_frame(b"corrupt", acks=0))
     frame[-5] ^= 0xFF
     client.send(bytes(frame))
-    assert client.is_closed()
+    client.read_to_end()

@@ -127,7 +127,7 @@ def run_for_half_a_minute(tmp_path, monkeypatch, settings):
             finish(server._machine.creating_topics([NewTopic("t", configs={"cleanup.policy": "compact"})]))
             _, writer = await asyncio.open_connection("127.0.0.1", server.port)
             async with asyncio.timeout(20):
-                while not len(server._connections):
+                while not len(server.connections):
                     await asyncio.sleep(0)
             await pass_time(server, clock, 30_000)
             writer.close()

@@ -10,7 +10,6 @@ from odradek.server.config import load
 from odradek.server.live_config import LiveConfig
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
     alter_replica_log_dirs,
     consumer_group_heartbeat,
@@ -24,6 +23,7 @@ from odradek.wire.messages import (
 from odradek.wire.option import READ_ONLY
 from odradek.wire.options import BROKER_OPTIONS, HONOURED, TOPIC_OPTIONS
 from odradek.wire.records import Record, build_batch, iter_batches
+from tests.raw_client import AsyncRawClient
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE = 0, 1
@@ -40,13 +40,11 @@ async def running(directory, **options):
 
 
 async def ask(server, request, version):
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    client = await AsyncRawClient.connect(server.port)
     try:
-        writer.write(request_frame(request, version, 1, "tests"))
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        return read_response(await reader.readexactly(size), type(request), version)[1]
+        return await client.ask(request, version)
     finally:
-        writer.close()
+        client.close()
 
 
 async def create(server, name, partitions=1, **configs):
@@ -106,8 +104,8 @@ async def send(server, topic):
 def test_settings_of_groups_count_at_once_and_after_a_restart(tmp_path):
     async def first():
         async with running(tmp_path, group_consumer_migration_policy="Upgrade") as server:
-            server._coordinators.groups.made()
-            settings = server._coordinators.settings_of_groups(server._machine.view)
+            server.coordinators.groups.made()
+            settings = server.coordinators.settings_of_groups(server.cluster_view)
             assert settings.group_consumer_migration_policy == "upgrade"
             assert await alter(server, GROUP, "g", consumer_session_timeout_ms="50000") == "NONE"
             assert await alter(server, GROUP, "g", consumer_session_timeout_ms="90000") == "INVALID_CONFIG"
@@ -122,7 +120,7 @@ def test_settings_of_groups_count_at_once_and_after_a_restart(tmp_path):
             "uniform,org.apache.kafka.coordinator.group.assignor.UniformAssignor"
         )
         async with running(tmp_path, group_consumer_assignors=assignors) as server:
-            settings = server._coordinators.settings_of_groups(server._machine.view)
+            settings = server.coordinators.settings_of_groups(server.cluster_view)
             assert settings.group_consumer_assignors == ("range", "uniform")
             assert settings.of_group("g").consumer_session_timeout_ms == 50_000
             assert settings.of_group("g").streams_assignment_interval_ms == 7
@@ -170,7 +168,7 @@ def test_settings_of_topics_and_brokers_count_at_once_and_after_a_restart(tmp_pa
         async with running(tmp_path) as server:
             await create(server, "own", flush_ms="5")
             await create(server, "plain")
-            own, plain = server._store.get("own", 0), server._store.get("plain", 0)
+            own, plain = server.store.get("own", 0), server.store.get("plain", 0)
             assert (
                 await alter(server, BROKER, "", log_flush_interval_ms="7", log_retention_ms="100000")
                 == "NONE"
@@ -181,11 +179,11 @@ def test_settings_of_topics_and_brokers_count_at_once_and_after_a_restart(tmp_pa
             assert await alter(server, TOPIC, "own", flush_ms=None, retention_bytes="9") == "NONE"
             assert (own.config.flush_ms, own.config.retention_bytes) == (8, 9)
             await create(server, "new")
-            assert server._store.get("new", 0).config.flush_ms == 8
+            assert server.store.get("new", 0).config.flush_ms == 8
 
     async def second():
         async with running(tmp_path, log_flush_interval_ms=6) as server:
-            own, plain = server._store.get("own", 0), server._store.get("plain", 0)
+            own, plain = server.store.get("own", 0), server.store.get("plain", 0)
             assert (own.config.flush_ms, own.config.retention_bytes) == (8, 9)
             assert plain.config.retention_ms == 100_000
             assert await sources(server, TOPIC, "plain", "flush.ms") == (
@@ -217,7 +215,7 @@ def test_a_codec_set_for_all_brokers_is_that_of_topics_without_one(tmp_path):
             assert await send(server, "plain") == 0
 
             def codecs(topic):
-                records = server._store.get(topic, 0).read(0, max_bytes=1 << 20).records
+                records = server.store.get(topic, 0).read(0, max_bytes=1 << 20).records
                 return [header.compression for _, header in iter_batches(records.tobytes())]
 
             assert codecs("own") == [Compression.NONE] * 3
@@ -231,12 +229,12 @@ def test_limits_of_connections_and_of_producers_follow(tmp_path):
         async with running(tmp_path) as server:
             settings = {"max_connections_per_ip": "17", "producer_id_expiration_ms": "5000"}
             assert await alter(server, BROKER, "", **settings) == "NONE"
-            assert server._connections.limits.connections_per_ip_max == 17
-            assert server._store.producer_expiration_ms == 5000
+            assert server.connections.limits.connections_per_ip_max == 17
+            assert server.store.producer_expiration_ms == 5000
             assert await alter(server, BROKER, "", max_connections_per_ip=None) == "NONE"
-            assert server._connections.limits.connections_per_ip_max == 2**31 - 1
+            assert server.connections.limits.connections_per_ip_max == 2**31 - 1
         async with running(tmp_path) as server:
-            assert server._store.producer_expiration_ms == 5000
+            assert server.store.producer_expiration_ms == 5000
 
     asyncio.run(act())
 
@@ -271,14 +269,14 @@ def test_moves_between_directories_are_throttled_as_it_is_set_and_after_a_restar
 
     async def act():
         async with running(tmp_path) as server:
-            assert server._store.move_allowance.take(10**9) == 10**9
+            assert server.store.move_allowance.take(10**9) == 10**9
             assert await sources(server, BROKER, "1", throttle) == (None, [])
             for name, rate in (("", "1000"), ("1", "300")):
                 assert await alter(server, BROKER, name, **{throttle.replace(".", "_"): rate}) == "NONE"
             assert await sources(server, BROKER, "1", throttle) == (("300", 2), [("300", 2), ("1000", 3)])
-            assert server._store.move_allowance.take(10**9) == 600
+            assert server.store.move_allowance.take(10**9) == 600
         async with running(tmp_path) as server:
-            assert server._store.move_allowance.take(10**9) == 600
+            assert server.store.move_allowance.take(10**9) == 600
             for refused in ("-1", "soon"):
                 settings = {throttle.replace(".", "_"): refused}
                 assert await alter(server, BROKER, "1", **settings) == "INVALID_REQUEST"
@@ -299,10 +297,10 @@ def test_a_move_under_way_goes_on_at_once_when_its_throttle_is_lifted(tmp_path):
     async def act():
         async with running(f"{one},{two}") as server:
             await create(server, "t")
-            assert server._store.get("t", 0).directory == str(one / "t-0")
+            assert server.store.get("t", 0).directory == str(one / "t-0")
             for _ in range(20):
                 assert await send(server, "t") == 0
-            size_bytes = server._store.get("t", 0).size_bytes
+            size_bytes = server.store.get("t", 0).size_bytes
             assert await alter(server, BROKER, "", **{throttle: "100"}) == "NONE"
             topic = alter_replica_log_dirs.AlterReplicaLogDirTopic(name="t", partitions=[0])
             there = alter_replica_log_dirs.AlterReplicaLogDir(path=str(two), topics=[topic])
@@ -394,8 +392,8 @@ def test_partitions_that_are_not_loaded_get_new_settings_when_they_are(tmp_path)
     async def second():
         async with running(tmp_path) as server:
             assert await alter(server, TOPIC, "t", flush_ms="5") == "NONE"
-            assert list(server._store.loaded()) == []
-            assert server._store.get("t", 1).config.flush_ms == 5
+            assert list(server.store.loaded()) == []
+            assert server.store.get("t", 1).config.flush_ms == 5
 
     asyncio.run(first())
     asyncio.run(second())
@@ -408,7 +406,7 @@ def test_very_many_partitions_take_new_settings_in_steps(tmp_path, monkeypatch):
         async with running(tmp_path) as server:
             await create(server, "t", 10)
             assert await alter(server, BROKER, "", log_flush_interval_ms="5") == "NONE"
-            assert {one.config.flush_ms for one in server._store.loaded()} == {5}
+            assert {one.config.flush_ms for one in server.store.loaded()} == {5}
 
     asyncio.run(act())
 
@@ -487,7 +485,7 @@ def test_a_directory_that_is_cordoned_takes_nothing_new_until_it_is_uncordoned(t
         assert ErrorCode(answer.error_code).name == "INVALID_REPLICATION_FACTOR"
 
     async def after_a_restart(server):
-        assert not server._store.has_uncordoned
+        assert not server.store.has_uncordoned
         assert await alter(server, BROKER, "1", cordoned_log_dirs=None) == "NONE"
         await create(server, "v")
         assert sorted(path.name for path in (tmp_path / "one").glob("?-0")) == ["v-0"]

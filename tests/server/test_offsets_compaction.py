@@ -10,7 +10,6 @@ from odradek.coordinator.group_log import Kind, decode_key
 from odradek.server import cleaner
 from odradek.server.broker import BrokerServer
 from odradek.server.config import load
-from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import create_topics, delete_groups, list_groups, offset_commit, offset_fetch
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.incremental_alter_configs import (
@@ -19,6 +18,7 @@ from odradek.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from odradek.wire.records import iter_records, iter_whole_batches
+from tests.raw_client import AsyncRawClient
 
 OPTIONS = {
     "offsets_topic_num_partitions": 1,
@@ -31,16 +31,7 @@ PARTITIONS = 3
 COMMITS = 40
 
 
-class Client:
-    def __init__(self, server, reader, writer):
-        self.server = server
-        self._reader, self._writer = reader, writer
-
-    async def ask(self, request, version):
-        self._writer.write(request_frame(request, version, 1, "tests"))
-        size = int.from_bytes(await self._reader.readexactly(4), "big")
-        return read_response(await self._reader.readexactly(size), type(request), version)[1]
-
+class Client(AsyncRawClient):
     async def commit(self, group_id, count):
         """Commits so often; the last position is `count`."""
         for number in range(1, count + 1):
@@ -63,7 +54,7 @@ class Client:
     def records(self):
         """The group of every record that is still in the log's files."""
         found = []
-        for path in sorted((self.server.data_directory / "__consumer_offsets-0").glob("*.log")):
+        for path in sorted((self.data_directory / "__consumer_offsets-0").glob("*.log")):
             with contextlib.suppress(FileNotFoundError):
                 data = path.read_bytes()
                 for position, header in iter_whole_batches(data):
@@ -76,16 +67,15 @@ class Client:
 @contextlib.asynccontextmanager
 async def client_of(directory):
     server = BrokerServer(load(listen="127.0.0.1:0", data_dir=directory, keywords=OPTIONS))
-    server.data_directory = directory
     try:
         await server.start()
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        client = Client(server, reader, writer)
+        client = await Client.connect(server.port)
+        client.data_directory = directory
         finding = FindCoordinatorRequest(coordinator_keys=["g"])
         while (await client.ask(finding, 4)).coordinators[0].error_code:
             await asyncio.sleep(0.01)
         yield client
-        writer.close()
+        client.close()
     finally:
         await server.stop()
 

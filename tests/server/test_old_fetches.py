@@ -2,17 +2,15 @@
 
 import os
 import pathlib
-import socket
-import struct
 import time
 
 import pytest
 
 import odradek
 from odradek.wire.down_conversion import down_convert
-from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import delete_topics, fetch, metadata, produce
 from odradek.wire.records import Record, build_batch, patch_batch
+from tests.raw_client import RawClient, frame_size, read_exactly
 
 MEGABYTE = 1024 * 1024
 LOG_BYTES = 24 * MEGABYTE
@@ -31,27 +29,8 @@ def broker():
         yield running
 
 
-class Client:
-    def __init__(self, broker):
-        self.socket = socket.socket()
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
-        self.socket.settimeout(PATIENCE_S)
-        self.socket.connect(("127.0.0.1", broker.port))
-
-    def send(self, request, version):
-        self.socket.sendall(request_frame(request, version, 7, "tests"))
-
-    def ask(self, request, version):
-        self.send(request, version)
-        return read_response(self.read(struct.unpack(">i", self.read(4))[0]), type(request), version)[1]
-
-    def read(self, size_bytes):
-        content = bytearray()
-        while len(content) < size_bytes:
-            more = self.socket.recv(size_bytes - len(content))
-            assert more, "the connection was closed"
-            content += more
-        return bytes(content)
+def connect(broker):
+    return RawClient(broker.port, timeout_s=PATIENCE_S, receive_buffer_bytes=65_536)
 
 
 def filled(client):
@@ -85,17 +64,17 @@ def held_bytes(broker):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="asks /proc for a process's memory")
 def test_old_fetches_that_are_read_slowly_hold_a_few_megabytes_each(broker):
-    clients = [Client(broker) for _ in range(CLIENTS)]
+    clients = [connect(broker) for _ in range(CLIENTS)]
     stored = filled(clients[0])
     expected = down_convert(stored, 1, 0)
     before = highest = held_bytes(broker)
     answers = [bytearray() for _ in clients]
     for client in clients:
-        client.send(fetch_everything(), 2)
-    left = [struct.unpack(">i", client.read(4))[0] for client in clients]
+        client.send_request(fetch_everything(), 2)
+    left = [frame_size(read_exactly(client.socket, 4)) for client in clients]
     while any(left):
         for number, client in enumerate(clients):
-            answers[number] += client.read(min(MEGABYTE, left[number]))
+            answers[number] += read_exactly(client.socket, min(MEGABYTE, left[number]))
             left[number] = max(left[number] - MEGABYTE, 0)
         highest = max(highest, held_bytes(broker))
     assert highest - before < CLIENTS * 4 * MEGABYTE
@@ -104,11 +83,11 @@ def test_old_fetches_that_are_read_slowly_hold_a_few_megabytes_each(broker):
 
 
 def test_a_topic_that_is_deleted_while_it_is_converted_comes_whole(broker):
-    client, other = Client(broker), Client(broker)
+    client, other = connect(broker), connect(broker)
     stored = filled(other)
-    client.send(fetch_everything(), 2)
-    (size_bytes,) = struct.unpack(">i", client.read(4))
-    answer = client.read(MEGABYTE)
+    client.send_request(fetch_everything(), 2)
+    size_bytes = frame_size(read_exactly(client.socket, 4))
+    answer = read_exactly(client.socket, MEGABYTE)
     log = broker.data_dir / "t-0"
     deleted = other.ask(delete_topics.DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 3)
     assert deleted.responses[0].error_code == 0
@@ -116,5 +95,5 @@ def test_a_topic_that_is_deleted_while_it_is_converted_comes_whole(broker):
     while log.exists() or list(broker.data_dir.glob("t*-delete")):
         assert time.monotonic() < deadline, "it is not deleted"
         other.ask(metadata.MetadataRequest(topics=[]), 1)
-    answer += client.read(size_bytes - MEGABYTE)
+    answer += read_exactly(client.socket, size_bytes - MEGABYTE)
     assert answer.endswith(down_convert(stored, 1, 0))

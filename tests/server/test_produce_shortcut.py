@@ -26,6 +26,7 @@ from odradek.wire.messages import (
     produce,
 )
 from odradek.wire.records import Record, build_batch
+from tests.raw_client import AsyncRawClient
 
 try:
     _produce_burst = importlib.import_module("odradek.apis._produce_burst")
@@ -47,13 +48,13 @@ def test_the_compiled_twin_was_built():
 class Node:
     """A broker with one client; counts which requests took the short way."""
 
-    def __init__(self, server, reader, writer):
-        self.server, self.reader, self.writer = server, reader, writer
+    def __init__(self, server, client):
+        self.server, self.client = server, client
         self.shortcuts = 0
         self.topic_id = None
 
     async def ask(self, request, version, shorten=True, client_id="tests"):
-        route = self.server._connections.routes.resolve(PRODUCE << 16 | version)
+        route = self.server.connections.routes.resolve(PRODUCE << 16 | version)
         original = route.shortcut
         if route.shortcut is not None:
 
@@ -63,11 +64,10 @@ class Node:
                 return answer
 
             route.shortcut = counted
-        for connection in self.server._connections._open:
+        for connection in self.server.connections:
             connection._shortcut = None  # it goes by the one it used last, which we did not replace
-        self.writer.write(request_frame(request, version, 5, client_id))
-        size = int.from_bytes(await self.reader.readexactly(4), "big")
-        frame = await self.reader.readexactly(size)
+        self.client.send_request(request, version, 5, client_id)
+        frame = await self.client.receive_frame()
         route.shortcut = original
         return frame, read_response(frame, type(request), version)[1]
 
@@ -103,7 +103,7 @@ def play(tmp_path, story, **settings):
         server = BrokerServer(load(listen="127.0.0.1:0", data_dir=tmp_path, keywords=options))
         try:
             await server.start()
-            node = Node(server, *await asyncio.open_connection("127.0.0.1", server.port))
+            node = Node(server, await AsyncRawClient.connect(server.port))
             configs = [
                 create_topics.CreatableTopicConfig(name=name.replace("_", "."), value=str(value))
                 for name, value in settings.items()
@@ -283,7 +283,7 @@ def test_batches_go_the_short_way_once_their_transaction_is_open(tmp_path, versi
                 assert short == ordinary
             assert node.shortcuts == 4 * transaction
             await producer.end()
-        log = node.server._store.get("t", 0)
+        log = node.server.store.get("t", 0)
         await until(lambda: log.last_stable_offset == SEEDED + 2 * (1 + 2 * 4 + 1))
 
     play(tmp_path, story)
@@ -328,12 +328,9 @@ def test_batches_of_an_open_transaction_that_arrive_together_are_one_burst(tmp_p
         frames = b"".join(
             request_frame(producer.request(sequence), 12, sequence, "tests") for sequence in range(1, 40)
         )
-        node.writer.write(frames)
+        node.client.send(frames)
         for sequence in range(1, 40):
-            size = int.from_bytes(await node.reader.readexactly(4), "big")
-            correlation_id, answer = read_response(
-                await node.reader.readexactly(size), produce.ProduceRequest, 12
-            )
+            correlation_id, answer = await node.client.receive(produce.ProduceRequest, 12)
             (told,) = answer.responses[0].partition_responses
             assert (correlation_id, told.error_code, told.base_offset) == (sequence, 0, SEEDED + sequence)
 
@@ -374,7 +371,7 @@ def test_a_duplicate_gets_its_first_offset_by_the_ordinary_way(tmp_path):
 def test_a_failed_commit_is_told_by_the_short_way(tmp_path):
     async def story(node):
         await node.ask(node.request(9, batch()), 9)
-        partition = node.server._store.get("t", 0)
+        partition = node.server.store.get("t", 0)
         original = type(partition).commit
 
         def fail(self):
@@ -393,14 +390,6 @@ def test_a_failed_commit_is_told_by_the_short_way(tmp_path):
     play(tmp_path, story)
 
 
-async def call(reader, writer, request, version, correlation_id):
-    writer.write(request_frame(request, version, correlation_id, "tests"))
-    frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-    told, answer = read_response(frame, type(request), version)
-    assert told == correlation_id
-    return answer
-
-
 def test_one_client_alone_and_two_by_turns_get_what_they_are_owed(tmp_path):
     async def story(node):
         turn = node.server._turn
@@ -411,8 +400,7 @@ def test_one_client_alone_and_two_by_turns_get_what_they_are_owed(tmp_path):
             alone.append(original(self, sender))
             return alone[-1]
 
-        other = await asyncio.open_connection("127.0.0.1", node.server.port)
-        pairs = [(node.reader, node.writer), other]
+        clients = [node.client, await AsyncRawClient.connect(node.server.port)]
         latest = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
         ask_latest = list_offsets.ListOffsetsRequest(
             replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[latest])]
@@ -421,26 +409,25 @@ def test_one_client_alone_and_two_by_turns_get_what_they_are_owed(tmp_path):
         try:
             # The first connection thrice, then both by turns, then the other: each its own kind of turn.
             for number, who in enumerate([0, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1, 1]):
-                produced = await call(*pairs[who], node.request(9, batch()), 9, number)
+                produced = await clients[who].ask(node.request(9, batch()), 9, number)
                 (told,) = produced.responses[0].partition_responses
                 assert (told.error_code, told.base_offset) == (0, SEEDED + number)
-                found = await call(*pairs[who], ask_latest, 7, 100 + number)
+                found = await clients[who].ask(ask_latest, 7, 100 + number)
                 assert found.topics[0].partitions[0].offset == SEEDED + number + 1
         finally:
             type(turn).begin_alone = original
         assert {True, False} <= set(alone)
-        other[1].close()
+        clients[1].close()
 
     play(tmp_path, story)
 
 
 def test_a_client_alone_is_told_of_a_failed_commit_and_goes_on(tmp_path):
     async def story(node):
-        pair = node.reader, node.writer
-        partition = node.server._store.get("t", 0)
+        partition = node.server.store.get("t", 0)
         original = type(partition).commit
         for number in range(3):
-            await call(*pair, node.request(9, batch()), 9, number)
+            await node.client.ask(node.request(9, batch()), 9, number)
 
         def fail(self):
             original(self)
@@ -448,11 +435,11 @@ def test_a_client_alone_is_told_of_a_failed_commit_and_goes_on(tmp_path):
 
         type(partition).commit = fail
         try:
-            answer = await call(*pair, node.request(9, batch()), 9, 3)
+            answer = await node.client.ask(node.request(9, batch()), 9, 3)
         finally:
             type(partition).commit = original
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        answer = await call(*pair, node.request(9, batch()), 9, 4)
+        answer = await node.client.ask(node.request(9, batch()), 9, 4)
         assert answer.responses[0].partition_responses[0].error_code == 0
 
     play(tmp_path, story)
@@ -481,12 +468,10 @@ def test_requests_that_arrive_together_are_answered_in_their_order(tmp_path):
             frames += request_frame(
                 node.request(version, batch(), acks=acks, index=index), version, number, "tests"
             )
-        node.writer.write(frames)
+        node.client.send(frames)
         offsets = {0: SEEDED, 1: SEEDED}
         for number, (version, acks, index) in enumerate(sent):
-            size = int.from_bytes(await node.reader.readexactly(4), "big")
-            frame = await node.reader.readexactly(size)
-            correlation_id, answer = read_response(frame, produce.ProduceRequest, version)
+            correlation_id, answer = await node.client.receive(produce.ProduceRequest, version)
             (told,) = answer.responses[0].partition_responses
             assert (correlation_id, told.index) == (number, index)
             if acks == 7:
@@ -521,7 +506,7 @@ def long_batch(**options):
 
 
 def gates(node):
-    return node.server._connections.routes.resolve(PRODUCE << 16 | 11).handle._gates.open
+    return node.server.connections.routes.resolve(PRODUCE << 16 | 11).handle._gates.open
 
 
 async def until(condition):
@@ -529,9 +514,8 @@ async def until(condition):
         await asyncio.sleep(0)
 
 
-async def answer_of(reader):
-    frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-    correlation_id, answer = read_response(frame, produce.ProduceRequest, 11)
+async def answer_of(client):
+    correlation_id, answer = await client.receive(produce.ProduceRequest, 11)
     (told,) = answer.responses[0].partition_responses
     return correlation_id, told.error_code, told.base_offset
 
@@ -542,22 +526,22 @@ def frame_of(node, records, index, correlation_id, **options):
 
 def test_the_short_way_waits_at_a_gate_too_and_other_partitions_go_on(tmp_path, may_prepare):
     async def story(node):
-        reader, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
-        node.writer.write(frame_of(node, long_batch(), 0, 1) + frame_of(node, batch(), 1, 2))
+        other = await AsyncRawClient.connect(node.server.port)
+        node.client.send(frame_of(node, long_batch(), 0, 1) + frame_of(node, batch(), 1, 2))
         await until(lambda: gates(node))
-        writer.write(frame_of(node, batch(), 1, 3))
-        assert await answer_of(reader) == (3, 0, SEEDED + 1)
-        writer.write(frame_of(node, batch(), 0, 4) + frame_of(node, batch(), 1, 5))
+        other.send(frame_of(node, batch(), 1, 3))
+        assert await answer_of(other) == (3, 0, SEEDED + 1)
+        other.send(frame_of(node, batch(), 0, 4) + frame_of(node, batch(), 1, 5))
         await until(lambda: any(gates(node).values()))
-        assert node.server._store.get("t", 0).log_end_offset == SEEDED
+        assert node.server.store.get("t", 0).log_end_offset == SEEDED
         may_prepare.set()
-        assert [await answer_of(node.reader) for _ in range(2)] == [(1, 0, SEEDED), (2, 0, SEEDED)]
-        assert [await answer_of(reader) for _ in range(2)] == [(4, 0, SEEDED + 1), (5, 0, SEEDED + 2)]
+        assert [await answer_of(node.client) for _ in range(2)] == [(1, 0, SEEDED), (2, 0, SEEDED)]
+        assert [await answer_of(other) for _ in range(2)] == [(4, 0, SEEDED + 1), (5, 0, SEEDED + 2)]
         await until(lambda: not gates(node))
         taken = node.shortcuts
         await node.ask(node.request(11, batch()), 11)
         assert node.shortcuts == taken + 1
-        writer.close()
+        other.close()
 
     play(tmp_path, story)
 
@@ -568,14 +552,14 @@ def test_a_client_that_sends_more_than_may_wait_is_not_read_any_further(tmp_path
     async def story(node):
         frames = [frame_of(node, long_batch(), 0, 0)]
         frames += [frame_of(node, batch(100_000), 0, i) for i in range(1, 21)]
-        node.writer.write(b"".join(frames))
-        (connection,) = node.server._connections._open
+        node.client.send(b"".join(frames))
+        (connection,) = node.server.connections
         await until(lambda: not connection.is_reading)
         (waiting,) = gates(node).values()
         assert 3 <= len(waiting) <= 5
         may_prepare.set()
         answered = range(21)
-        assert [await answer_of(node.reader) for _ in answered] == [(i, 0, SEEDED + i) for i in answered]
+        assert [await answer_of(node.client) for _ in answered] == [(i, 0, SEEDED + i) for i in answered]
 
     play(tmp_path, story)
 
@@ -584,7 +568,7 @@ def test_what_expects_no_answer_and_is_prepared_holds_back_what_its_refusal_woul
     tmp_path, may_prepare
 ):
     async def story(node):
-        node.writer.write(
+        node.client.send(
             frame_of(node, long_batch(), 0, 0, acks=0)
             + frame_of(node, batch(), 0, 1, acks=0)
             + frame_of(node, batch(), 1, 2)
@@ -592,34 +576,34 @@ def test_what_expects_no_answer_and_is_prepared_holds_back_what_its_refusal_woul
         await until(lambda: gates(node))
         for _ in range(20):
             await asyncio.sleep(0)
-        assert node.server._store.get("t", 1).log_end_offset == SEEDED
+        assert node.server.store.get("t", 1).log_end_offset == SEEDED
         may_prepare.set()
-        assert await answer_of(node.reader) == (2, 0, SEEDED)
-        assert node.server._store.get("t", 0).log_end_offset == SEEDED + 2
+        assert await answer_of(node.client) == (2, 0, SEEDED)
+        assert node.server.store.get("t", 0).log_end_offset == SEEDED + 2
 
     play(tmp_path, story)
 
 
 def test_a_client_that_goes_leaves_its_batches_to_be_stored(tmp_path, may_prepare):
     async def story(node):
-        _, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
-        writer.write(frame_of(node, long_batch(), 0, 1) + frame_of(node, batch(), 0, 2))
+        other = await AsyncRawClient.connect(node.server.port)
+        other.send(frame_of(node, long_batch(), 0, 1) + frame_of(node, batch(), 0, 2))
         await until(lambda: any(gates(node).values()))
-        writer.close()
-        await until(lambda: len(node.server._connections._open) == 1)
+        other.close()
+        await until(lambda: len(node.server.connections) == 1)
         may_prepare.set()
-        node.writer.write(frame_of(node, batch(), 0, 3))
-        assert await answer_of(node.reader) == (3, 0, SEEDED + 2)
+        node.client.send(frame_of(node, batch(), 0, 3))
+        assert await answer_of(node.client) == (3, 0, SEEDED + 2)
 
     play(tmp_path, story)
 
 
 def test_a_broker_that_stops_answers_what_is_soon_prepared(tmp_path, may_prepare):
     async def story(node):
-        node.writer.write(frame_of(node, long_batch(), 0, 1))
+        node.client.send(frame_of(node, long_batch(), 0, 1))
         await until(lambda: gates(node))
         asyncio.get_running_loop().call_soon(may_prepare.set)
         await node.server.stop()
-        assert await answer_of(node.reader) == (1, 0, SEEDED)
+        assert await answer_of(node.client) == (1, 0, SEEDED)
 
     play(tmp_path, story)

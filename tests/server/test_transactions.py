@@ -20,7 +20,6 @@ from odradek.coordinator.features import first_levels
 from odradek.server.broker import BrokerServer
 from odradek.server.config import load
 from odradek.wire.errors import ErrorCode
-from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import (
     add_partitions_to_txn,
     api_versions,
@@ -34,6 +33,7 @@ from odradek.wire.messages import (
     update_features,
 )
 from odradek.wire.records import build_batch, iter_batches, iter_records
+from tests.raw_client import AsyncRawClient
 
 PATIENCE_S = 20
 ASK_AGAIN = {
@@ -52,16 +52,8 @@ async def until(condition):
         await asyncio.sleep(0.01)
 
 
-class Client:
+class Client(AsyncRawClient):
     """One connection that asks, and asks again where a producer would."""
-
-    def __init__(self, reader, writer):
-        self.reader, self.writer = reader, writer
-
-    async def ask(self, request, version):
-        self.writer.write(request_frame(request, version, 1, "tests"))
-        size = int.from_bytes(await self.reader.readexactly(4), "big")
-        return read_response(await self.reader.readexactly(size), type(request), version)[1]
 
     async def ask_until(self, request, version, code_of=lambda answer: answer.error_code):
         deadline = time.monotonic() + PATIENCE_S
@@ -85,7 +77,7 @@ async def running(directory, **options):
 
 
 async def connect(server):
-    return Client(*await asyncio.open_connection("127.0.0.1", server.port))
+    return await Client.connect(server.port)
 
 
 class Producer:
@@ -198,7 +190,7 @@ async def committed(client, index):
 
 async def is_committed(server, client):
     for index in (0, 1):
-        log = server._store.get("t", index)
+        log = server.store.get("t", index)
         await until(lambda log=log: log.last_stable_offset >= 2)
         values, _ = await committed(client, index)
         assert values == [b"once"]
@@ -239,7 +231,7 @@ def test_what_was_decided_is_carried_out_after_a_kill_without_being_asked(tmp_pa
                 producer.client = await connect(server)
                 for step in producer.steps[:-1]:
                     await step()
-                assert server._store.get("t", 0).last_stable_offset == 0
+                assert server.store.get("t", 0).last_stable_offset == 0
                 shutil.copytree(tmp_path / "first", tmp_path / "second")
         async with running(tmp_path / "second") as server:
             await is_committed(server, await connect(server))
@@ -256,11 +248,11 @@ def test_an_open_transaction_is_timed_out_after_a_kill_without_being_asked(tmp_p
             await producer.create()
             await producer.init(timeout_ms=1)
             await producer.send(b"aborted")
-            assert server._store.get("t", 0).last_stable_offset == 0
+            assert server.store.get("t", 0).last_stable_offset == 0
             shutil.copytree(tmp_path / "first", tmp_path / "second")
         often = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 50}
         async with running(tmp_path / "second", **often) as server:
-            log = server._store.get("t", 1)
+            log = server.store.get("t", 1)
             await until(lambda: log.last_stable_offset == 2)
             client = await connect(server)
             assert await committed(client, 1) == ([], 2)
@@ -283,7 +275,7 @@ def test_options_bound_time_outs_of_transactions_and_the_life_of_their_ids(tmp_p
             "transaction_state_log_num_partitions": 3,
         }
         async with running(tmp_path, **options) as server:
-            settings = server._coordinators.settings_of_transactions(server._machine.view)
+            settings = server.coordinators.settings_of_transactions(server.cluster_view)
             assert settings.transaction_max_timeout_ms == 5_000
             assert settings.transactional_id_expiration_ms == 300
             assert settings.remove_expired_interval_ms == 20
@@ -325,9 +317,7 @@ def test_what_the_coordinator_writes_at_once_is_bounded_by_its_topic(tmp_path):
                 configs=[create_topics.CreatableTopicConfig(name="max.message.bytes", value="5000")],
             )
             await client.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
-            assert (
-                server._coordinators.settings_of_transactions(server._machine.view).append_max_bytes == 5_000
-            )
+            assert server.coordinators.settings_of_transactions(server.cluster_view).append_max_bytes == 5_000
 
     asyncio.run(act())
 

@@ -13,6 +13,7 @@ from odradek.wire.frames import read_request_header, read_response, response_par
 from odradek.wire.messages import find
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.metadata import MetadataRequest
+from tests.raw_client import read_frame
 
 CUT = object()
 """What a change gives instead of an answer to end the connection."""
@@ -85,12 +86,12 @@ class Proxy(_Server):
         with socket.create_connection(("127.0.0.1", self.broker_port)) as broker:
             self._sockets.append(broker)
             while True:
-                request = _read_frame(client)
+                request = read_frame(client)
                 header, _ = read_request_header(request, 0)
                 request_class = find(header.api_key)[0]
                 self.asked[request_class] += 1
                 broker.sendall(struct.pack(">i", len(request)) + request)
-                correlation_id, answer = read_response(_read_frame(broker), request_class, header.api_version)
+                correlation_id, answer = read_response(read_frame(broker), request_class, header.api_version)
                 answer = self._changed(request_class, answer)
                 if answer is CUT:
                     return
@@ -116,23 +117,8 @@ class Peer(_Server):
 
     def serve(self, client):
         while True:
-            request = _read_frame(client)
+            request = read_frame(client)
             answer = next(self._answers, None)
             if answer is None:
                 return
             client.sendall(answer(request) if callable(answer) else answer)
-
-
-def _read_frame(connection):
-    (size_bytes,) = struct.unpack(">i", _read(connection, 4))
-    return _read(connection, size_bytes)
-
-
-def _read(connection, size_bytes):
-    data = bytearray()
-    while len(data) < size_bytes:
-        piece = connection.recv(size_bytes - len(data))
-        if not piece:
-            raise EOFError
-        data += piece
-    return bytes(data)

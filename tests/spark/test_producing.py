@@ -133,7 +133,7 @@ def test_broken_connections_lose_and_double_nothing(proxied_broker):
         for start in range(0, 1500, 30):
             for batch in records(topic, range(start, start + 30), PARTITIONS):
                 producer.send(batch)
-                assert len(producer._under_way) <= 5
+                assert producer.requests_in_flight <= 5
         producer.flush()
     assert cutter.cuts >= 10
     assert values(proxied_broker.direct, topic, PARTITIONS) == [
@@ -217,7 +217,7 @@ def test_requests_are_under_way_together_once_the_partition_knows_the_producer(b
         producer.send(*records(topic, range(3)))
         for start in range(3, 300, 3):
             producer.send(*records(topic, range(start, start + 3)))
-            most = max(most, len(producer._under_way))
+            most = max(most, producer.requests_in_flight)
         producer.flush()
     assert most == 5
     assert values(bootstrap, topic) == [list(range(300))]

@@ -36,7 +36,7 @@ from odradek.storage.transaction_index import AbortedTransaction, decode_aborted
 from odradek.wire.compression import Compression
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, end_txn_marker, iter_records
-from tests.how_many import examples
+from tests.tiers import examples
 
 CODECS = [Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.ZSTD]
 

@@ -316,9 +316,9 @@ def test_a_flush_that_fails_once_while_a_file_retires_holds_up_the_log_only_unti
     log.retired_is_flushed([one])  # there was no room, say
     assert log.take_retired() == [one]
     assert log.take_retired() == []
-    generation = log._generation
+    generation = log.generation
     while append(one, b"x" * 3000) and write_together(log, [one]):
-        assert log._generation == generation
+        assert log.generation == generation
     one.flush()
     log.retired_is_flushed([])
     for _ in range(3 * FILE_BYTES // PAGE_BYTES):
@@ -327,7 +327,7 @@ def test_a_flush_that_fails_once_while_a_file_retires_holds_up_the_log_only_unti
         if log.take_retired():
             one.flush()
             log.retired_is_flushed([])
-    assert log._generation > generation + 2
+    assert log.generation > generation + 2
 
 
 def test_after_a_failed_write_nothing_is_logged_and_the_blocks_before_still_count(disk, store, log):

@@ -15,7 +15,7 @@ from odradek.storage.store import LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish
-from tests.how_many import examples
+from tests.tiers import examples
 
 START_MS = 1_700_000_000_000
 INDEX_SUFFIXES = (".index", ".timeindex", ".snapshot", "-checkpoint")

@@ -15,7 +15,7 @@ from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish
-from tests.how_many import seeds
+from tests.tiers import seeds
 
 TOPIC_ID = bytes(16)
 SMALL = LogConfig(segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=400)

@@ -15,7 +15,7 @@ from odradek.wire.compression import Compression, compress
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import COMPILED, HEADER_SIZE_BYTES, Record, build_batch
-from tests.how_many import examples
+from tests.tiers import examples
 
 NOW_MS = 1_700_000_000_000
 PLAIN = LogConfig()

@@ -23,8 +23,8 @@ from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch
-from tests.how_many import examples
 from tests.storage.memory_disk import MemoryDisk
+from tests.tiers import examples
 
 try:
     _staging = importlib.import_module("odradek.storage._staging")

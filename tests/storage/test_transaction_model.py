@@ -19,7 +19,7 @@ from odradek.storage.transactions import Verified
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch
-from tests.how_many import examples
+from tests.tiers import examples
 
 CACHES = (".index", ".timeindex", ".txnindex", ".snapshot", "-checkpoint")
 PRODUCERS = (1, 2, 3)

@@ -16,7 +16,7 @@ from kafka import codec as kafka_python_codec
 
 from odradek.wire.compression import Compression, compress, compression_named, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
-from tests.how_many import examples
+from tests.tiers import examples
 
 CODECS = list(Compression)
 REAL_CODECS = CODECS[1:]

@@ -25,7 +25,7 @@ from odradek.wire.records import (
     read_batch_header,
     verify_crc,
 )
-from tests.how_many import examples
+from tests.tiers import examples
 
 NOW = 1_700_000_000_000
 LEGACY_CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]

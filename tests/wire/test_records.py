@@ -31,7 +31,7 @@ from odradek.wire.records import (
     set_max_timestamp,
     verify_crc,
 )
-from tests.how_many import examples
+from tests.tiers import examples
 
 CODECS = list(Compression)
 NAMES = st.text(max_size=8)

@@ -22,7 +22,7 @@ from odradek.wire.records import (
     read_client_batch,
     verify_crc,
 )
-from tests.how_many import examples
+from tests.tiers import examples
 
 NOW = 1_700_000_000_000
 LIMIT_BYTES = 20_000

@@ -12,7 +12,7 @@ from odradek.wire import _records_python
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import HEADER_SIZE_BYTES, Record, build_batch, build_keyed_batch
-from tests.how_many import examples
+from tests.tiers import examples
 
 try:
     _records = importlib.import_module("odradek.wire._records")

@@ -1,4 +1,4 @@
-"""How much of a test that could go on for ever is run in the fast tier, and where the rest is."""
+"""The fast tier and the nightly one: how much of a test that could go on for ever each of them runs."""
 
 import os
 

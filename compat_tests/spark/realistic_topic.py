@@ -20,7 +20,7 @@ Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None],
 
 
 @dataclass
-class HonestTopic:
+class RealisticTopic:
     """What was committed is in `rows`, in the order of each partition."""
 
     tables: KafkaTables
@@ -52,9 +52,9 @@ class HonestTopic:
         producer.abandon()
 
 
-def honest_topic(tables: KafkaTables, story: str, partitions: int = 2, seed: int = 7) -> HonestTopic:
+def realistic_topic(tables: KafkaTables, story: str, partitions: int = 2, seed: int = 7) -> RealisticTopic:
     """About 300 rows in each partition, over four days; made by code, and the same for the same seed."""
-    topic = HonestTopic(tables, topic_name(story), partitions)
+    topic = RealisticTopic(tables, topic_name(story), partitions)
     tables.client.create_topic(topic.name, partitions)
     chance = random.Random(seed)
     for number, codec in enumerate(CODECS):

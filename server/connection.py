@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 from odradek.apis.api import Api, LatePart, RequestContext, Waiting
 from odradek.apis.overlaps import NONE
-from odradek.server.hot_path import BUFFER_BYTES, BUFFER_KEPT_BYTES_MAX, Receiver
+from odradek.server._hot_path import BUFFER_BYTES, BUFFER_KEPT_BYTES_MAX, Receiver
 from odradek.server.turn import LoopTurn
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.errors import ErrorCode, MalformedMessage

@@ -19,7 +19,11 @@ static inline void put_big_endian(uint8_t *bytes, uint64_t value, int size) {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include <nmmintrin.h>
 static inline int has_crc32c(void) { return __builtin_cpu_supports("sse4.2"); }
+#if defined(__clang__) && __clang_major__ >= 14
+__attribute__((target("sse4.2,crc32")))
+#else
 __attribute__((target("sse4.2")))
+#endif
 static inline uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) {
     uint64_t sum = 0xFFFFFFFF;
     for (; size >= 8; size -= 8, bytes += 8) {

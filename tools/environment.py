@@ -2,8 +2,8 @@
 
 Every piece lives in a folder whose name holds what it was made from (a version, or a hash of the files that
 decide its content), is made beside it and then renamed, and is never touched again: a second run finds it and
-downloads nothing, and an interrupted run leaves nothing half done. Needs only Python 3.11 with venv, pip and its
-headers; the jars need Maven and a JDK besides. Where there is no C compiler, PyPI's `ziglang` is taken as one.
+downloads nothing, and an interrupted run leaves nothing half done. Needs only Python 3.11 with venv, pip and
+its headers; the jars need Maven and a JDK besides. Where there is no C compiler, PyPI's `ziglang` is one.
 
     python tools/environment.py venv NAME                  prints the folder of a virtual environment:
                                                            serve, test, spark, spark-3.5, spark-newest

@@ -15,6 +15,8 @@ import pytest
 
 from tools.build_dists import CHECKOUT, Dists, extension_modules
 
+pytestmark = pytest.mark.timeout(600)  # compiling takes its time on a busy machine
+
 SETTINGS = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 VERSION = SETTINGS["project"]["version"]
 FOLDERS = SETTINGS["tool"]["setuptools"]["package-dir"]
@@ -62,7 +64,7 @@ def test_a_wheel_has_every_module_of_the_checkout_and_nothing_else_of_python(whe
 def test_beside_modules_a_wheel_has_the_type_marker_the_licence_and_its_metadata(
     wheel: zipfile.ZipFile,
 ) -> None:
-    others = {name for name in wheel.namelist() if not name.endswith((".py", ".pyi", ".so"))}
+    others = {name for name in wheel.namelist() if not name.endswith((".py", ".pyi", ".so", "/"))}
     assert others == {"odradek/py.typed"} | {
         f"{METADATA}/{name}"
         for name in ("METADATA", "WHEEL", "RECORD", "top_level.txt", "entry_points.txt", "licenses/LICENSE")

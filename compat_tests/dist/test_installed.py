@@ -17,6 +17,8 @@ from compat_tests.outside import clean_environment
 from tools.build_dists import CHECKOUT, Dists
 from tools.environment import only_from, wheels
 
+pytestmark = pytest.mark.timeout(600)  # compiling takes its time on a busy machine
+
 BROKER_NEEDS = {"uvloop", "crc32c", "lz4", "zstandard", "python-snappy", "google-re2"}
 PIP_BRINGS = {"pip", "setuptools", "wheel"}
 READY_S = 20

@@ -14,6 +14,8 @@ from compat_tests.dist.conftest import USERS, Installed, empty
 from tools.build_dists import CHECKOUT, Dists
 from tools.environment import wheels
 
+pytestmark = pytest.mark.timeout(600)  # compiling takes its time on a busy machine
+
 VERSIONS = ("3.12", "3.13", "3.14")
 OWN_TESTS = ("hypothesis", "pytest-timeout")
 OF_THE_LOOP = "tests/server/test_connection.py"

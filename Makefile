@@ -20,7 +20,7 @@ tools-present:
 	@$(ENVIRONMENT) check
 
 test: tools-present links ## every suite: ours, the wheels, the clients', Kafka's tools, the real broker, a soak, Spark
-	@$(SUITES) check log pure dist compat reference kafka-python transactions groups soak spark spark-3.5
+	@$(SUITES) check log dist compat reference kafka-python transactions groups soak spark spark-3.5
 
 check: links ## the fast tier: ruff, mypy, tests/ (but for what takes each operation or bit in turn)
 	@$(SUITES) check
@@ -32,7 +32,7 @@ check-transactions: tools-present links ## histories of clients under crashes, j
 	@$(SUITES) check-transactions
 
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
-	@ODRADEK_NIGHTLY=1 $(SUITES) check log pure dist compat compat-on-kafka reference kafka-python \
+	@ODRADEK_NIGHTLY=1 $(SUITES) check log dist compat compat-on-kafka reference kafka-python \
 		kafka-python-on-kafka transactions transactions-on-kafka groups groups-on-kafka polyglot streams \
 		benchmarks long-soak spark spark-3.5 spark-newest spark-on-kafka
 
@@ -43,7 +43,7 @@ bench: tools-present links ## measures, both brokers where Kafka has the same to
 bench-spark: tools-present links ## of these only Spark: its own connector with Apache Kafka and with Odradek
 	@$(TEST_PYTHON) -m benchmarks --output benchmarks --work . --parts spark --rounds 3 $(BENCH)
 
-dist: ## the sdist and the two wheels, in dist/
+dist: ## the sdist and the wheel, in dist/
 	@$(TEST_PYTHON) -m tools.build_dists dist
 
 clean: ## removes what was built inside the checkout (not ./data, not the cache)

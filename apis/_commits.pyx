@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The compiled twin of `_commits_python`: the same names, arguments and results, and one test suite."""
+"""The hot part of the short way of commits; see `offset_commit_shortcut.py`."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -39,7 +39,11 @@ _new_tuple = tuple.__new__
 
 
 cdef class Beginning:
-    """See `_commits_python.Beginning`."""
+    """What a request says before its partitions, as long as the cluster's view stays the same.
+
+    The topic has the partitions from 0 to `partition_count`. `encode(partitions, errors)` gives the frame of
+    an answer, with any correlation id.
+    """
 
     cdef object view
     cdef int version
@@ -106,7 +110,7 @@ cdef class Beginning:
 
 
 cdef class Commit:
-    """See `_commits_python.Commit`."""
+    """One request under way, and its answer (see `apis.api.Shortcut`); the ticket of its command."""
 
     cdef object _connection
     cdef Beginning _beginning
@@ -128,7 +132,12 @@ cdef class Commit:
 
 
 cdef class Commits:
-    """See `_commits_python.Commits`."""
+    """Takes a commit at the front of a receive buffer; a `apis.api.Shortcut`.
+
+    `submit(group_id, command)` is that of the coordinator. `learn(view, version, frame)` gives the
+    `Beginning` of a whole frame, or None for what the ordinary way has to answer; up to `known_max` are
+    remembered.
+    """
 
     cdef object _current_view
     cdef object _submit
@@ -285,7 +294,10 @@ cdef bint _skip_text(Reader *reader, bint is_null_allowed) noexcept:
 
 
 cdef Py_ssize_t _skip_flexible_beginning(Reader *reader, int version) noexcept:
-    """See `_commits_python._skip_flexible_beginning`."""
+    """Where the first partition begins, and how many there are; no partition for anything unusual.
+
+    Tagged fields of the header, group, generation, member, instance, number of topics, name or id, number.
+    """
     cdef int count
     if _byte(reader) != 0 or not _skip_text(reader, False):
         return 0
@@ -301,7 +313,7 @@ cdef Py_ssize_t _skip_flexible_beginning(Reader *reader, int version) noexcept:
 
 
 cdef Py_ssize_t _skip_plain_beginning(Reader *reader, int version) noexcept:
-    """See `_commits_python._skip_plain_beginning`."""
+    """As `_skip_flexible_beginning`, where lengths have two bytes and numbers four."""
     cdef int size = _short(reader)
     if size < 0:
         return 0
@@ -327,7 +339,8 @@ cdef Py_ssize_t _skip_plain_beginning(Reader *reader, int version) noexcept:
 
 
 cdef list _read_offsets(Reader *reader, Py_ssize_t count, Beginning beginning, list partitions):
-    """The partitions of a request to its end, and their indexes; None if that is not all, or not all exist."""
+    """The partitions of a request to its end, and their indexes; None if that is not all, or not all exist.
+    """
     cdef bint is_flexible = beginning.version >= FIRST_FLEXIBLE_VERSION
     cdef bint has_epochs = beginning.version >= FIRST_VERSION_WITH_EPOCHS
     cdef Py_ssize_t place_bytes = PLACE_BYTES + (EPOCH_BYTES if has_epochs else 0)

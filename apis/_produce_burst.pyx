@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The compiled twin of `_produce_burst_python`: the same names, arguments and results, and one test suite."""
+"""Produce requests that follow one another in a receive buffer, taken together; `produce_shortcut.py` says
+what a request has to be to be taken.
+"""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -26,7 +28,12 @@ KNOWN_MAX = 10_000
 
 
 cdef class Known:
-    """See `_produce_burst_python.Known`."""
+    """What one beginning of a request means, as long as the cluster's view stays the same.
+
+    `frame` is the answer, with a correlation id of 0 and, from `offsets_at` on, three offsets of 0.
+    `refuse(error, correlation_id)` makes the answer of a refusal. `has_id` says whether a transactional id is
+    in it: only then the batch may be of a transaction.
+    """
 
     cdef object log
     cdef object view
@@ -48,7 +55,7 @@ cdef class Known:
 
 
 cdef class BurstPart:
-    """See `_produce_burst_python.BurstPart`."""
+    """What of a burst went to one partition: the turn calls it when that is committed, or has failed."""
 
     cdef Burst burst
     cdef Known known
@@ -63,7 +70,7 @@ cdef class BurstPart:
 
 
 cdef class Burst:
-    """See `_produce_burst_python.Burst`."""
+    """The answers to requests that came one after the other (see `apis.api.Shortcut`)."""
 
     cdef object _connection
     cdef list _parts
@@ -139,7 +146,10 @@ cdef _fill(uint8_t *target, Known known, int correlation_id, object appended):
 
 
 cdef class Bursts:
-    """See `_produce_burst_python.Bursts`."""
+    """Takes what is ordinary at the front of a receive buffer; a `apis.api.Shortcut`.
+
+    Of what is for a partition in `gates` nothing is.
+    """
 
     cdef object _learn
     cdef object _current_view

@@ -1,5 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The compiled twin of `_questions_python`: the same names, arguments and results, and one test suite."""
+"""Requests that follow one another in a receive buffer and are answered at once.
+
+Clients ask word for word the same again and again (where does this log end, am I still a member, what is
+committed), so a request is looked up as bytes, from its client id to its end. `questions.py` says what is
+remembered of it.
+"""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -23,7 +28,13 @@ QUESTION_BYTES_MAX = MOST_BYTES
 
 
 cdef class Known:
-    """See `_questions_python.Known`."""
+    """What one question means, as long as the cluster's view stays the same, and from this host only if one
+    is given.
+
+    `look()` gives the answer, a whole frame with a correlation id of 0; or three numbers (int64, int64,
+    int32) that go, one behind the other, to `found_at` of `frame`, which is such a frame. Where it gives None
+    or refuses with KafkaError the ordinary way has to answer.
+    """
 
     cdef object view
     cdef object look
@@ -41,7 +52,7 @@ cdef class Known:
 
 
 cdef class Answers:
-    """See `_questions_python.Answers`."""
+    """The answers to questions that came one after the other, ready (see `apis.api.Shortcut`)."""
 
     cdef readonly int count
     cdef readonly Py_ssize_t end
@@ -51,7 +62,11 @@ cdef class Answers:
 
 
 cdef class Questions:
-    """See `_questions_python.Questions`."""
+    """Answers what it knows at the front of a receive buffer; a `apis.api.Shortcut`.
+
+    For requests of one API in `versions`, of which up to `known_max` are remembered. `learn(version,
+    question, connection)` gives a `Known`, or None for what the ordinary way has to answer.
+    """
 
     cdef int _api_key
     cdef int _first_version

@@ -7,7 +7,7 @@ to the same coordinator. The answer has the bytes of the last one if it says the
 (several topics, a topic or a partition that does not exist, unknown tags) takes the ordinary way, which alone
 knows how to explain it.
 
-The hot part is in `_commits_python.py` and, compiled, in `_commits.pyx`; `COMPILED` says which is in use.
+The hot part is the compiled `_commits`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.apis._commits import Beginning, Commits
 from odradek.apis.questions import read_question
 from odradek.wire.frames import response_parts
 from odradek.wire.messages.offset_commit import (
@@ -24,26 +25,14 @@ from odradek.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-if TYPE_CHECKING:  # the twins are alike; the plain one says its types
+if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from odradek.apis._commits_python import Beginning, Commits
     from odradek.coordinator.cluster import ClusterView, TopicView
     from odradek.coordinator.commands import CommitOffsets
     from odradek.wire.errors import ErrorCode
 
-    COMPILED: bool
-else:
-    try:
-        from odradek.apis._commits import Beginning, Commits
-
-        COMPILED = True
-    except ImportError:
-        from odradek.apis._commits_python import Beginning, Commits
-
-        COMPILED = False
-
-__all__ = ["COMPILED", "KNOWN_MAX", "commits"]
+__all__ = ["KNOWN_MAX", "commits"]
 
 KNOWN_MAX = 10_000
 """Beginnings that are remembered."""

@@ -6,8 +6,8 @@ three numbers to fill in. A batch of a transaction is ordinary where that is ope
 asked then. Whatever is unusual (another shape, a refusal, unknown tags) takes the ordinary way through
 `apis/produce.py`, which alone knows how to explain it; so the two cannot disagree on anything but speed. So
 does whatever has to wait at a gate (`produce_gates.py`). Requests that arrived together and are all ordinary
-are one burst with one answer, built when the last of their partitions is committed. The hot part is in
-`_produce_burst_python.py` and, compiled, in `_produce_burst.pyx`; `COMPILED` says which is in use.
+are one burst with one answer, built when the last of their partitions is committed. The hot part is
+the compiled `_produce_burst`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,12 @@ from __future__ import annotations
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
+from odradek.apis._produce_burst import Bursts, Known
 from odradek.coordinator.topics import INTERNAL_TOPICS
 from odradek.wire.errors import KafkaError
 from odradek.wire.frames import response_parts
 from odradek.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from odradek.wire.schema import ZERO_UUID
-
-try:
-    from odradek.apis._produce_burst import Bursts, Known  # type: ignore[import-not-found]
-
-    COMPILED = True
-except ImportError:
-    from odradek.apis._produce_burst_python import Bursts, Known  # type: ignore[assignment]
-
-    COMPILED = False
 
 if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership

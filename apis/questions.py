@@ -5,7 +5,7 @@ remembered of a request is what it says, decoded. What is true is asked each tim
 answers it on the ordinary way; an answer that is equal to the last one has its bytes already. Whatever that
 function cannot say at once takes the ordinary way, which alone knows how to wait, to write and to explain.
 
-The hot part is in `_questions_python.py` and, compiled, in `_questions.pyx`; `COMPILED` says which is in use.
+The hot part is the compiled `_questions`.
 """
 
 from __future__ import annotations
@@ -14,28 +14,16 @@ from collections.abc import Callable
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from odradek.apis._questions import Known, Questions
 from odradek.wire.codec import decoder
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.frames import RequestHeader, read_request_header, response_parts
 
-if TYPE_CHECKING:  # the twins are alike; the plain one says its types
-    from odradek.apis._questions_python import Known, Questions
+if TYPE_CHECKING:
     from odradek.wire.schema import Message
-
-    COMPILED: bool
-else:
-    try:
-        from odradek.apis._questions import Known, Questions
-
-        COMPILED = True
-    except ImportError:
-        from odradek.apis._questions_python import Known, Questions
-
-        COMPILED = False
 
 __all__ = [
     "ANSWER_BYTES_MAX",
-    "COMPILED",
     "FEW_KNOWN_MAX",
     "MANY_KNOWN_MAX",
     "Known",

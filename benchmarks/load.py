@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 from typing import Protocol
 
 from benchmarks.brokers import Running, pinned
 from benchmarks.figures import Figure
+from tools import environment
 
 HERE = pathlib.Path(__file__).parent
 PATIENCE_S = 300
@@ -50,7 +52,9 @@ class CorePinning:
 
 def compile_load(work: pathlib.Path) -> pathlib.Path:
     program = work / "load"
-    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", str(program), str(HERE / "load.c")], check=True)
+    variables = {**os.environ, **environment.compiler()}
+    compiler = shlex.split(variables.get("CC", "cc"))
+    subprocess.run([*compiler, "-O2", "-o", str(program), str(HERE / "load.c")], check=True, env=variables)
     return program
 
 

@@ -10,7 +10,7 @@ import statistics
 import tempfile
 import time
 
-from odradek.spark.columns import COLUMNS, COMPILED, ColumnBuilder
+from odradek.spark.columns import COLUMNS, ColumnBuilder
 from odradek.spark.log_files import Piece, find_partitions, read_piece
 from odradek.wire.compression import compression_named
 from odradek.wire.records import build_batch, patch_batch
@@ -70,7 +70,6 @@ def main() -> None:
     parser.add_argument("--value-bytes", type=int, default=100)
     parser.add_argument("--codec", default="none")
     options = parser.parse_args()
-    print(f"compiled: {'yes' if COMPILED else 'no'}")
     with tempfile.TemporaryDirectory(prefix="odradek-walker-") as name:
         folder = pathlib.Path(name) / "t-0"
         write_segment(folder, options.records, options.value_bytes, compression_named(options.codec))

@@ -1,22 +1,27 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, binding=False
-"""The compiled twin of `_hot_path_python`: the same names, arguments and results, and one test suite."""
+"""What happens for every request of a busy client: its bytes come in, what it staged is committed at the end
+of the turn, its answer goes out. `turn.py` and `connection.py` are the rest, and say what is promised."""
 
 import logging
 from collections import deque as _deque
 
 from odradek.apis.overlaps import NONE as _NONE
-from odradek.server._hot_path_python import BUFFER_BYTES as _BUFFER_BYTES
 from odradek.wire.errors import ErrorCode as _ErrorCode, KafkaError as _KafkaError
 
 cdef enum:
-    BUFFER_KEPT_BYTES_MAX = 2097152
+    # A larger receive buffer is given back as soon as its frame is served.
+    KEPT_BYTES_MAX = 2097152
+    # Up to here one copy into one buffer is cheaper than a vector of buffers.
     JOINED_BYTES_MAX = 65536
+
+BUFFER_BYTES = 4096
+BUFFER_KEPT_BYTES_MAX = KEPT_BYTES_MAX
 
 _turn_logger = logging.getLogger("odradek.turn")
 
 
 cdef class GatheredTurn:
-    """See `_hot_path_python.GatheredTurn`."""
+    """What is staged in one turn of the event loop, and who sends at its end; see `server.turn.LoopTurn`."""
 
     cdef list _followers
     cdef object _loop
@@ -131,7 +136,8 @@ cdef class GatheredTurn:
 
 
 cdef class Receiver:
-    """See `_hot_path_python.Receiver`."""
+    """The part of a connection that a request goes through which has a shortcut; `server.connection` has the
+    rest, whose methods are called here for whatever is not like most."""
 
     cdef public object _registry
     cdef public GatheredTurn _turn
@@ -159,7 +165,7 @@ cdef class Receiver:
         self._registry = registry
         self._turn = registry.turn
         self._transport = None
-        self._buffer = bytearray(_BUFFER_BYTES)
+        self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = 0
         self._filled = 0
@@ -180,8 +186,8 @@ cdef class Receiver:
 
     def get_buffer(self, sizehint):
         if self._start == self._filled and self._pinned_turn != self._turn.number:
-            if len(self._buffer) > BUFFER_KEPT_BYTES_MAX:
-                self._replace_buffer(_BUFFER_BYTES)
+            if len(self._buffer) > KEPT_BYTES_MAX:
+                self._replace_buffer(BUFFER_BYTES)
             self._start = self._filled = 0
             return self._view
         return self._make_room()

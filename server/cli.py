@@ -21,19 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_COMPILED_PARTS = (
-    "odradek.wire._records",
-    "odradek.storage._staging",
-    "odradek.storage._reading",
-    "odradek.storage._cleaning",
-    "odradek.apis._produce_burst",
-    "odradek.apis._questions",
-    "odradek.apis._commits",
-    "odradek.server._hot_path",
-    "odradek.spark._batching",
-    "odradek.spark._columns",
-)
-
 _ABOUT = """\
 Odradek is a durable broker that speaks Kafka's protocol: any Kafka client can use it
 as it is, and it takes Kafka's own server.properties."""
@@ -297,11 +284,9 @@ def _version_line() -> str:
     import platform
     from importlib.util import find_spec
 
-    there = sum(find_spec(name) is not None for name in _COMPILED_PARTS)
-    compiled = {0: "no", len(_COMPILED_PARTS): "yes"}.get(there, "some")
     uvloop = "yes" if find_spec("uvloop") else "no"
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    return f"odradek {__version__} ({python}; compiled parts: {compiled}; uvloop: {uvloop})"
+    return f"odradek {__version__} ({python}; uvloop: {uvloop})"
 
 
 # --- serve ---

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 from odradek.apis.api import Api, LatePart, RequestContext, Waiting
 from odradek.apis.overlaps import NONE
-from odradek.server.hot_path import BUFFER_BYTES, BUFFER_KEPT_BYTES_MAX, Receiver
+from odradek.server._hot_path import BUFFER_BYTES, BUFFER_KEPT_BYTES_MAX, Receiver
 from odradek.server.paced_writing import WRITE_BUFFER_HIGH_BYTES, PacedWriter
 from odradek.server.turn import LoopTurn
 from odradek.wire.codec import decoder, encoder

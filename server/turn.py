@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 
 from odradek.apis.turn import Committable
+from odradek.server._hot_path import GatheredTurn
 from odradek.server.group_flush import Flushes
-from odradek.server.hot_path import GatheredTurn
 
 
 class LoopTurn(GatheredTurn):

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from odradek.storage.reading import is_in_memory
+from odradek.storage._reading import is_in_memory
 from odradek.wire.messages import find
 
 if TYPE_CHECKING:

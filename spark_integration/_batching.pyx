@@ -1,7 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The compiled twin of `_batching_python`: the same names, arguments, results, refusals, and one test suite.
+"""The part of `batching` that runs for every row.
 
 It reads Arrow's buffers where they are; what it is given are whole arrays of the types that `Rows` names.
+
+Sources: `Utils.murmur2` and KIP-480, KIP-794 (which partition a record goes to), `DefaultRecord.java`.
 """
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -9,10 +11,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 
-from odradek.spark import _batching_python as _python
-
-cdef object _EncodedRecords = _python.EncodedRecords
-cdef object _RowRefused = _python.RowRefused
+from typing import NamedTuple
 
 cdef extern from "row_hash.h":
     uint32_t _murmur2 "murmur2"(const uint8_t *bytes, size_t size) nogil
@@ -33,8 +32,45 @@ cdef enum:
 cdef uint64_t NO_TIMESTAMP_GIVEN = <uint64_t> 1 << 63
 
 
+class RowRefused(ValueError):
+    """`row` cannot be a record. `what` is "topic" (it is null), "partition" (the topic has no such one) or
+    "header" (one has no key)."""
+
+    def __init__(self, row, what):
+        super().__init__(f"row {row}: {what}")
+        self.row, self.what = row, what
+
+
+class Rows(NamedTuple):
+    """Rows as Arrow arrays of one length, None for a column that is not there.
+
+    `topics` (int32) holds numbers that `RecordEncoder.add_topic` gave, without it all rows go to topic 0;
+    `partitions` is int32; `keys` and `values` are binary; `timestamps` (int64) are microseconds; `headers` is
+    list<struct<string or binary, binary>>.
+    """
+
+    row_count: int
+    topics: object = None
+    partitions: object = None
+    keys: object = None
+    values: object = None
+    timestamps: object = None
+    headers: object = None
+
+
+class EncodedRecords(NamedTuple):
+    """The section of records of one batch, without compression."""
+
+    topic: int
+    partition: int
+    section: bytes
+    record_count: int
+    base_timestamp: int
+    max_timestamp: int
+
+
 def murmur2(bytes content not None):
-    """See `_batching_python.murmur2`."""
+    """MurmurHash2 of 32 bits with the seed of Kafka's clients, unsigned."""
     return _murmur2(<const uint8_t *> PyBytes_AsString(content), len(content))
 
 
@@ -200,7 +236,12 @@ cdef struct Topic:
 
 
 cdef class RecordEncoder:
-    """See `_batching_python.RecordEncoder`."""
+    """Rows in, sections of records out: each as soon as its partition has `batch_bytes` of them.
+
+    `rows` counts those that were added, `checksum` is the sum of their hashes, and `sample` has the smallest
+    32 of these, ascending: all the same for the same rows in any order. What the hash covers is in the row:
+    topic, key, value and headers, partition and timestamp where the row has them.
+    """
 
     cdef Slot *_slots
     cdef Topic *_topics
@@ -233,7 +274,11 @@ cdef class RecordEncoder:
         return self._held_bytes
 
     def add_topic(self, partitions, seed, start):
-        """See `_batching_python.RecordEncoder.add_topic`."""
+        """The number of a topic with so many partitions.
+
+        `seed` stands for the topic in the checksum (64 bits); rows without key and partition go first to
+        partition `start` modulo `partitions`, and to the next one after every `batch_bytes`.
+        """
         cdef int64_t count = partitions
         cdef Slot *slots
         cdef Topic *topics
@@ -254,7 +299,7 @@ cdef class RecordEncoder:
         return self._topic_count - 1
 
     def add(self, object rows, int64_t now_ms):
-        """See `_batching_python.RecordEncoder.add`."""
+        """Takes the rows up, those without a timestamp with that of `now_ms`; returns what is full."""
         cdef Columns columns
         cdef Row row
         cdef list full = []
@@ -263,17 +308,20 @@ cdef class RecordEncoder:
         for number in range(<int64_t> rows.row_count):
             topic = self._topic_of(&columns, number)
             if topic < 0:
-                raise _RowRefused(number, "topic")
+                raise RowRefused(number, "topic")
             if _measure(&columns, number, now_ms, &row) < 0:
-                raise _RowRefused(number, "header")
+                raise RowRefused(number, "header")
             place = self._place(&columns, number, topic, &row)
             if place == NO_PARTITION:
-                raise _RowRefused(number, "partition")
+                raise RowRefused(number, "partition")
             self._append(full, &columns, number, topic, place, &row)
         return full
 
     def drain(self):
-        """See `_batching_python.RecordEncoder.drain`; the memory is given back."""
+        """What is there of every partition, in the order of topics and partitions.
+
+        The memory is given back.
+        """
         cdef list rest = []
         cdef int64_t topic, partition
         cdef Slot *slot
@@ -396,7 +444,7 @@ cdef class RecordEncoder:
         cdef Slot *slot = self._slots + self._topics[topic].first_slot + partition
         section = PyBytes_FromStringAndSize(<const char *> slot.data, slot.size)
         emitted.append(
-            _EncodedRecords(topic, partition, section, slot.count, slot.base_timestamp, slot.max_timestamp)
+            EncodedRecords(topic, partition, section, slot.count, slot.base_timestamp, slot.max_timestamp)
         )
         slot.size = 0
         slot.count = 0

@@ -1,7 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The compiled twin of `_columns_python`: the same names, arguments, results, and one test suite.
+"""Records into the buffers of Arrow columns.
 
 Records are walked and copied without Python and without the GIL, into memory that Arrow then has as it is.
+A column of bytes is what Arrow has for it: 32-bit offsets, one more than there are rows, and the bytes; a
+bitmap says which rows are there, least significant bit first. Numbers are in the machine's order.
+Source: the Arrow columnar format, https://arrow.apache.org/docs/format/Columnar.html
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -9,11 +12,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from odradek.spark import _columns_python as _python
+from typing import NamedTuple
 
-cdef object _BytesColumn = _python.BytesColumn
-cdef object _HeadersColumn = _python.HeadersColumn
-cdef object _TakenColumns = _python.TakenColumns
+cdef extern from "batch_layout.h":
+    enum:
+        RECORD_BYTES_MIN
+        LOG_APPEND_TIME
 
 cdef extern from "record_walk.h":
     ctypedef struct walked_record:
@@ -37,7 +41,6 @@ cdef extern from "record_walk.h":
     int64_t walk_bytes(walk_cursor *cursor) nogil
 
 cdef enum:
-    LEAST_RECORD_BYTES = 7
     LEAST_ROOM_BYTES = 1024
     MICROSECONDS = 1000
 
@@ -48,6 +51,37 @@ cdef enum Outcome:
 
 cdef int64_t MILLISECONDS_MOST = 9223372036854775
 cdef int64_t MILLISECONDS_LEAST = -9223372036854775
+
+
+class BytesColumn(NamedTuple):
+    """Buffers of a column of bytes; `nulls` counts the rows that are not there."""
+
+    validity: object
+    nulls: int
+    offsets: object
+    data: object
+
+
+class HeadersColumn(NamedTuple):
+    """Buffers of a column of lists: `offsets` into the names and values of all headers, `total` of them."""
+
+    validity: object
+    nulls: int
+    offsets: object
+    total: int
+    names: BytesColumn
+    values: BytesColumn
+
+
+class TakenColumns(NamedTuple):
+    """What was gathered, None for a column that is not wanted. Timestamps are in microseconds."""
+
+    rows: int
+    keys: BytesColumn | None
+    values: BytesColumn | None
+    offsets: object
+    timestamps: object
+    headers: HeadersColumn | None
 
 
 # Memory that grows ----------------------------------------------------------------------------------------
@@ -183,7 +217,7 @@ cdef object _taken_bytes(Bytes *column, int64_t rows):
         raise MemoryError
     nulls = column.validity.nulls
     column.validity.nulls = 0
-    return _BytesColumn(
+    return BytesColumn(
         _handed_over(&column.validity.bits), nulls, _handed_over(&column.offsets), _handed_over(&column.data)
     )
 
@@ -211,7 +245,7 @@ cdef struct Mark:
 
 
 cdef class RecordColumns:
-    """See `_columns_python.RecordColumns`."""
+    """Gathers the columns that are wanted of one records section after the other."""
 
     cdef bint _has_keys, _has_values, _has_offsets, _has_timestamps, _has_headers
     cdef Bytes _keys
@@ -244,7 +278,7 @@ cdef class RecordColumns:
 
     @property
     def size_bytes(self):
-        """See `_columns_python.RecordColumns.size_bytes`."""
+        """How many bytes the columns have, without the bitmaps."""
         cdef size_t size = self._offsets.used + self._timestamps.used
         if self._has_keys:
             size += self._keys.data.used + 4 * (self.rows + 1)
@@ -256,7 +290,12 @@ cdef class RecordColumns:
         return size
 
     def add_section(self, section, header, start, end, names_checked=False):
-        """See `_columns_python.RecordColumns.add_section`."""
+        """Takes the records of [start, end) of a batch's records section, which is not compressed (any more).
+
+        False, and nothing is taken, if the section is not sound, or if it has what has to be looked at: a
+        timestamp beyond 64 bits of microseconds or, unless `names_checked`, a header's name that is not
+        ASCII.
+        """
         cdef Py_buffer view
         cdef Section what
         cdef Outcome outcome
@@ -265,7 +304,7 @@ cdef class RecordColumns:
         what.base_offset = header.base_offset
         what.base_timestamp = header.base_timestamp
         what.append_time = header.max_timestamp
-        what.uses_append_time = header.attributes & 0x08
+        what.uses_append_time = header.attributes & LOG_APPEND_TIME
         what.first = start
         what.behind = end
         what.names_checked = names_checked
@@ -282,13 +321,13 @@ cdef class RecordColumns:
         return outcome == TAKEN
 
     def take(self):
-        """See `_columns_python.RecordColumns.take`."""
+        """What was gathered; after that there is nothing."""
         rows = self.rows
         keys = _taken_bytes(&self._keys, self.rows) if self._has_keys else None
         values = _taken_bytes(&self._values, self.rows) if self._has_values else None
         headers = _taken_headers(self) if self._has_headers else None
         self.rows = 0
-        return _TakenColumns(
+        return TakenColumns(
             rows,
             keys,
             values,
@@ -311,7 +350,7 @@ cdef object _taken_headers(RecordColumns self):
     names = _taken_bytes(&self._names, self._header_count)
     values = _taken_bytes(&self._header_values, self._header_count)
     self._header_count = self._header_validity.nulls = 0
-    return _HeadersColumn(
+    return HeadersColumn(
         _handed_over(&self._header_validity.bits),
         nulls,
         _handed_over(&self._header_offsets),
@@ -392,7 +431,7 @@ cdef Outcome _take_section(RecordColumns self, const Section *what) noexcept nog
     cdef Outcome outcome
     cdef bint check_names = self._has_headers and not what.names_checked
     # A record has at least seven bytes: a lying count must not make us reserve memory for it.
-    if not 0 <= what.count <= what.size // LEAST_RECORD_BYTES:
+    if not 0 <= what.count <= what.size // RECORD_BYTES_MIN:
         return DOUBTFUL
     if not _reserve_section(self, what):
         return NO_MEMORY

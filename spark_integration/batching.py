@@ -3,7 +3,7 @@
 Promises: a row with a partition goes there, one with a key where Kafka's clients put it (murmur2), one
 without either to a partition that changes after every `batch_bytes`; rows of one partition keep their order;
 no batch grows beyond `batch_bytes` but for one of a single row; no more than `memory_bytes` and the rows of
-one step are held. What the batches hold is the same with and without the compiled part.
+one step are held.
 """
 
 from __future__ import annotations
@@ -16,18 +16,9 @@ from typing import Any
 
 import pyarrow
 
-from odradek.spark._batching_python import EncodedRecords, RowRefused, Rows
+from odradek.spark._batching import EncodedRecords, RecordEncoder, RowRefused, Rows, murmur2
 from odradek.wire.compression import Compression
 from odradek.wire.records import HEADER_SIZE_BYTES, TRANSACTIONAL, batch_of_section
-
-try:
-    from odradek.spark._batching import RecordEncoder, murmur2
-
-    COMPILED = True
-except ImportError:  # an install without a C compiler
-    from odradek.spark._batching_python import RecordEncoder, murmur2
-
-    COMPILED = False
 
 __all__ = ["COLUMNS", "Batches", "RecordsBuffer", "RowsRefused", "murmur2"]
 

@@ -7,27 +7,21 @@
 
 The columns and their types are those of `format("kafka")`; with `metadata` also what a batch says of its
 producer. Left out are control records, what lies outside of [start, end) and, with `read_committed`, what
-was aborted. Records are copied by `_columns.pyx` or its plain twin `_columns_python.py`; `COMPILED` says
-which.
+was aborted. Records are copied by the compiled `_columns`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from odradek.spark._columns_python import (
-    MICROSECONDS,
-    BytesColumn,
-    HeadersColumn,
-    TakenColumns,
-    has_microseconds,
-)
+from odradek.spark._columns import BytesColumn, HeadersColumn, RecordColumns, TakenColumns
 from odradek.spark.connection import ClientError
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import batch_of_stored, iter_messages, stored_messages
+from odradek.wire.record_layout import MAGIC_POSITION
 from odradek.wire.records import (
     HEADER_SIZE_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -41,23 +35,8 @@ from odradek.wire.records import (
 )
 from odradek.wire.records import iter_records as read_all_records
 
-if TYPE_CHECKING:  # the twins are alike; the plain one says its types
-    from odradek.spark._columns_python import RecordColumns
-
-    COMPILED: bool
-else:
-    try:
-        from odradek.spark._columns import RecordColumns
-
-        COMPILED = True
-    except ImportError:
-        from odradek.spark._columns_python import RecordColumns
-
-        COMPILED = False
-
 __all__ = [
     "COLUMNS",
-    "COMPILED",
     "METADATA_COLUMNS",
     "METADATA_SCHEMA",
     "SCHEMA",
@@ -99,11 +78,13 @@ METADATA_COLUMNS = tuple(METADATA_SCHEMA.names)
 BATCH_ROWS = 1 << 20
 BATCH_BYTES = 64 << 20
 """An Arrow batch is closed when it has reached one of these."""
+MICROSECONDS = 1000
+"""In one of Kafka's milliseconds."""
+_INT64 = range(-(2**63), 2**63)
 SECTION_BYTES_MAX = 1 << 30
 """Of one record batch; Arrow's columns of bytes end at 2 GiB, and an Arrow batch has room for one more."""
 CODECS = {int(codec): codec.name.lower() for codec in Compression}
 
-_MAGIC_POSITION = 16
 _SIZE = Struct(">i")
 NO_TIMESTAMP_TYPE = -1
 """Of messages of format v0, which have no timestamp."""
@@ -288,7 +269,7 @@ class ColumnBuilder:
         """
         records = [one for one in read_all_records(batch, header) if self._start <= one.offset < self._end]
         for record in records:
-            if self._has_timestamps and not has_microseconds(record):
+            if self._has_timestamps and MICROSECONDS * record.timestamp not in _INT64:
                 raise KafkaError(
                     ErrorCode.INVALID_TIMESTAMP,
                     f"the record at offset {record.offset} has the timestamp {record.timestamp}, which in "
@@ -350,11 +331,11 @@ class ColumnBuilder:
 def _entries(view: memoryview, topic: str, partition: int) -> Iterator[tuple[int, int, int]]:
     """Position, magic and size of each whole batch or message."""
     position, size_bytes = 0, len(view)
-    while size_bytes - position > _MAGIC_POSITION:
+    while size_bytes - position > MAGIC_POSITION:
         (length,) = _SIZE.unpack_from(view, position + 8)
         whole_bytes = LOG_OVERHEAD_BYTES + length
-        magic = view[position + _MAGIC_POSITION]
-        if whole_bytes <= _MAGIC_POSITION or magic > MAGIC_V2:
+        magic = view[position + MAGIC_POSITION]
+        if whole_bytes <= MAGIC_POSITION or magic > MAGIC_V2:
             why = f"a batch of {whole_bytes} bytes with the magic {magic}, which no format has"
             raise _corrupt(topic, partition, view, position, KafkaError(ErrorCode.CORRUPT_MESSAGE, why))
         if whole_bytes > size_bytes - position:

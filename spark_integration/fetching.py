@@ -13,7 +13,13 @@ from odradek.spark.client import EARLIEST, LATEST, Cluster, Leader, Patience, er
 from odradek.spark.connection import ClientError, Connection, Disconnected, Pending
 from odradek.wire.errors import ErrorCode, KafkaError, is_retriable
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.wire.records import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
+from odradek.wire.record_layout import (
+    HEADER_SIZE_BYTES,
+    LAST_OFFSET_DELTA_POSITION,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MAGIC_V2,
+)
 from odradek.wire.schema import ZERO_UUID
 
 __all__ = ["FETCH_BYTES", "FetchedRecords", "Fetcher", "OffsetsGone", "whole_records"]
@@ -27,8 +33,6 @@ BY_NAME_VERSION_MAX = 12
 
 _OFFSET_AND_SIZE = struct.Struct(">qi")
 _LAST_OFFSET_DELTA = struct.Struct(">i")
-_MAGIC_POSITION = 16
-_LAST_OFFSET_DELTA_POSITION = 23
 _LEAST_BYTES = (LOG_OVERHEAD_BYTES + 14, LOG_OVERHEAD_BYTES + 22, HEADER_SIZE_BYTES)
 """Of what a log holds, by magic: messages of the formats v0 and v1, and batches."""
 
@@ -216,9 +220,9 @@ def whole_records(buffer: memoryview) -> tuple[memoryview, int]:
     the first, KafkaError(CORRUPT_MESSAGE).
     """
     position, next_offset, size_bytes = 0, -1, len(buffer)
-    while size_bytes - position > _MAGIC_POSITION:
+    while size_bytes - position > MAGIC_POSITION:
         offset, length = _OFFSET_AND_SIZE.unpack_from(buffer, position)
-        magic = buffer[position + _MAGIC_POSITION]
+        magic = buffer[position + MAGIC_POSITION]
         whole_bytes = LOG_OVERHEAD_BYTES + length
         if magic > MAGIC_V2 or whole_bytes < _LEAST_BYTES[magic]:
             if position:
@@ -230,7 +234,7 @@ def whole_records(buffer: memoryview) -> tuple[memoryview, int]:
         if whole_bytes > size_bytes - position:
             break
         if magic == MAGIC_V2:
-            offset += _LAST_OFFSET_DELTA.unpack_from(buffer, position + _LAST_OFFSET_DELTA_POSITION)[0]
+            offset += _LAST_OFFSET_DELTA.unpack_from(buffer, position + LAST_OFFSET_DELTA_POSITION)[0]
         next_offset = offset + 1
         position += whole_bytes
     return buffer[:position], next_offset

@@ -31,6 +31,7 @@ from odradek.storage.transaction_index import AbortedTransaction, decode_aborted
 from odradek.storage.transactions import stored_marker
 from odradek.wire.errors import KafkaError
 from odradek.wire.legacy_records import is_legacy, iter_messages, stored_messages
+from odradek.wire.record_layout import MAGIC_POSITION
 from odradek.wire.records import iter_records, read_batch_header, verify_crc
 
 __all__ = ["LogFilesError", "LogPartition", "Piece", "Segment", "find_partitions", "read_piece"]
@@ -39,7 +40,6 @@ READ_BYTES = 4 << 20
 """What is read of a file at a time; a batch that is larger comes whole all the same."""
 BATCH_BYTES_MAX = 1 << 30
 _NO_OFFSET_IS_BEHIND = 2**63 - 1
-_MAGIC_POSITION = 16
 
 _disk = OsDisk()
 
@@ -393,7 +393,7 @@ class _SegmentFile:
 
     def batches(self, position: int) -> Iterator[StoredBatch]:
         """From a position on, as far as they are sound; a message of format v0 or v1 counts as a batch."""
-        head = self.read(0, _MAGIC_POSITION + 1)
+        head = self.read(0, MAGIC_POSITION + 1)
         if is_legacy(head):
             for item in walk(self.read, self.size_bytes, self._segment.base_offset):
                 if not isinstance(item, Hole) and batch_of(item).position >= position:
@@ -546,8 +546,8 @@ def _read_into(file: BinaryIO, position: int, end_position: int | None, buffer: 
 
 def _is_end(piece: Piece, view: memoryview) -> bool:
     """Whether nothing more comes: the end of the file; in the last segment room that was set aside, too."""
-    head = bytes(view[: _MAGIC_POSITION + 1])
-    return not head or (piece.is_last and (len(head) <= _MAGIC_POSITION or not any(head)))
+    head = bytes(view[: MAGIC_POSITION + 1])
+    return not head or (piece.is_last and (len(head) <= MAGIC_POSITION or not any(head)))
 
 
 def _damaged(piece: Piece, position: int, why: str) -> LogFilesError:

@@ -1,5 +1,4 @@
-/* For the compiled twin of `_batching_python`: the hash of a key that chooses its partition, and the hash of a
- * row's content. Both are written down in the twin, number for number. */
+/* For `_batching`: the hash of a key that chooses its partition, and the hash of a row's content. */
 #ifndef ODRADEK_ROW_HASH_H
 #define ODRADEK_ROW_HASH_H
 

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The compiled twin of `_cleaning_python`: the same names, arguments, results, and one test suite.
+"""The parts of compaction that run for every batch and every record.
 
-Only what is sound and plain is taken here. At the first doubt about a batch its bytes go to the plain twin, or
-back to the caller, who takes such a batch on the long way: the two cannot disagree about a refusal.
+`index_batches` and `filter_batches` take as many batches as they like and may decline any, which the caller
+then has to take one by one: what comes out is the same. They take only what is sound and plain. Records that
+are not sound go to `record_refusals`, which says what is wrong with them.
 """
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -10,16 +11,46 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
-from odradek.storage import _cleaning_python as _python
-from odradek.wire.checksums import crc32c as _crc32c_of_many
+from typing import NamedTuple
 
-cdef object _Selection = _python.Selection
+from odradek.wire.checksums import crc32c as _crc32c_of_many
+from odradek.wire.record_refusals import refuse_records as _refuse
 
 cdef extern from "crc32c.h":
     uint64_t big_endian(const uint8_t *bytes, int size) nogil
     void put_big_endian(uint8_t *bytes, uint64_t value, int size) nogil
     bint has_crc32c() nogil
     uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) nogil
+
+cdef extern from "batch_layout.h":
+    enum:
+        HEADER_SIZE_BYTES
+        LOG_OVERHEAD_BYTES
+        RECORD_BYTES_MIN
+        LENGTH_POSITION
+        CRC_POSITION
+        ATTRIBUTES_POSITION
+        MAX_TIMESTAMP_POSITION
+        RECORD_COUNT_POSITION
+        COMPRESSION_MASK
+        LOG_APPEND_TIME
+        TRANSACTIONAL
+        CONTROL
+        DELETE_HORIZON
+
+    ctypedef struct batch_header:
+        int64_t base_offset
+        int64_t size_bytes
+        int64_t magic
+        int64_t crc
+        int64_t attributes
+        int64_t last_offset_delta
+        int64_t base_timestamp
+        int64_t max_timestamp
+        int64_t producer_id
+        int64_t record_count
+
+    void unpack_header(const uint8_t *start, batch_header *header) nogil
 
 cdef extern from "record_walk.h":
     ctypedef struct walked_record:
@@ -55,26 +86,43 @@ cdef extern from *:
     void prefetch(const void *address) nogil
 
 cdef enum:
-    HEADER_SIZE_BYTES = 61
-    LEAST_RECORD_BYTES = 7
     FIRST_SLOTS = 4096
     GROWTH = 4
     # So many keys are hashed before the first is looked up: the memory that holds them is on its way meanwhile.
     GROUP = 16
     # Beyond this the crc32c package's three interleaved sums outrun one sum in our own loop.
     FEW_BYTES = 4096
-    # Compression, transactional, control: the caller's matter.
-    NOT_PLAIN = 0x37
-    LOG_APPEND_TIME = 0x08
-    DELETE_HORIZON = 0x40
 
 cdef enum Taken:
     ALL = 0
     FULL = 1
     UNSOUND = 2
 
+# The caller's matter.
+cdef int64_t NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
+
 SLOT_BYTES = 24
 cdef bint _crc_in_hardware = has_crc32c()
+
+
+class FilterRules(NamedTuple):
+    """What a round goes by. Batches that end at an offset of `kept_offsets`, or just before `end_offset`,
+    stay even when they are empty: the first are the last ones of their producers, the other is the round's
+    last."""
+
+    end_offset: int
+    now_ms: int
+    kept_offsets: frozenset[int]
+
+
+class Selection(NamedTuple):
+    """What stays of a batch's records. `section` is None when all do; `max_timestamp` and `has_tombstones`
+    are about those that stay."""
+
+    record_count: int
+    has_tombstones: bool
+    max_timestamp: int
+    section: bytes | None
 
 
 # The map ------------------------------------------------------------------------------------------------
@@ -85,9 +133,14 @@ cdef struct Entry:
 
 
 cdef class OffsetMap:
-    """See `_cleaning_python.OffsetMap`. 24 bytes a slot, as in Kafka's `SkimpyOffsetMap`, but the table begins
-    small and grows while it is half full: touching 128 MB takes longer than compacting most logs. While it
-    grows for the last time there is a quarter more for a moment.
+    """The latest offset of each key, for at most `slots` keys.
+
+    A key stands for itself by a hash of 16 bytes with `seed`, 16 bytes that nobody knows: two keys with the
+    same one are not to be had. `latest_offset` is how far the map has been told of the log, by its owner.
+
+    24 bytes a slot, as in Kafka's `SkimpyOffsetMap`, but the table begins small and grows while it is half
+    full: touching 128 MB takes longer than compacting most logs. While it grows for the last time there is a
+    quarter more for a moment.
     """
 
     cdef Entry *_entries
@@ -117,13 +170,13 @@ cdef class OffsetMap:
         return self._count
 
     def put(self, bytes key not None, int64_t offset):
-        """See `_cleaning_python.OffsetMap.put`."""
+        """ValueError for a new key when every slot has one."""
         cdef key_hash name = _name_of(self, <const uint8_t *> PyBytes_AsString(key), len(key))
         if not _put(self, &name, offset):
             raise ValueError(f"the offset map has {self.slots} slots, and all are in use")
 
     def get(self, bytes key not None):
-        """See `_cleaning_python.OffsetMap.get`."""
+        """The key's latest offset; -1 when it is not known."""
         cdef key_hash name = _name_of(self, <const uint8_t *> PyBytes_AsString(key), len(key))
         return _get(self, &name)
 
@@ -227,20 +280,18 @@ cdef Taken _index(
 def index_section(
     OffsetMap offset_map not None, bytes section not None, record_count, base_offset, first_offset, entries_max
 ):
-    """See `_cleaning_python.index_section`."""
+    """Take the records of a batch from `first_offset` on into the map; whether it is full.
+
+    As in Kafka a map with `entries_max` keys is full for the next record, whatever its key; `latest_offset`
+    is then that of the last record that went in. Refuses with INVALID_RECORD.
+    """
     cdef const uint8_t *data = <const uint8_t *> PyBytes_AsString(section)
     cdef Taken taken = UNSOUND
-    if 0 <= record_count <= len(section) // LEAST_RECORD_BYTES:
+    if 0 <= record_count <= len(section) // RECORD_BYTES_MIN:
         taken = _index(offset_map, data, len(section), record_count, base_offset, first_offset, entries_max)
     if taken == UNSOUND:
         _refuse(section, record_count, base_offset, 0)
     return taken == FULL
-
-
-cdef _refuse(section, record_count, base_offset, base_timestamp):
-    """Let the plain twin say what is wrong with these records."""
-    _python.scan_records(section, record_count, base_offset, base_timestamp)
-    raise AssertionError("the twins disagree about a section of records")
 
 
 # Batches ------------------------------------------------------------------------------------------------
@@ -255,38 +306,45 @@ cdef struct Batch:
     int64_t max_timestamp
     int64_t producer_id
     int64_t record_count
+    uint32_t crc
 
 
 cdef bint _is_plain(const uint8_t *start, Py_ssize_t left, int64_t least_offset, Batch *batch) noexcept nogil:
     """Whether a whole batch stands there that this module takes; its checksum is not looked at."""
+    cdef batch_header header
     if left < HEADER_SIZE_BYTES:
         return False
     batch.start = start
-    batch.size = <Py_ssize_t> <int> big_endian(start + 8, 4) + 12
-    if batch.size < HEADER_SIZE_BYTES or batch.size > left or start[16] != 2:
+    unpack_header(start, &header)
+    if not HEADER_SIZE_BYTES <= header.size_bytes <= left or header.magic != 2:
         return False
-    batch.base_offset = <int64_t> big_endian(start, 8)
-    batch.attributes = <short> big_endian(start + 21, 2)
-    batch.last_offset = batch.base_offset + <int> big_endian(start + 23, 4)
-    batch.base_timestamp = <int64_t> big_endian(start + 27, 8)
-    batch.max_timestamp = <int64_t> big_endian(start + 35, 8)
-    batch.producer_id = <int64_t> big_endian(start + 43, 8)
-    batch.record_count = <int> big_endian(start + 57, 4)
+    batch.size = header.size_bytes
+    batch.base_offset = header.base_offset
+    batch.last_offset = header.base_offset + header.last_offset_delta
+    batch.attributes = header.attributes
+    batch.base_timestamp = header.base_timestamp
+    batch.max_timestamp = header.max_timestamp
+    batch.producer_id = header.producer_id
+    batch.record_count = header.record_count
+    batch.crc = <uint32_t> header.crc
     return (
         not batch.attributes & NOT_PLAIN
         and batch.base_offset >= least_offset
         and batch.base_offset < (1LL << 62)
         and batch.last_offset >= batch.base_offset
-        and 0 < batch.record_count <= (batch.size - HEADER_SIZE_BYTES) // LEAST_RECORD_BYTES
+        and 0 < batch.record_count <= (batch.size - HEADER_SIZE_BYTES) // RECORD_BYTES_MIN
     )
 
 
 cdef bint _crc_fits(bytes data, const Batch *batch) except -1:
     cdef Py_ssize_t position = batch.start - <const uint8_t *> PyBytes_AsString(data)
-    cdef uint32_t wanted = <uint32_t> big_endian(batch.start + 17, 4)
     if _crc_in_hardware and batch.size <= FEW_BYTES:
-        return wanted == crc32c_of_few(batch.start + 21, <size_t> (batch.size - 21))
-    return wanted == _crc32c_of_many(memoryview(data)[position + 21 : position + batch.size])
+        return batch.crc == _crc_of_few(batch.start, batch.size)
+    return batch.crc == _crc32c_of_many(memoryview(data)[position + ATTRIBUTES_POSITION : position + batch.size])
+
+
+cdef inline uint32_t _crc_of_few(const uint8_t *start, Py_ssize_t size) noexcept nogil:
+    return crc32c_of_few(start + ATTRIBUTES_POSITION, <size_t> (size - ATTRIBUTES_POSITION))
 
 
 def index_batches(
@@ -297,7 +355,12 @@ def index_batches(
     int64_t first_offset,
     int64_t entries_max,
 ):
-    """See `_cleaning_python.index_batches`."""
+    """Take batches from `position` on into the map: where the first begins that was not taken, the offset
+    that it must not be before, and whether the map is full.
+
+    Taken are sound and whole batches of plain records from `least_offset` on; of batches that end before
+    `first_offset` nothing is looked at. `latest_offset` of the map follows.
+    """
     cdef const uint8_t *start = <const uint8_t *> PyBytes_AsString(data)
     cdef Py_ssize_t size = len(data)
     cdef Batch batch
@@ -417,7 +480,11 @@ def select_records(
     base_timestamp,
     bint keeps_tombstones,
 ):
-    """See `_cleaning_python.select_records`."""
+    """What stays of a batch's records by their keys; refuses with INVALID_RECORD.
+
+    Behind the map's `latest_offset` all do. Else a record without a key goes, one with a later record of its
+    key goes, and a tombstone unless `keeps_tombstones`.
+    """
     cdef const uint8_t *data = <const uint8_t *> PyBytes_AsString(section)
     cdef Py_ssize_t size = len(section)
     cdef int64_t count = record_count
@@ -425,7 +492,7 @@ def select_records(
     cdef Kept kept
     cdef bint sound = False
     cdef bytes stays = None
-    if 0 <= count <= size // LEAST_RECORD_BYTES:
+    if 0 <= count <= size // RECORD_BYTES_MIN:
         spans = <Span *> malloc((count + 1) * sizeof(Span))
         if spans == NULL:
             raise MemoryError()
@@ -441,11 +508,14 @@ def select_records(
             _write_spans(<uint8_t *> PyBytes_AsString(stays), spans, kept.spans)
     finally:
         free(spans)
-    return _Selection(kept.records, kept.has_tombstones, kept.max_timestamp, stays)
+    return Selection(kept.records, kept.has_tombstones, kept.max_timestamp, stays)
 
 
 def shift_timestamps(bytes section not None, record_count, int64_t shift_ms):
-    """See `_cleaning_python.shift_timestamps`."""
+    """The same records for a batch whose base timestamp is `shift_ms` earlier: their deltas are greater.
+
+    The records must be sound. A delta beyond 64 bits is cut off, as in Java.
+    """
     cdef const uint8_t *at = <const uint8_t *> PyBytes_AsString(section)
     cdef const uint8_t *end = at + len(section)
     cdef int64_t count = record_count
@@ -478,7 +548,11 @@ def shift_timestamps(bytes section not None, record_count, int64_t shift_ms):
 
 
 cdef class Copy:
-    """See `_cleaning_python.Copy`."""
+    """What goes into a cleaned segment: bytes to be written, entries for its indexes, counts.
+
+    `index_entries` are (last offset, position, latest timestamp so far, last offset of the first batch that
+    has it), one whenever more than `index_interval_bytes` have come since the last, as appends make them.
+    """
 
     cdef readonly int64_t size_bytes
     cdef readonly int64_t max_timestamp_ms
@@ -505,7 +579,7 @@ cdef class Copy:
         free(self._spans)
 
     def append(self, batch, int64_t last_offset, int64_t max_timestamp):
-        """See `_cleaning_python.Copy.append`."""
+        """Add a whole batch."""
         cdef bytes content = bytes(batch)
         cdef uint8_t *place = _reserve(self, len(content))
         memcpy(place, PyBytes_AsString(content), len(content))
@@ -516,7 +590,7 @@ cdef class Copy:
         return self._used
 
     def take(self):
-        """See `_cleaning_python.Copy.take`."""
+        """What has been added since the last call, to be written at `size_bytes` less its length."""
         cdef bytes taken = PyBytes_FromStringAndSize(<char *> self._pending, self._used)
         self._used = 0
         return taken
@@ -572,10 +646,10 @@ cdef int _copy_some(Copy self, const Batch *batch, const Kept *kept) except -1:
         max_timestamp = batch.max_timestamp
     memcpy(place, batch.start, HEADER_SIZE_BYTES)
     _write_spans(place + HEADER_SIZE_BYTES, self._spans, kept.spans)
-    put_big_endian(place + 8, <uint64_t> (size - 12), 4)
-    put_big_endian(place + 35, <uint64_t> max_timestamp, 8)
-    put_big_endian(place + 57, <uint64_t> kept.records, 4)
-    put_big_endian(place + 17, crc32c_of_few(place + 21, <size_t> (size - 21)), 4)
+    put_big_endian(place + LENGTH_POSITION, <uint64_t> (size - LOG_OVERHEAD_BYTES), 4)
+    put_big_endian(place + MAX_TIMESTAMP_POSITION, <uint64_t> max_timestamp, 8)
+    put_big_endian(place + RECORD_COUNT_POSITION, <uint64_t> kept.records, 4)
+    put_big_endian(place + CRC_POSITION, _crc_of_few(place, size), 4)
     return _account(self, size, batch.last_offset, max_timestamp)
 
 
@@ -587,8 +661,10 @@ def filter_batches(
     rules,
     Copy copy not None,
 ):
-    """See `_cleaning_python.filter_batches`. Batches that want a delete horizon, or that stay although nothing
-    in them does, are left to the caller.
+    """Copy what stays of batches from `position` on: where the first begins that was not taken, the offset
+    that it must not be before, and False (no map gets full here).
+
+    Batches that want a delete horizon, or that stay although nothing in them does, are left to the caller.
     """
     cdef const uint8_t *start = <const uint8_t *> PyBytes_AsString(data)
     cdef Py_ssize_t size = len(data)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The compiled twin of `_reading_python`: the same names, arguments and results, and one test suite."""
+"""What a read asks before it hands anything out, of the system and of headers."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString
@@ -8,8 +8,14 @@ from libc.string cimport memchr
 
 import mmap as _mmap
 
-cdef extern from "crc32c.h":
-    uint64_t big_endian(const uint8_t *bytes, int size) nogil
+cdef extern from "batch_layout.h":
+    enum:
+        LOG_OVERHEAD_BYTES
+        EXTENT_BYTES
+
+    int64_t batch_base_offset(const uint8_t *start) nogil
+    int64_t batch_length(const uint8_t *start) nogil
+    int64_t batch_last_offset_delta(const uint8_t *start) nogil
 
 cdef extern from *:
     """
@@ -25,15 +31,16 @@ cdef extern from *:
     int pages_in_memory(void *start, size_t size_bytes, unsigned char *pages) nogil
 
 cdef enum:
-    LOG_OVERHEAD_BYTES = 12
-    EXTENT_BYTES = 27
     PAGES_AT_ONCE = 1024
 
 cdef uintptr_t _page_bytes = _mmap.PAGESIZE
 
 
 def is_in_memory(mapped, Py_ssize_t position, Py_ssize_t size_bytes):
-    """See `_reading_python.is_in_memory`."""
+    """mincore(2) of a piece of a mapped file: whether all its pages are there to be read; None where that is
+    not to be had. Unlike a read that would not wait it fetches nothing. On a fast disk such a read has its
+    own page fetched, and says that it was there; those in between are not, and each would stop whoever sends
+    them. Costs less than samples."""
     cdef Py_buffer buffer
     cdef uintptr_t start, end, stop
     cdef unsigned char pages[PAGES_AT_ONCE]
@@ -57,17 +64,21 @@ def is_in_memory(mapped, Py_ssize_t position, Py_ssize_t size_bytes):
 
 
 def hop(bytes window not None, int64_t place, int64_t limit, int64_t offset):
-    """See `_reading_python.hop`."""
+    """From the batch at `place` on to the first whose last offset is not before `offset`.
+
+    Its place, and its size. Where `window` or `limit` ends first: the place of the batch that begins there,
+    with 0. At a header that gives no length: its place with -1.
+    """
     cdef const uint8_t *content = <const uint8_t *> PyBytes_AsString(window)
     cdef int64_t last = min(limit - 1, <int64_t> len(window) - EXTENT_BYTES)
     cdef int64_t length
     if place < 0:
         raise ValueError(f"a batch at {place}")
     while place <= last:
-        length = <int> big_endian(content + place + 8, 4)
+        length = batch_length(content + place)
         if length <= 0:
             return place, -1
-        if _reaches(<int64_t> big_endian(content + place, 8), <int> big_endian(content + place + 23, 4), offset):
+        if _reaches(batch_base_offset(content + place), batch_last_offset_delta(content + place), offset):
             return place, length + LOG_OVERHEAD_BYTES
         place += length + LOG_OVERHEAD_BYTES
     return place, 0

@@ -1,8 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The compiled twin of `_staging_python`: the same names, arguments and results, and one test suite.
+"""The hot parts of storage: what is staged, the short way of an ordinary batch to it, and the first look at
+what an earlier run has written.
 
-Here `append_ordinary` takes the steady state only: it declines a batch at which the log would roll, start a
-segment or an epoch. The ordinary way does all of that.
+`append_ordinary` stages one batch, or returns None when anything about it is not ordinary; then nothing has
+happened and `Partition.append` has to judge it. It takes the steady state only: it declines a batch at which
+the log would roll, start a segment or an epoch.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -48,7 +50,7 @@ cdef bint _crc_in_hardware = has_crc32c()
 
 
 cdef class Appended:
-    """See `_staging_python.Appended`."""
+    """The answer to one append. `log_append_time_ms` is -1 unless the topic has LogAppendTime."""
 
     cdef readonly int64_t base_offset
     cdef readonly int64_t last_offset
@@ -69,7 +71,7 @@ cdef class Appended:
 
 
 cdef class Tail:
-    """See `_staging_python.Tail`."""
+    """The end of a partition's active segment that no disk is known to have."""
 
     cdef readonly int64_t base_offset
     cdef readonly int64_t position
@@ -86,7 +88,10 @@ cdef class Tail:
 
 
 cdef class ProducerEntry:
-    """See `_staging_python.ProducerEntry`. Five numbers for each batch, the oldest first."""
+    """One producer; `batches` is oldest first, at most five, all of the current epoch.
+
+    Five numbers for each batch, the oldest first.
+    """
 
     cdef public int64_t producer_epoch
     cdef public int64_t last_timestamp
@@ -145,7 +150,7 @@ cdef class ProducerEntry:
         batch[4] = timestamp
 
     def remember(self, producer_epoch, batch):
-        """See `_staging_python.ProducerEntry.remember`."""
+        """The batch is this producer's newest; one of another epoch makes it forget those before."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self._count = 0
@@ -171,7 +176,7 @@ cdef class ProducerEntry:
 
 
 cdef class ProducerTable:
-    """See `_staging_python.ProducerTable`."""
+    """The producers of a partition, and what takes back the staging of their newest batches."""
 
     cdef public dict producers
     cdef public dict _verifications
@@ -186,7 +191,7 @@ cdef class ProducerTable:
 
 
 cdef class SegmentExtent:
-    """See `_staging_python.SegmentExtent`."""
+    """What of a segment a commit changes."""
 
     cdef public int64_t base_offset
     cdef public int64_t size_bytes
@@ -197,7 +202,7 @@ cdef class SegmentExtent:
 
 
 cdef class StagedSegment:
-    """See `_staging_python.StagedSegment`."""
+    """What one commit will write to one segment, and what it will then know of it."""
 
     cdef public SegmentExtent segment
     cdef public int64_t base_offset
@@ -251,7 +256,7 @@ cdef class StagedSegment:
 
 
 cdef class LogStaging:
-    """See `_staging_python.LogStaging`."""
+    """The part of a `Log` that staging and committing change or ask."""
 
     cdef public bint _changed
     cdef public bint _cut_wanted
@@ -323,7 +328,7 @@ cdef struct Batch:
 
 
 cdef class PartitionStaging:
-    """See `_staging_python.PartitionStaging`."""
+    """The part of a `Partition` that takes ordinary batches."""
 
     cdef public int64_t _ahead_ms_max
     cdef public object _failure
@@ -339,7 +344,11 @@ cdef class PartitionStaging:
     cdef public dict _watchers
 
     def commit(self):
-        """See `_staging_python.PartitionStaging.commit`."""
+        """Write what is staged and let readers see it.
+
+        When that fails nothing staged remains, neither here nor on the disk, and KAFKA_STORAGE_ERROR is
+        raised for all of it. The next append tries again: a full disk heals when there is room.
+        """
         cdef LogStaging log = self.log
         if log.next_offset == log.log_end_offset:
             self._commit_whole()
@@ -356,7 +365,12 @@ cdef class PartitionStaging:
             self._wake()
 
     def tail(self, int64_t size_bytes_max):
-        """See `_staging_python.PartitionStaging.tail`."""
+        """What is committed and on no disk; the group log may write it down instead of a `flush`.
+
+        That is as good as long as recovery finds it: all before it is in the partition's files, under names
+        that survive. None when only a `flush` will do: a segment is new, it is more than `size_bytes_max`,
+        or the partition is out of order.
+        """
         cdef LogStaging log = self.log
         cdef tuple vouched = log._vouched
         cdef SegmentExtent segment = log._stage.segment
@@ -381,7 +395,7 @@ cdef class PartitionStaging:
         return tail if len(tail.content) == size_bytes else None
 
     def take_logged(self, Tail tail not None):
-        """See `_staging_python.PartitionStaging.take_logged`."""
+        """The group log has it: recovery will find it, whatever becomes of the files."""
         cdef LogStaging log = self.log
         cdef tuple vouched = log._vouched
         cdef SegmentExtent segment
@@ -395,7 +409,12 @@ cdef class PartitionStaging:
     def append_ordinary(
         self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms, object verified=None
     ):
-        """See `_staging_python.PartitionStaging.append_ordinary`."""
+        """Stage the batch that is `buffer[start:end]`; None, and nothing done, if it is not ordinary.
+
+        One that goes on in its producer's open transaction is, and so is the first of a known producer's
+        transaction when `verified` vouches for it. Large batches are written from `buffer` at the commit,
+        which must be as it is until then.
+        """
         cdef Py_buffer view
         if self._inspects_records or self._log_append_time or self._failure is not None:
             return None
@@ -408,7 +427,8 @@ cdef class PartitionStaging:
             PyBuffer_Release(&view)
 
     def append_own(self, object buffer, int64_t now_ms):
-        """See `_staging_python.PartitionStaging.append_own`."""
+        """`append_ordinary` of a batch of no transaction that a coordinator has made, whose records nobody
+        has to look at."""
         cdef Py_buffer view
         if self._packs_anew or self._log_append_time or self._failure is not None:
             return None
@@ -419,7 +439,8 @@ cdef class PartitionStaging:
             PyBuffer_Release(&view)
 
     def stage_own(self, bytes batch not None, int64_t timestamp):
-        """See `_staging_python.PartitionStaging.stage_own`."""
+        """Stage a batch of one record that was made here and judged; it gets the next offset. False, and
+        nothing done, where there is more to it than that."""
         cdef LogStaging log = self.log
         cdef StagedSegment stage = log._stage
         cdef Py_ssize_t size_bytes = len(batch)
@@ -587,7 +608,11 @@ cdef struct Place:
 
 
 cdef class Stretch:
-    """See `_staging_python.Stretch`."""
+    """Whole batches that follow each other, as far as that has been looked at.
+
+    `next_offset` is the least offset that the batch at `end` may have; `leader_epoch` that of the one before
+    it, None when it is not known.
+    """
 
     cdef readonly int64_t start
     cdef readonly int64_t end
@@ -605,7 +630,14 @@ cdef class Stretch:
         return None if self._leader_epoch == UNKNOWN_EPOCH else self._leader_epoch
 
     def extend(self, read, int64_t until, int64_t size_bytes, int64_t limit_offset):
-        """See `_staging_python.Stretch.extend`."""
+        """Look on until `end` is not before `until`, or in front of a batch that is damaged. Others wait, so
+        it may end sooner, but not where it began.
+
+        This is about what the checksum leaves out: base offset, length, leader epoch, magic. A batch is taken
+        when the one after it is in its place, too: offsets ascend (in the last one to less than
+        `limit_offset`), and where some are missing, as in a compacted log, the batch in front of them has the
+        right checksum. One whose base offset has grown is found by the next one, which is then too early.
+        """
         cdef Place place
         cdef int64_t begin = self.end
         cdef int64_t position = begin
@@ -682,7 +714,7 @@ cdef bint _has_crc(object read, int64_t position, int64_t end, uint32_t crc) exc
 
 
 cdef bint _is_between(int64_t before, int64_t epoch, int64_t after) noexcept:
-    """See `_staging_python._is_between`."""
+    """False for an epoch that leaves those of its neighbours, and comes back to them at once."""
     if before == UNKNOWN_EPOCH or epoch == UNKNOWN_EPOCH or after == UNKNOWN_EPOCH or before > after:
         return True
     return before <= epoch <= after

@@ -1,34 +1,50 @@
 """Walking the record batches of a segment by their headers, without looking at a record.
 
-The 61 leading bytes of a batch in format v2 (`DefaultRecordBatch.java`): base offset int64, length int32
-(of what follows it), leader epoch int32, magic int8, CRC-32C uint32 (over all that follows it),
-attributes int16, last offset delta int32, base timestamp int64, maximum timestamp int64, producer id
-int64, producer epoch int16, base sequence int32, record count int32.
+Their layout is that of `wire/record_layout.py`.
 """
 
-import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from odradek.wire.checksums import crc32c
+from odradek.wire.record_layout import ATTRIBUTES_POSITION as CHECKED_FROM
+from odradek.wire.record_layout import (
+    CONTROL,
+    EXTENT,
+    HEADER,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    PREFIX,
+    SEQUENCE_MAX,
+    TRANSACTIONAL,
+)
+from odradek.wire.record_layout import DELETE_HORIZON as HAS_DELETE_HORIZON
+from odradek.wire.record_layout import HEADER_SIZE_BYTES as HEADER_BYTES
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-HEADER_BYTES = HEADER.size
-EXTENT = struct.Struct(">qi11xi")
-"""Base offset, length and last offset delta: what it takes to step over a batch."""
-PREFIX = struct.Struct(">qii")
-"""What a broker may change without touching the checksum: base offset, length, leader epoch."""
+__all__ = [
+    "CHECKED_FROM",
+    "CONTROL",
+    "EXTENT",
+    "HAS_DELETE_HORIZON",
+    "HEADER",
+    "HEADER_BYTES",
+    "LOG_APPEND_TIME",
+    "LOG_OVERHEAD_BYTES",
+    "PREFIX",
+    "PREFIX_BYTES",
+    "SEQUENCE_MAX",
+    "TRANSACTIONAL",
+    "BatchMemory",
+    "StoredBatch",
+    "last_sequence",
+    "scan",
+]
+
 PREFIX_BYTES = PREFIX.size
-LOG_OVERHEAD_BYTES = 12
-CHECKED_FROM = 21
-"""Where the bytes that the checksum covers begin."""
 
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-HAS_DELETE_HORIZON = 0x40
-
-SEQUENCE_MAX = 2**31 - 1
+BatchMemory = tuple[int, int, int, int, int]
+"""What is remembered of a producer's batch: first sequence, last sequence, first offset, last offset,
+timestamp."""
 
 
 class StoredBatch(NamedTuple):

@@ -21,6 +21,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from odradek.storage import transaction_index
+from odradek.storage._staging import ProducerEntry
 from odradek.storage.batches import HEADER_BYTES, StoredBatch
 from odradek.storage.checkpoints import (
     LEADER_EPOCHS,
@@ -44,7 +45,6 @@ from odradek.storage.segment import (
     TRANSACTION_INDEX,
     file_name,
 )
-from odradek.storage.staging import ProducerEntry
 from odradek.storage.transaction_index import AbortedTransaction
 from odradek.storage.transactions import stored_marker
 from odradek.wire.end_marker import EndMarker

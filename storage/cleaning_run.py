@@ -27,8 +27,7 @@ from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from odradek.storage.batches import HAS_DELETE_HORIZON, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
-from odradek.storage.cleaning import (
+from odradek.storage._cleaning import (
     SLOT_BYTES,
     Copy,
     FilterRules,
@@ -39,6 +38,7 @@ from odradek.storage.cleaning import (
     select_records,
     shift_timestamps,
 )
+from odradek.storage.batches import HAS_DELETE_HORIZON, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from odradek.storage.config import LONG_MAX
 from odradek.storage.disk import Disk, File, write_all
 from odradek.storage.indexes import TIME_ENTRY_BYTES
@@ -47,6 +47,7 @@ from odradek.storage.transaction_index import AbortedTransaction, encode_aborted
 from odradek.wire.checksums import crc32c
 from odradek.wire.compression import compress
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.record_layout import ATTRIBUTES_POSITION, COMPRESSION_MASK, LENGTH_POSITION
 from odradek.wire.records import (
     BatchHeader,
     iter_records,
@@ -58,10 +59,6 @@ from odradek.wire.records import (
 
 SYNC_EVERY_BYTES = 64 << 20
 """A sync now and then, instead of one of a gigabyte for which everybody else's syncs have to wait."""
-
-_COMPRESSION_MASK = 0x07
-_LENGTH_POSITION = 8
-_CHECKED_FROM = 21
 
 
 @dataclass(slots=True, frozen=True)
@@ -564,13 +561,13 @@ def _size_of_batch(data: bytes) -> int:
     """What the batch at the start of `data` says of its size; a header's when not even that is there."""
     if len(data) < HEADER_BYTES:
         return HEADER_BYTES
-    length = int.from_bytes(data[_LENGTH_POSITION : _LENGTH_POSITION + 4], "big", signed=True)
+    length = int.from_bytes(data[LENGTH_POSITION : LENGTH_POSITION + 4], "big", signed=True)
     return length + LOG_OVERHEAD_BYTES
 
 
 def _empty_batch(header: BatchHeader) -> bytearray:
     """What remains of a batch without records: offsets, producer and sequences, the latest timestamp."""
-    attributes = header.attributes & ~(_COMPRESSION_MASK | HAS_DELETE_HORIZON)
+    attributes = header.attributes & ~(COMPRESSION_MASK | HAS_DELETE_HORIZON)
     return _sealed(header, attributes, -1, header.max_timestamp, 0, b"")
 
 
@@ -584,7 +581,7 @@ def _sealed(
 ) -> bytearray:
     """A batch of these records in place of another."""
     batch = bytearray(HEADER_BYTES)
-    codec = attributes & _COMPRESSION_MASK
+    codec = attributes & COMPRESSION_MASK
     batch += compress(codec, section) if codec else section
     HEADER.pack_into(
         batch,
@@ -603,7 +600,7 @@ def _sealed(
         header.base_sequence,
         record_count,
     )
-    batch[17:21] = crc32c(memoryview(batch)[_CHECKED_FROM:]).to_bytes(4, "big")
+    batch[17:21] = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
     return batch
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Protocol
 
-from odradek.storage.reading import is_in_memory
+from odradek.storage._reading import is_in_memory
 
 Buffer = bytes | bytearray | memoryview
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
 
+from odradek.storage._staging import LogStaging, StagedSegment
 from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
 from odradek.storage.config import LONG_MAX, LogConfig
@@ -39,7 +40,6 @@ from odradek.storage.segment import (
     segment_holding,
 )
 from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
-from odradek.storage.staging import LogStaging, StagedSegment
 from odradek.storage.transaction_index import AbortedTransaction
 from odradek.wire.checksums import crc32c
 from odradek.wire.end_marker import EndMarker

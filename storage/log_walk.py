@@ -22,12 +22,11 @@ from odradek.storage.batches import (
     StoredBatch,
 )
 from odradek.wire import checksums
+from odradek.wire.record_layout import MAGIC_POSITION, MAGIC_V2
 
 __all__ = ["Hole", "Item", "Mend", "batch_of", "walk"]
 
 WINDOW_BYTES = 1 << 20
-MAGIC_V2 = 2
-_MAGIC_POSITION = 16
 _MAGIC_BYTE = b"\x02"
 _ATTRIBUTES_KNOWN = 0x7F
 _CODEC_MASK = 0x07
@@ -151,7 +150,7 @@ def _judge(window: _Window, position: int) -> StoredBatch | str:
     """The batch there, or why there is none."""
     left = window.size_bytes - position
     head = window.at(position, HEADER_BYTES)
-    if len(head) > _MAGIC_POSITION and head[_MAGIC_POSITION] < MAGIC_V2:
+    if len(head) > MAGIC_POSITION and head[MAGIC_POSITION] < MAGIC_V2:
         return _judge_legacy(window, position, head)
     if len(head) < HEADER_BYTES:
         return f"{left} bytes are too few for a batch"
@@ -220,8 +219,8 @@ def _next_sound(window: _Window, position: int, base_offset: int) -> int:
 def _search(window: _Window, chunk: bytes, start: int, base_offset: int) -> int | None:
     """The first place in a piece of the file where a sound batch begins."""
     inside = 0
-    while (magic := chunk.find(_MAGIC_BYTE, inside + _MAGIC_POSITION)) >= 0:
-        inside = magic - _MAGIC_POSITION
+    while (magic := chunk.find(_MAGIC_BYTE, inside + MAGIC_POSITION)) >= 0:
+        inside = magic - MAGIC_POSITION
         if inside + HEADER_BYTES > len(chunk):
             return None
         position = start + inside

@@ -24,6 +24,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+from odradek.storage._staging import Appended, PartitionStaging
 from odradek.storage.batches import (
     HEADER,
     LOG_APPEND_TIME,
@@ -42,7 +43,6 @@ from odradek.storage.preparation import prepare, prepare_quickly
 from odradek.storage.retention import segments_to_delete
 from odradek.storage.segment import Segment
 from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
-from odradek.storage.staging import Appended, PartitionStaging
 from odradek.storage.time_search import Found, finding_first, finding_latest
 from odradek.storage.transactions import ProducerInfo, Verification, Verified, marker_batch, read_marker
 from odradek.storage.validation import (

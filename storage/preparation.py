@@ -10,7 +10,6 @@ half a millisecond or so, and leaves all else alone.
 
 from odradek.storage.config import LogConfig
 from odradek.storage.validation import (
-    MAGIC_POSITION,
     check_batch,
     check_client_batch,
     check_size,
@@ -20,6 +19,7 @@ from odradek.storage.validation import (
 from odradek.wire.batch_validation import BatchRules, TakesLong
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.record_layout import ATTRIBUTES_POSITION, MAGIC_POSITION
 from odradek.wire.records import read_batch_header
 
 QUICK_BYTES_MAX = 131_072
@@ -32,8 +32,8 @@ QUICK_THOROUGH_BYTES_MAX = 1024
 QUICK_OLD_BYTES_MAX = 4096
 """Of a message set, which is converted in plain Python: 0.2 ms, or 0.6 if it is many small messages."""
 
-_ATTRIBUTES_POSITION = 22
-"""Of their lower byte; of a message of the old formats it is `MAGIC_POSITION + 1`."""
+_CODEC_POSITION = ATTRIBUTES_POSITION + 1
+"""Of the attributes' lower byte; of a message of the old formats it is `MAGIC_POSITION + 1`."""
 _CODEC_MASK = 0b111
 _STORED_NAMES = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 """Of the codecs, by their numbers: as `compression.type` has them."""
@@ -72,13 +72,13 @@ def prepare_quickly(
 ) -> memoryview | None:
     """`prepare`, or None where that would take long."""
     size_bytes = len(records)
-    if size_bytes <= _ATTRIBUTES_POSITION:
+    if size_bytes <= _CODEC_POSITION:
         return prepare(records, magic_limit, config, rules, now_ms, partition)
     if _is_old(records):
         codec = records[MAGIC_POSITION + 1] & _CODEC_MASK
         quick_bytes = 0 if codec else min(_quick_bytes(codec, config), QUICK_OLD_BYTES_MAX)
     else:
-        codec = records[_ATTRIBUTES_POSITION] & _CODEC_MASK
+        codec = records[_CODEC_POSITION] & _CODEC_MASK
         quick_bytes = _quick_bytes(codec, config)
     # What is packed grows fourfold, as a rule. How much it really is shows when it is unpacked.
     if size_bytes > (quick_bytes // 4 if codec else quick_bytes):

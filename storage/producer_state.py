@@ -12,8 +12,8 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from odradek.storage.batches import SEQUENCE_MAX, StoredBatch, last_sequence
-from odradek.storage.staging import BatchMemory, ProducerEntry, ProducerTable
+from odradek.storage._staging import ProducerEntry, ProducerTable
+from odradek.storage.batches import SEQUENCE_MAX, BatchMemory, StoredBatch, last_sequence
 from odradek.storage.transaction_index import AbortedTransaction
 from odradek.storage.transactions import Verification, Verified, stored_marker
 from odradek.wire.checksums import crc32c

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from odradek.storage._reading import hop
+from odradek.storage._staging import SegmentExtent, Stretch
 from odradek.storage.batches import EXTENT, LOG_OVERHEAD_BYTES, StoredBatch, scan
 from odradek.storage.disk import Buffer, Disk, File, read_file, sync_file
 from odradek.storage.indexes import (
@@ -24,9 +26,7 @@ from odradek.storage.indexes import (
     OffsetIndex,
     TimeIndex,
 )
-from odradek.storage.reading import hop
 from odradek.storage.slices import WouldWait
-from odradek.storage.staging import SegmentExtent, Stretch
 from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.errors import ErrorCode, KafkaError
 

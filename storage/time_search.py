@@ -6,6 +6,7 @@ finds may be behind the high watermark. Raises `OSError`, `FileNotFoundError` to
 removed meanwhile.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from odradek.storage.batches import StoredBatch
@@ -124,7 +125,7 @@ def _timestamps_of(segment: Segment, batch: StoredBatch) -> list[tuple[int, int]
         return []  # compaction leaves such batches
     section = records_section(data, header)
     table = scan_records(section, header.record_count, header.base_offset, header.base_timestamp)
-    timestamps = table.timestamps
+    timestamps: Sequence[int] = table.timestamps
     if header.uses_log_append_time:
         timestamps = [header.max_timestamp] * len(table.offsets)
     return list(zip(table.offsets, timestamps, strict=True))

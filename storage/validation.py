@@ -9,6 +9,7 @@ from odradek.storage.config import LogConfig
 from odradek.wire.batch_validation import BatchRules, validate_batch
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.record_layout import MAGIC_POSITION
 from odradek.wire.records import (
     BatchHeader,
     read_batch_header,
@@ -17,7 +18,6 @@ from odradek.wire.records import (
     verify_crc,
 )
 
-MAGIC_POSITION = 16
 LEGACY_MESSAGE_BYTES_MIN = 14
 
 

@@ -40,7 +40,7 @@ IMPORT = re.compile(
 
 def sources():
     for layer, folder in FOLDERS.items():
-        for kind in ("*.py", "*.pyx", "*.pxd"):
+        for kind in ("*.py", "*.pyi", "*.pyx", "*.pxd"):
             for path in sorted((ROOT / folder).rglob(kind)):
                 relative = path.relative_to(ROOT / folder)
                 if relative.parts[0] not in {"_root", "_formats"}:
@@ -50,7 +50,7 @@ def sources():
 def syntax_tree(path):
     """Of Cython, which `ast` cannot read, only the imports; a `cimport` as the import that it is."""
     text = path.read_text()
-    if path.suffix == ".py":
+    if path.suffix in (".py", ".pyi"):
         return ast.parse(text)
     lines = []
     for found in IMPORT.finditer(text):
@@ -95,7 +95,7 @@ def test_a_layer_imports_only_what_is_below_it(layer, path):
 
 
 def test_the_imports_of_compiled_sources_are_read(tmp_path):
-    path = tmp_path / "twin.pyx"
+    path = tmp_path / "compiled.pyx"
     path.write_text(
         "cdef int x = 1\n\nfrom libc.string cimport memcpy\n"
         "from odradek.server import (\n    broker,\n    config,\n)\n"

@@ -2,8 +2,8 @@
 
 Every piece lives in a folder whose name holds what it was made from (a version, or a hash of the files that
 decide its content), is made beside it and then renamed, and is never touched again: a second run finds it and
-downloads nothing, and an interrupted run leaves nothing half done. Needs only Python 3.11 with venv and pip;
-the jars need Maven and a JDK besides.
+downloads nothing, and an interrupted run leaves nothing half done. Needs only Python 3.11 with venv, pip and
+its headers; the jars need Maven and a JDK besides. Where there is no C compiler, PyPI's `ziglang` is one.
 
     python tools/environment.py venv NAME                  prints the folder of a virtual environment:
                                                            serve, test, spark, spark-3.5, spark-newest
@@ -18,6 +18,7 @@ import hashlib
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,9 @@ _LOGGING = [
     "org.apache.logging.log4j:log4j-1.2-api:2.24.3",
     "com.fasterxml.jackson.dataformat:jackson-dataformat-yaml:2.21.2",
 ]
+ZIGLANG = "ziglang==0.17.1"
+"""A C compiler for a system that has none."""
+
 _SPARK_OWN_JARS = ["org.apache.hadoop:*", "org.scala-lang:*"]
 
 JARS: dict[str, tuple[list[str], list[str]]] = {
@@ -69,7 +73,7 @@ JARS: dict[str, tuple[list[str], list[str]]] = {
 SYSTEM_TOOLS = [
     ("javac", "a JDK, 17 or later", "openjdk-17-jdk-headless"),
     ("mvn", "Maven", "maven"),
-    ("cc", "a C compiler", "gcc libc6-dev"),
+    ("Python.h", "the headers of Python", "python3-dev"),
     ("taskset", "taskset", "util-linux"),
 ]
 """Program, what it is, Debian package."""
@@ -144,49 +148,81 @@ def _compiled_digest() -> str:
     return _digest(*(path.read_bytes() for path in sources))
 
 
-def _missing_extensions() -> list[str]:
-    return [name for name, built in _extensions().items() if not built.exists()]
-
-
-def _need_extensions() -> None:
-    """Odradek also runs in plain Python; that must not make a pass of CI test less in silence."""
-    missing = _missing_extensions()
-    if missing and os.environ.get("CI"):
-        raise SystemExit(f"not compiled: {', '.join(missing)}; see the output of the build (CI is set)")
-    if missing:
-        _say(f"not compiled, so the plain Python twins are used: {', '.join(missing)}")
-
-
 def _needs_building(compiled: pathlib.Path) -> bool:
-    if compiled.read_text() != _compiled_digest():
-        return True
-    return bool(_missing_extensions()) and shutil.which("cc") is not None
+    return compiled.read_text() != _compiled_digest() or not all(
+        built.exists() for built in _extensions().values()
+    )
 
 
 def venv(name: str) -> pathlib.Path:
     """A virtual environment with this checkout installed in it (editable: it runs what the checkout holds).
 
-    The compiled parts are built into the checkout, and again when a source of theirs changed; with CI set it
-    is an error when one is missing. A virtual environment cannot be moved, so this one is made in place and
-    counts only once its stamp is there.
+    The compiled parts are built into the checkout, and again when a source of theirs changed; what another
+    checkout has built of the same sources is taken from the cache. A virtual environment cannot be moved, so
+    this one is made in place and counts only once its stamp is there.
     """
     folder = cache() / f"venv-{name}-{_requirements_digest()}"
     ready, compiled = folder / ".ready", folder / ".compiled"
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if not ready.exists():
         _say(f"making the {name} environment in {folder}")
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, stdout=sys.stderr)
-        requirements = [*PINNED.get(name, []), "-e", f"{CHECKOUT}{EXTRAS[name]}"]
-        subprocess.run([*pip, *requirements], check=True, stdout=sys.stderr)
+        _install(folder, *PINNED.get(name, []), "-e", f"{CHECKOUT}{EXTRAS[name]}")
         compiled.write_text(_compiled_digest())
         ready.touch()
     elif _needs_building(compiled):
         _say("a compiled part is missing or older than its source; building")
-        subprocess.run([*pip, "--no-deps", "-e", str(CHECKOUT)], check=True, stdout=sys.stderr)
+        _install(folder, "--no-deps", "-e", str(CHECKOUT))
         compiled.write_text(_compiled_digest())
-    if name != "serve":
-        _need_extensions()
+    return folder
+
+
+def _install(folder: pathlib.Path, *requirements: str) -> None:
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    variables = {**os.environ, **compiler(), "ODRADEK_BUILD_CACHE": str(cache() / "compiled")}
+    subprocess.run([*pip, *requirements], check=True, env=variables, stdout=sys.stderr)
+
+
+# -- a C compiler
+
+
+def compiler() -> dict[str, str]:
+    """Variables with which setuptools finds a C compiler: none where it does by itself."""
+    own = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    if shutil.which(shlex.split(own)[0]):
+        return {}
+    return {"CC": "cc"} if shutil.which("cc") else zig_compiler()
+
+
+def zig_compiler(*options: str) -> dict[str, str]:
+    """The same with the compiler of PyPI's `ziglang`, and so many options more."""
+    folder = cache() / f"{ZIGLANG}-{sysconfig.get_platform()}"
+    if not folder.exists():
+        _say(f"fetching a C compiler: {ZIGLANG}")
+        made = _fresh(folder)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--target", str(made), ZIGLANG], check=True, stdout=sys.stderr)
+        _settle(made, folder)
+    # For any processor of this kind and not for ours alone, as other compilers do it.
+    command = shlex.join([str(folder / "ziglang" / "zig"), "cc", "-mcpu=baseline", *options])
+    caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(cache() / "zig"))
+    return {"CC": command, "LDSHARED": f"{command} -shared -s", **caches}
+
+
+# -- programs of PyPI
+
+
+def tools(*packages: str) -> pathlib.Path:
+    """A virtual environment with these packages and nothing of ours, whose `bin` has their programs."""
+    folder = cache() / f"tools-{'-'.join(packages)}-{_digest(sys.version.encode())}"
+    ready = folder / ".ready"
+    if not ready.exists():
+        _say(f"fetching {', '.join(packages)}")
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, stdout=sys.stderr)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, "--disable-pip-version-check", *packages], check=True, stdout=sys.stderr)
+        ready.touch()
     return folder
 
 
@@ -355,7 +391,12 @@ def missing_tools() -> list[tuple[str, str]]:
     """What `make test` needs of the system and does not find: (what it is, Debian package)."""
     missing = []
     for program, what, package in SYSTEM_TOOLS:
-        there = _java_major() >= 17 if program == "javac" else shutil.which(program) is not None
+        if program == "javac":
+            there = _java_major() >= 17
+        elif program == "Python.h":
+            there = pathlib.Path(sysconfig.get_path("include"), program).exists()
+        else:
+            there = shutil.which(program) is not None
         if not there:
             missing.append((what, package))
     return missing

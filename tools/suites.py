@@ -103,21 +103,11 @@ LINTERS = [
     ["python", "-m", "ruff", "format", "--check", "."],
 ]
 TYPES = ["python", "-m", "mypy"]
-TWINS = [
-    *(f"tests/wire/test_{name}.py" for name in ("records", "records_twins")),
-    *("tests/storage", "tests/apis", "tests/spark/test_columns.py"),
-    *(
-        f"tests/server/test_{name}.py"
-        for name in ("broker", "connection", "group_flush", "produce_shortcut", "turn_and_timers")
-    ),
-]
-"""The tests of what has a compiled twin, and of what stands on it."""
 
 SUITES = {
     # What somebody waits for before each commit.
     "check": Suite([*LINTERS, pytest(*SPREAD, "-m", "not deep", "tests")], beside=[TYPES], seconds_max=120),
     "log": Suite([pytest(*SPREAD, "-m", "deep", "tests")]),
-    "pure": Suite([["python", "-m", "tools.with_pure_wheel", *pytest(*SPREAD, *TWINS)[1:]]]),
     "dist": Suite([pytest("compat_tests/dist")]),
     "compat": Suite([pytest(*CLIENTS)], jars=CLIENT_JARS),
     "compat-on-kafka": Suite([pytest(*CLIENTS, "--broker=kafka")], jars=CLIENT_JARS),

@@ -1,30 +1,57 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The compiled twin of `_records_python`: the same names, arguments, results, refusals, and one test suite.
+"""The hot part of `records`: headers, checksums and records of batches, read and written.
 
-Here only what is sound is recognised. At the first doubt a function hands its arguments to its twin, which
-refuses with the very error that an install without a compiler gives: the two cannot disagree about a text or
-a code, and this file needs none of either.
+Only what is sound is recognised here. At the first doubt the bytes go to `record_refusals`, which says why
+they are refused: this file needs no code and no text.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from odradek.wire import record_refusals as _refusals
 from odradek.wire.checksums import crc32c as _crc32c_of_many
+from odradek.wire.record_layout import Record as _Record, RecordTable as _RecordTable
 
-from odradek.wire import _records_python as _python
-
-cdef object _Record = _python.Record
-cdef object _read_headers = _python.read_headers
 cdef object _new_tuple = tuple.__new__
 
 cdef extern from "crc32c.h":
-    uint64_t big_endian(const uint8_t *bytes, int size) nogil
     void put_big_endian(uint8_t *bytes, uint64_t value, int size) nogil
     bint has_crc32c() nogil
     uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) nogil
+
+cdef extern from "batch_layout.h":
+    enum:
+        HEADER_SIZE_BYTES
+        CRC_POSITION
+        ATTRIBUTES_POSITION
+        RECORD_BYTES_MIN
+        COMPRESSION_MASK
+        LOG_APPEND_TIME
+        TRANSACTIONAL
+        CONTROL
+        DELETE_HORIZON
+
+    ctypedef struct batch_header:
+        int64_t base_offset
+        int64_t size_bytes
+        int64_t leader_epoch
+        int64_t magic
+        int64_t crc
+        int64_t attributes
+        int64_t last_offset_delta
+        int64_t base_timestamp
+        int64_t max_timestamp
+        int64_t producer_id
+        int64_t producer_epoch
+        int64_t base_sequence
+        int64_t record_count
+
+    void unpack_header(const uint8_t *start, batch_header *header) nogil
+    void pack_header(uint8_t *start, const batch_header *header) nogil
 
 cdef extern from "record_walk.h":
     ctypedef struct walked_record:
@@ -37,24 +64,28 @@ cdef extern from "record_walk.h":
         int64_t key_size
         int64_t value_size
 
+    ctypedef struct walk_cursor:
+        const uint8_t *at
+        const uint8_t *end
+        int sound
+
     bint sum_fits(int64_t left, int64_t right, int64_t *sum) nogil
     bint walk_record(const uint8_t *at, const uint8_t *end, walked_record *record) nogil
+    int64_t walk_varint(walk_cursor *cursor, int most_bytes) nogil
+    int64_t walk_bytes(walk_cursor *cursor) nogil
+    uint8_t *put_varint(uint8_t *at, int64_t value) nogil
 
 cdef enum:
-    HEADER_SIZE_BYTES = 61
-    LEAST_RECORD_BYTES = 7
     COLUMNS = 7
     # Beyond this the crc32c package's three interleaved sums outrun one sum in our own loop.
     FEW_BYTES = 4096
-    LOG_OVERHEAD_BYTES = 12
-    CHECKED_FROM = 21
-    TRANSACTIONAL = 0x10
+    LATEST_PRODUCE_VERSION = 13
 
 cdef bint _crc_in_hardware = has_crc32c()
 
 
 cdef class BatchHeader:
-    """The first 61 bytes of a batch; see `_records_python.BatchHeader`."""
+    """The first 61 bytes of a batch; `size_bytes` is that of the whole batch, 12 leading bytes included."""
 
     cdef public int64_t base_offset
     cdef public int64_t size_bytes
@@ -102,23 +133,26 @@ cdef class BatchHeader:
 
     @property
     def compression(self):
-        return self.attributes & 0x07
+        """A `Compression`, or 5 to 7, which no client writes and `validate_header` refuses."""
+        return self.attributes & COMPRESSION_MASK
 
     @property
     def is_transactional(self):
-        return self.attributes & 0x10 != 0
+        return self.attributes & TRANSACTIONAL != 0
 
     @property
     def is_control(self):
-        return self.attributes & 0x20 != 0
+        return self.attributes & CONTROL != 0
 
     @property
     def uses_log_append_time(self):
-        return self.attributes & 0x08 != 0
+        """Whether every record's timestamp is `max_timestamp`, whatever its own delta says."""
+        return self.attributes & LOG_APPEND_TIME != 0
 
     @property
     def delete_horizon_ms(self):
-        return self.base_timestamp if self.attributes & 0x40 else None
+        """When compaction may drop this batch's tombstones (KIP-534); it is kept as the base timestamp."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
     def last_offset(self):
@@ -126,6 +160,7 @@ cdef class BatchHeader:
 
     @property
     def last_sequence(self):
+        """The sequence of the last record, or NO_SEQUENCE; after 2**31 - 1 comes 0."""
         if self.base_sequence == -1:
             return -1
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFFULL
@@ -153,29 +188,52 @@ cdef class BatchHeader:
         return self._fields() == other._fields()
 
     def __repr__(self):
-        return repr(_python.BatchHeader(*self._fields()))
+        fields = ", ".join([f"{name}={value}" for name, value in zip(_FIELDS, self._fields())])
+        return f"BatchHeader({fields})"
+
+
+_FIELDS = (
+    "base_offset",
+    "size_bytes",
+    "leader_epoch",
+    "magic",
+    "crc",
+    "attributes",
+    "last_offset_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "record_count",
+)
 
 
 cdef BatchHeader _parse_header(const uint8_t *start):
     cdef BatchHeader header = BatchHeader.__new__(BatchHeader)
-    header.base_offset = <int64_t> big_endian(start, 8)
-    header.size_bytes = <int64_t> <int> big_endian(start + 8, 4) + 12
-    header.leader_epoch = <int> big_endian(start + 12, 4)
-    header.magic = <signed char> start[16]
-    header.crc = <uint32_t> big_endian(start + 17, 4)
-    header.attributes = <short> big_endian(start + 21, 2)
-    header.last_offset_delta = <int> big_endian(start + 23, 4)
-    header.base_timestamp = <int64_t> big_endian(start + 27, 8)
-    header.max_timestamp = <int64_t> big_endian(start + 35, 8)
-    header.producer_id = <int64_t> big_endian(start + 43, 8)
-    header.producer_epoch = <short> big_endian(start + 51, 2)
-    header.base_sequence = <int> big_endian(start + 53, 4)
-    header.record_count = <int> big_endian(start + 57, 4)
+    cdef batch_header found
+    unpack_header(start, &found)
+    header.base_offset = found.base_offset
+    header.size_bytes = found.size_bytes
+    header.leader_epoch = found.leader_epoch
+    header.magic = found.magic
+    header.crc = found.crc
+    header.attributes = found.attributes
+    header.last_offset_delta = found.last_offset_delta
+    header.base_timestamp = found.base_timestamp
+    header.max_timestamp = found.max_timestamp
+    header.producer_id = found.producer_id
+    header.producer_epoch = found.producer_epoch
+    header.base_sequence = found.base_sequence
+    header.record_count = found.record_count
     return header
 
 
 def read_batch_header(object buffer, Py_ssize_t position=0):
-    """See `_records_python.read_batch_header`."""
+    """The header at `position`; the 61 bytes suffice, the rest of the batch need not be in `buffer`.
+
+    Refuses with CORRUPT_MESSAGE what is too short, has another magic than 2, or a size below its own header.
+    """
     cdef Py_buffer view
     cdef BatchHeader header = None
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -183,8 +241,7 @@ def read_batch_header(object buffer, Py_ssize_t position=0):
         header = _parse_header(<const uint8_t *> view.buf + position)
     PyBuffer_Release(&view)
     if header is None or header.magic != 2 or header.size_bytes < HEADER_SIZE_BYTES:
-        _python.read_batch_header(buffer, position)
-        raise AssertionError("the twins disagree about a batch header")
+        _refusals.refuse_header(buffer, position)
     return header
 
 
@@ -193,13 +250,14 @@ cdef bint _crc_fits(object buffer, const Py_buffer *view, Py_ssize_t position, B
     cdef Py_ssize_t end = position + header.size_bytes
     if _crc_in_hardware and header.size_bytes <= FEW_BYTES:
         return header.crc == crc32c_of_few(
-            <const uint8_t *> view.buf + position + 21, <size_t> (header.size_bytes - 21)
+            <const uint8_t *> view.buf + position + ATTRIBUTES_POSITION,
+            <size_t> (header.size_bytes - ATTRIBUTES_POSITION),
         )
-    return header.crc == _crc32c_of_many(memoryview(buffer)[position + 21 : end])
+    return header.crc == _crc32c_of_many(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
 
 
 def verify_crc(object buffer, Py_ssize_t position, BatchHeader header not None):
-    """See `_records_python.verify_crc`."""
+    """Refuse with CORRUPT_MESSAGE a batch whose CRC-32C does not fit its bytes, or that is not all there."""
     cdef Py_buffer view
     cdef bint sound = False
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -209,11 +267,17 @@ def verify_crc(object buffer, Py_ssize_t position, BatchHeader header not None):
     finally:
         PyBuffer_Release(&view)
     if not sound:
-        _python.verify_crc(buffer, position, header)
+        _refusals.refuse_checksum(buffer, position, header)
 
 
-def read_client_batch(object buffer, Py_ssize_t position, Py_ssize_t size_bytes, int produce_version=13):
-    """See `_records_python.read_client_batch`."""
+def read_client_batch(
+    object buffer, Py_ssize_t position, Py_ssize_t size_bytes, int produce_version=LATEST_PRODUCE_VERSION
+):
+    """The header of the one v2 batch that a client sent in the `size_bytes` bytes from `position` on.
+
+    Refuses as `read_batch_header`, `verify_crc` and `validate_header` do, and with INVALID_RECORD what
+    follows the batch: from Produce version 3 on a partition gets one batch. No record is looked at.
+    """
     cdef Py_buffer view
     cdef BatchHeader header = None
     cdef bint sound = False
@@ -231,24 +295,28 @@ def read_client_batch(object buffer, Py_ssize_t position, Py_ssize_t size_bytes,
     finally:
         PyBuffer_Release(&view)
     if not sound:
-        _python.read_client_batch(buffer, position, size_bytes, produce_version)
-        raise AssertionError("the twins disagree about a client's batch")
+        header = read_batch_header(buffer, position)
+        if header.size_bytes != size_bytes:
+            _refusals.refuse_other_size(header, size_bytes)
+        verify_crc(buffer, position, header)
+        _refusals.validate_header(header, produce_version=produce_version)
+        raise AssertionError("a sound batch is refused")
     return header
 
 
 cdef bint _client_may_send(BatchHeader header, int produce_version):
-    """`_records_python.validate_header`, as a yes or no."""
+    """`record_refusals.validate_header`, as a yes or no."""
     cdef int64_t attributes = header.attributes
-    if attributes & 0x68:  # log append time, control, delete horizon
+    if attributes & (LOG_APPEND_TIME | CONTROL | DELETE_HORIZON):
         return False
-    if attributes & 7 > 4 or (attributes & 7 == 4 and produce_version < 7):
+    if attributes & COMPRESSION_MASK > 4 or (attributes & COMPRESSION_MASK == 4 and produce_version < 7):
         return False
     if header.base_offset != 0 or header.record_count <= 0:
         return False
     if header.record_count != header.last_offset_delta + 1:
         return False
     if header.producer_id == -1:
-        return not attributes & 0x10
+        return not attributes & TRANSACTIONAL
     return header.producer_id >= 0 and header.producer_epoch >= 0 and header.base_sequence >= 0
 
 
@@ -310,7 +378,7 @@ cdef bint _survey(
     cdef const uint8_t *at = data
     cdef int64_t cells[COLUMNS]
     cdef Py_ssize_t row
-    if not 0 < count <= size // LEAST_RECORD_BYTES:
+    if not 0 < count <= size // RECORD_BYTES_MIN:
         return False
     survey.keys_missing = False
     for row in range(count):
@@ -325,7 +393,8 @@ cdef bint _survey(
 
 
 def survey_if_sound(object data, object record_count, object base_timestamp):
-    """See `_records_python.survey_if_sound`; nothing is kept of the records, whatever their number."""
+    """`survey_records`, or None instead of a refusal, which may take plain Python long to find out. Nothing
+    is kept of the records, whatever their number."""
     cdef Py_buffer view
     cdef Survey survey
     cdef bint sound
@@ -339,13 +408,24 @@ def survey_if_sound(object data, object record_count, object base_timestamp):
 
 
 def survey_records(object data, object record_count, object base_timestamp):
-    """See `_records_python.survey_records`."""
+    """What a broker must know of the records that `data` consists of before it takes them: the least and the
+    greatest timestamp, and whether a key is missing.
+
+    Refuses with INVALID_RECORD what `scan_records` refuses, no records, and offsets that do not count up
+    from 0.
+    """
     survey = survey_if_sound(data, record_count, base_timestamp)
-    return _python.survey_records(bytes(data), record_count, base_timestamp) if survey is None else survey
+    if survey is None:
+        _refusals.refuse_offsets(bytes(data), record_count, base_timestamp)
+    return survey
 
 
 def scan_records(object data, object record_count, object base_offset, object base_timestamp):
-    """See `_records_python.scan_records`; the columns are memoryviews of one block of memory."""
+    """The table of the `record_count` records that `data` has to consist of, or INVALID_RECORD.
+
+    Every number and length is checked, headers included: what this lets pass, any client can read. The
+    columns are memoryviews of one block of memory.
+    """
     cdef Py_buffer view
     cdef bytes cells
     cdef bint sound = False
@@ -355,7 +435,7 @@ def scan_records(object data, object record_count, object base_offset, object ba
     cdef int64_t *columns
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        if 0 <= count <= view.len // LEAST_RECORD_BYTES:
+        if 0 <= count <= view.len // RECORD_BYTES_MIN:
             cells = PyBytes_FromStringAndSize(NULL, count * COLUMNS * sizeof(int64_t))
             columns = <int64_t *> PyBytes_AsString(cells)
             # Of a batch of many megabytes it takes a while: let the others run.
@@ -364,30 +444,27 @@ def scan_records(object data, object record_count, object base_offset, object ba
     finally:
         PyBuffer_Release(&view)
     if not sound:
-        _python.scan_records(bytes(data), record_count, base_offset, base_timestamp)
-        raise AssertionError("the twins disagree about a batch's records")
+        _refusals.refuse_records(bytes(data), record_count, base_offset, base_timestamp)
     table = memoryview(cells).cast("q")
-    return _python.RecordTable(*[table[i * count : (i + 1) * count] for i in range(COLUMNS)])
+    return _RecordTable(*[table[i * count : (i + 1) * count] for i in range(COLUMNS)])
 
 
 def read_records(bytes data not None, BatchHeader header not None):
-    """See `_records_python.read_records`."""
+    """The records that the records section `data` of a batch consists of; refuses as `scan_records`."""
     cdef int64_t one_row[COLUMNS]  # a batch of one record, which a slow producer sends, needs no memory
     cdef int64_t *columns = one_row
     cdef int64_t count = header.record_count
     cdef Py_ssize_t size = len(data)
     cdef const uint8_t *start = <const uint8_t *> PyBytes_AsString(data)
-    if not 0 <= count <= size // LEAST_RECORD_BYTES:
-        _python.scan_records(data, count, header.base_offset, header.base_timestamp)
-        raise AssertionError("the twins disagree about a batch's records")
+    if not 0 <= count <= size // RECORD_BYTES_MIN:
+        _refusals.refuse_records(data, count, header.base_offset, header.base_timestamp)
     if count > 1:
         columns = <int64_t *> PyMem_Malloc(count * COLUMNS * sizeof(int64_t))
         if columns is NULL:
             raise MemoryError
     try:
         if not _scan(start, size, count, header.base_offset, header.base_timestamp, columns):
-            _python.scan_records(data, count, header.base_offset, header.base_timestamp)
-            raise AssertionError("the twins disagree about a batch's records")
+            _refusals.refuse_records(data, count, header.base_offset, header.base_timestamp)
         return _records_at(data, start, count, columns, header)
     finally:
         if columns is not one_row:
@@ -399,8 +476,9 @@ cdef list _records_at(
 ):
     cdef list records = []
     cdef Py_ssize_t row
-    cdef bint append_time = header.attributes & 0x08 != 0
+    cdef bint append_time = header.attributes & LOG_APPEND_TIME != 0
     cdef const int64_t *at
+    cdef const uint8_t *end = start + len(data)
     for row in range(count):
         at = columns + row
         records.append(
@@ -411,7 +489,7 @@ cdef list _records_at(
                     header.max_timestamp if append_time else at[count],
                     _bytes_at(start + at[2 * count], at[3 * count]),
                     _bytes_at(start + at[4 * count], at[5 * count]),
-                    () if at[6 * count] < 0 else _read_headers(data, at[6 * count])[0],
+                    () if at[6 * count] < 0 else _headers_at(start + at[6 * count], end),
                 ),
             )
         )
@@ -422,11 +500,27 @@ cdef object _bytes_at(const uint8_t *start, int64_t size):
     return None if size < 0 else PyBytes_FromStringAndSize(<const char *> start, size)
 
 
-# Building
+cdef tuple _headers_at(const uint8_t *start, const uint8_t *end):
+    """Names and values of the headers of a record that was found sound."""
+    cdef walk_cursor cursor
+    cdef int64_t size, i
+    cdef object name
+    cdef list headers = []
+    cursor.at, cursor.end, cursor.sound = start, end, 1
+    for i in range(walk_varint(&cursor, 5)):
+        size = walk_bytes(&cursor)
+        name = PyUnicode_DecodeUTF8(<const char *> cursor.at - size, size, "surrogateescape")
+        size = walk_bytes(&cursor)
+        headers.append((name, _bytes_at(cursor.at - size if size > 0 else cursor.at, size)))
+    return tuple(headers)
 
 
-def build_keyed_batch(list rows not None, int64_t producer_id, int64_t producer_epoch):
-    """See `records.build_keyed_batch`."""
+# Building -----------------------------------------------------------------------------------------------
+
+
+def build_keyed_batch(list rows not None, int64_t producer_id=-1, int64_t producer_epoch=-1):
+    """What a coordinator writes: `build_batch` of records from offset 0 on, each a key, a value (None
+    deletes) and a timestamp; at least one. With a producer it is a part of that one's transaction."""
     cdef Py_ssize_t count = len(rows)
     cdef Py_ssize_t size_bytes = HEADER_SIZE_BYTES
     cdef Py_ssize_t offset
@@ -434,6 +528,7 @@ def build_keyed_batch(list rows not None, int64_t producer_id, int64_t producer_
     cdef int64_t body_bytes
     cdef bytes key, value, batch
     cdef uint32_t crc
+    cdef batch_header header
     cdef uint8_t *start
     cdef uint8_t *at
     if count == 0:
@@ -448,35 +543,36 @@ def build_keyed_batch(list rows not None, int64_t producer_id, int64_t producer_
         size_bytes += _varint_bytes(body_bytes) + body_bytes
     batch = PyBytes_FromStringAndSize(NULL, size_bytes)
     start = <uint8_t *> PyBytes_AsString(batch)
-    memset(start, 0, HEADER_SIZE_BYTES)
-    put_big_endian(start + 8, <uint64_t> (size_bytes - LOG_OVERHEAD_BYTES), 4)
-    put_big_endian(start + 12, <uint64_t> -1, 4)  # the partition's leader epoch
-    start[16] = 2
-    start[22] = 0 if producer_id == -1 else TRANSACTIONAL
-    put_big_endian(start + 23, <uint64_t> (count - 1), 4)
-    put_big_endian(start + 27, <uint64_t> base_timestamp, 8)
-    put_big_endian(start + 35, <uint64_t> max_timestamp, 8)
-    put_big_endian(start + 43, <uint64_t> producer_id, 8)
-    put_big_endian(start + 51, <uint64_t> producer_epoch, 2)
-    put_big_endian(start + 53, <uint64_t> -1, 4)  # a coordinator numbers none
-    put_big_endian(start + 57, <uint64_t> count, 4)
+    memset(&header, 0, sizeof(header))
+    header.size_bytes = size_bytes
+    header.leader_epoch = -1  # the partition's to say
+    header.magic = 2
+    header.attributes = 0 if producer_id == -1 else TRANSACTIONAL
+    header.last_offset_delta = count - 1
+    header.base_timestamp = base_timestamp
+    header.max_timestamp = max_timestamp
+    header.producer_id = producer_id
+    header.producer_epoch = producer_epoch
+    header.base_sequence = -1  # a coordinator numbers none
+    header.record_count = count
+    pack_header(start, &header)
     at = start + HEADER_SIZE_BYTES
     for offset in range(count):
         key, value, timestamp = rows[offset]
-        at = _put_varint(at, _body_bytes(key, value, timestamp - base_timestamp, offset))
+        at = put_varint(at, _body_bytes(key, value, timestamp - base_timestamp, offset))
         at[0] = 0
-        at = _put_varint(at + 1, timestamp - base_timestamp)
-        at = _put_varint(at, offset)
+        at = put_varint(at + 1, timestamp - base_timestamp)
+        at = put_varint(at, offset)
         at = _put_bytes(at, key)
         at = _put_bytes(at, value)
         at[0] = 0  # no headers
         at += 1
     assert at == start + size_bytes
     if _crc_in_hardware and size_bytes <= FEW_BYTES:
-        crc = crc32c_of_few(start + CHECKED_FROM, size_bytes - CHECKED_FROM)
+        crc = crc32c_of_few(start + ATTRIBUTES_POSITION, size_bytes - ATTRIBUTES_POSITION)
     else:
-        crc = _crc32c_of_many(memoryview(batch)[CHECKED_FROM:])
-    put_big_endian(start + 17, <uint64_t> crc, 4)
+        crc = _crc32c_of_many(memoryview(batch)[ATTRIBUTES_POSITION:])
+    put_big_endian(start + CRC_POSITION, <uint64_t> crc, 4)
     return batch
 
 
@@ -497,19 +593,9 @@ cdef inline int _varint_bytes(int64_t value) noexcept:
     return size
 
 
-cdef inline uint8_t *_put_varint(uint8_t *at, int64_t value) noexcept:
-    cdef uint64_t left = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
-    while left > 0x7F:
-        at[0] = <uint8_t> (left & 0x7F | 0x80)
-        left >>= 7
-        at += 1
-    at[0] = <uint8_t> left
-    return at + 1
-
-
 cdef uint8_t *_put_bytes(uint8_t *at, bytes value):
     if value is None:
-        return _put_varint(at, -1)
-    at = _put_varint(at, len(value))
+        return put_varint(at, -1)
+    at = put_varint(at, len(value))
     memcpy(at, PyBytes_AsString(value), len(value))
     return at + len(value)

@@ -13,9 +13,9 @@ UNKNOWN_SERVER_ERROR.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from odradek.wire._records_python import COMPRESSION_MASK, LATEST_PRODUCE_VERSION
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.record_layout import COMPRESSION_MASK, LATEST_PRODUCE_VERSION
 from odradek.wire.records import (
     HEADER_SIZE_BYTES,
     NO_TIMESTAMP,

@@ -1,4 +1,4 @@
-/* For the compiled twins: numbers as the protocol writes them, and CRC-32C of small pieces. */
+/* For the compiled modules: numbers as the protocol writes them, and CRC-32C of small pieces. */
 #ifndef ODRADEK_CRC32C_H
 #define ODRADEK_CRC32C_H
 
@@ -18,9 +18,13 @@ static inline void put_big_endian(uint8_t *bytes, uint64_t value, int size) {
 /* CRC-32C by the processor's own instruction; 0 where this machine or compiler has none of it. */
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include <nmmintrin.h>
-static int has_crc32c(void) { return __builtin_cpu_supports("sse4.2"); }
+static inline int has_crc32c(void) { return __builtin_cpu_supports("sse4.2"); }
+#if defined(__clang__) && __clang_major__ >= 14
+__attribute__((target("sse4.2,crc32")))
+#else
 __attribute__((target("sse4.2")))
-static uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) {
+#endif
+static inline uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) {
     uint64_t sum = 0xFFFFFFFF;
     for (; size >= 8; size -= 8, bytes += 8) {
         uint64_t word;
@@ -31,8 +35,8 @@ static uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) {
     return (uint32_t) sum ^ 0xFFFFFFFF;
 }
 #else
-static int has_crc32c(void) { return 0; }
-static uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) { return 0; }
+static inline int has_crc32c(void) { return 0; }
+static inline uint32_t crc32c_of_few(const uint8_t *bytes, size_t size) { return 0; }
 #endif
 
 #endif

@@ -25,6 +25,7 @@ from zlib import crc32
 from odradek.wire.batch_validation import DEFAULT_RULES, BatchRules, InvalidRecords, check_rules
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.record_layout import COMPRESSION_MASK, MAGIC_POSITION
 from odradek.wire.records import (
     LOG_OVERHEAD_BYTES,
     MAGIC_V2,
@@ -51,14 +52,12 @@ __all__ = [
     "to_v2",
 ]
 
-_MAGIC_POSITION = 16
 _OFFSET_AND_SIZE = Struct(">qi")
 _CRC = Struct(">I")
 _SIZE = Struct(">i")
 _HEAD = (Struct(">qiIbb"), Struct(">qiIbbq"))  # by magic
 _LEAST_BODY_BYTES = (14, 22)
 
-_COMPRESSION_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
 
 
@@ -74,7 +73,7 @@ class LegacyMessage(NamedTuple):
 
     @property
     def compression(self) -> int:
-        return self.attributes & _COMPRESSION_MASK
+        return self.attributes & COMPRESSION_MASK
 
     @property
     def uses_log_append_time(self) -> bool:
@@ -83,7 +82,7 @@ class LegacyMessage(NamedTuple):
 
 def is_legacy(buffer: Buffer) -> bool:
     """Whether what `buffer` starts with is a message of format v0 or v1 (and not a batch, nor too short)."""
-    return len(buffer) > _MAGIC_POSITION and buffer[_MAGIC_POSITION] < MAGIC_V2
+    return len(buffer) > MAGIC_POSITION and buffer[MAGIC_POSITION] < MAGIC_V2
 
 
 # Reading --------------------------------------------------------------------------------------------
@@ -100,10 +99,10 @@ def iter_messages(buffer: Buffer) -> Iterator[LegacyMessage]:
 
 def _read_message(view: memoryview, position: int) -> tuple[LegacyMessage, int]:
     left = len(view) - position
-    if left <= _MAGIC_POSITION:
+    if left <= MAGIC_POSITION:
         raise _corrupt(f"{left} bytes are no message")
     offset, size_bytes = _OFFSET_AND_SIZE.unpack_from(view, position)
-    magic = view[position + _MAGIC_POSITION]
+    magic = view[position + MAGIC_POSITION]
     if magic > MAGIC_V2:
         raise _corrupt(f"a message of magic {magic}")
     if magic == MAGIC_V2:
@@ -406,7 +405,7 @@ def build_message(
     else:
         head = _HEAD[1].pack(offset, len(body) + 14, 0, magic, attributes, timestamp)
     message = bytearray(head + body)
-    _CRC.pack_into(message, LOG_OVERHEAD_BYTES, crc32(memoryview(message)[_MAGIC_POSITION:]))
+    _CRC.pack_into(message, LOG_OVERHEAD_BYTES, crc32(memoryview(message)[MAGIC_POSITION:]))
     return bytes(message)
 
 

@@ -275,7 +275,7 @@ BROKER = (
     Option("log.cleaner.io.max.bytes.per.second", HONOURED, DOUBLE, DOUBLE_MAX, dynamic=CLUSTER_WIDE,
            doc="Most bytes that compaction reads and writes in a second."),
     Option("log.cleaner.dedupe.buffer.size", HONOURED, LONG, 134_217_728, dynamic=CLUSTER_WIDE,
-           doc="Memory of all compactors for their maps of keys, 24 bytes a key; 200 if not compiled."),
+           doc="Memory of all compactors for their maps of keys, 24 bytes a key."),
     Option("log.cleaner.io.buffer.size", HONOURED, INT, 524_288, low=0, dynamic=CLUSTER_WIDE,
            doc="Memory of all compactors for reading and writing."),
     Option("log.cleaner.io.buffer.load.factor", HONOURED, DOUBLE, 0.9, dynamic=CLUSTER_WIDE,

@@ -9,8 +9,8 @@ Source: `LogValidator.buildRecordsAndAssignOffsets` and `MemoryRecordsBuilder` o
 
 from struct import Struct
 
-from odradek.wire._records_python import ATTRIBUTES_POSITION, COMPRESSION_MASK
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress
+from odradek.wire.record_layout import ATTRIBUTES_POSITION, COMPRESSION_MASK, LENGTH_POSITION
 from odradek.wire.records import (
     HEADER_SIZE_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -24,7 +24,6 @@ from odradek.wire.records import (
 __all__ = ["recompress"]
 
 _LENGTH = Struct(">i")
-_LENGTH_POSITION = 8
 _ATTRIBUTES = Struct(">h")
 
 
@@ -45,7 +44,7 @@ def recompress(
     packed = section if compression == Compression.NONE else compress(compression, section, level)
     made = bytearray(memoryview(batch)[:HEADER_SIZE_BYTES])
     made += packed
-    _LENGTH.pack_into(made, _LENGTH_POSITION, len(made) - LOG_OVERHEAD_BYTES)
+    _LENGTH.pack_into(made, LENGTH_POSITION, len(made) - LOG_OVERHEAD_BYTES)
     _ATTRIBUTES.pack_into(made, ATTRIBUTES_POSITION, header.attributes & ~COMPRESSION_MASK | compression)
     # For the sake of the checksum.
     set_max_timestamp(made, 0, read_batch_header(made), header.max_timestamp)

@@ -1,4 +1,4 @@
-/* Walking the records section of a batch in format v2 (`DefaultRecord.java`), for the compiled twins.
+/* Walking the records section of a batch in format v2 (`DefaultRecord.java`), for the compiled modules.
  *
  * A record is its size, a byte of attributes that mean nothing, timestamp delta, offset delta, key, value and
  * headers. Numbers are zigzag varints of at most 5 bytes (32 bits) or 10 (64); bits beyond those are cut off, as

@@ -4,11 +4,7 @@ Promises: a sound batch is never re-encoded, only its base offset and leader epo
 its checksum does not cover; damaged bytes are refused with CORRUPT_MESSAGE (the batch) or INVALID_RECORD (a
 record inside) and nothing else is ever raised for them; looking inside a compressed batch is bounded.
 
-A batch is a header of 61 bytes and the records, which alone are compressed:
-
-    base offset 8, length 4 (of what follows), leader epoch 4, magic 1, CRC-32C 4 (of what follows),
-    attributes 2, last offset delta 4, base timestamp 8, max timestamp 8, producer id 8, producer epoch 2,
-    base sequence 4, record count 4
+`record_layout` says where what stands in a batch, `_records` (compiled) reads it, `record_refusals` explains.
 
 Sources: KIP-98 (format v2), KIP-534 (delete horizon), `DefaultRecordBatch.java` and `DefaultRecord.java`.
 """
@@ -19,32 +15,47 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from odradek.wire._records_python import (
+from odradek.wire._records import (
+    BatchHeader,
+    build_keyed_batch,
+    read_batch_header,
+    read_client_batch,
+    read_records,
+    scan_records,
+    survey_if_sound,
+    survey_records,
+    verify_crc,
+)
+from odradek.wire.checksums import crc32c
+from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress, decompress
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.record_layout import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL,
+    CRC_POSITION,
     DELETE_HORIZON,
     HEADER,
     HEADER_SIZE_BYTES,
+    LEADER_EPOCH_POSITION,
     LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
     MAGIC_V2,
+    MAX_TIMESTAMP_POSITION,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     TRANSACTIONAL,
     Buffer,
     Record,
     RecordTable,
     add_to_sequence,
-    invalid_record,
-    validate_header,
 )
-from odradek.wire.checksums import crc32c
-from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress, decompress
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.record_refusals import invalid_record, validate_header
 
 __all__ = [
-    "COMPILED",
     "CONTROL_ABORT",
     "CONTROL_COMMIT",
     "HEADER_SIZE_BYTES",
@@ -84,51 +95,15 @@ __all__ = [
     "zigzag_varint",
 ]
 
-try:
-    from odradek.wire._records import (
-        BatchHeader,
-        read_batch_header,
-        read_client_batch,
-        read_records,
-        scan_records,
-        survey_if_sound,
-        survey_records,
-        verify_crc,
-    )
-    from odradek.wire._records import build_keyed_batch as _build_keyed_batch
-
-    COMPILED = True
-except ImportError:  # an install without a C compiler
-    _build_keyed_batch = None
-    from odradek.wire._records_python import (
-        BatchHeader,
-        read_batch_header,
-        read_client_batch,
-        read_records,
-        scan_records,
-        survey_if_sound,
-        survey_records,
-        verify_crc,
-    )
-
-    COMPILED = False
-"""Whether the compiled twin of the hot parts is in use."""
-
-NO_TIMESTAMP = -1
-NO_PRODUCER_EPOCH = -1
-NO_PARTITION_LEADER_EPOCH = -1
 CONTROL_ABORT = 0
 CONTROL_COMMIT = 1
 VARINTS_KEPT = 4096
 """Most are lengths and deltas, which come again."""
 
 _CRC = Struct(">I")
-_CRC_POSITION = 17
 _ATTRIBUTES = Struct(">h")
 _MAX_TIMESTAMP = Struct(">q")
-_MAX_TIMESTAMP_POSITION = 35
 _LEADER_EPOCH = Struct(">i")
-_LEADER_EPOCH_POSITION = 12
 _BASE_OFFSET = Struct(">q")
 
 
@@ -320,23 +295,6 @@ def batch_of_section(
     return batch
 
 
-def build_keyed_batch(
-    rows: list[tuple[bytes, bytes | None, int]],
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-) -> bytes | bytearray:
-    """What a coordinator writes: `build_batch` of records from offset 0 on, each a key, a value (None
-    deletes) and a timestamp; at least one. With a producer it is a part of that one's transaction."""
-    if _build_keyed_batch is not None:
-        return _build_keyed_batch(rows, producer_id, producer_epoch)
-    return build_batch(
-        [Record(offset, timestamp, key, value) for offset, (key, value, timestamp) in enumerate(rows)],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=producer_id != NO_PRODUCER_ID,
-    )
-
-
 def _write_records(
     records: Sequence[Record], base_offset: int, base_timestamp: int, last_offset_delta: int
 ) -> bytes:
@@ -383,7 +341,7 @@ _NULL = zigzag_varint(-1)
 
 def _seal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
     with memoryview(buffer)[position + ATTRIBUTES_POSITION : position + size_bytes] as covered:
-        _CRC.pack_into(buffer, position + _CRC_POSITION, crc32c(covered))
+        _CRC.pack_into(buffer, position + CRC_POSITION, crc32c(covered))
 
 
 # Patching --------------------------------------------------------------------------------
@@ -392,7 +350,7 @@ def _seal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> Non
 def patch_batch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
     """Give the batch at `position` its place in the log; neither field is covered by the checksum."""
     _pack_base_offset(buffer, position, base_offset)
-    _pack_leader_epoch(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
+    _pack_leader_epoch(buffer, position + LEADER_EPOCH_POSITION, leader_epoch)
 
 
 _pack_base_offset = _BASE_OFFSET.pack_into
@@ -417,9 +375,9 @@ def set_max_timestamp(
 ) -> None:
     """Correct the max timestamp of the batch at `position`, its checksum, and `header`."""
     header.max_timestamp = timestamp_ms
-    _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    _MAX_TIMESTAMP.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, timestamp_ms)
     _seal(buffer, position, header.size_bytes)
-    (header.crc,) = _CRC.unpack_from(buffer, position + _CRC_POSITION)
+    (header.crc,) = _CRC.unpack_from(buffer, position + CRC_POSITION)
 
 
 # Control records --------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import pytest
 from compat_tests.outside import clean_environment
 from tools import build_dists
 from tools.build_dists import Dists
-from tools.environment import only_from, wheels
+from tools.environment import compiler, only_from, wheels
 
 PATIENCE_S = 120
 USERS = ("pytest", "kafka-python>=3.0")
@@ -64,45 +64,47 @@ class Installed:
         assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
-def _installed(folder: pathlib.Path, what: pathlib.Path, **environment: str) -> Installed:
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True, env=clean_environment())
+def empty(folder: pathlib.Path, python: str = sys.executable) -> Installed:
+    """An environment in which nothing is installed yet."""
+    subprocess.run([python, "-m", "venv", str(folder / "venv")], check=True, env=clean_environment())
     home = folder / "home"
     home.mkdir()
-    made = Installed(folder / "venv", home)
+    return Installed(folder / "venv", home)
+
+
+def _installed(folder: pathlib.Path, what: pathlib.Path, **environment: str) -> Installed:
+    made = empty(folder)
     made.install(str(what), **environment)
     return made
 
 
 @pytest.fixture(scope="session")
 def dists(tmp_path_factory: pytest.TempPathFactory) -> Dists:
-    """The sdist and the two wheels of this checkout."""
+    """The sdist and the wheel of this checkout."""
     return build_dists.build(tmp_path_factory.mktemp("dists"))
 
 
 @pytest.fixture(scope="session")
 def environments(dists: Dists, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Installed]]:
-    """All three, made at the same time since pip mostly waits; `sdist` by a pip that finds no C compiler."""
-    wheels(*USERS)  # once, and not by each of the three
+    """Both, made at the same time since pip mostly waits; `sdist` is compiled by whatever there is."""
+    wheels(*USERS)  # once, and not by each of the two
     with concurrent.futures.ThreadPoolExecutor() as pool:
         futures = {
-            "compiled": pool.submit(_installed, tmp_path_factory.mktemp("compiled"), dists.compiled),
-            "pure": pool.submit(_installed, tmp_path_factory.mktemp("pure"), dists.pure),
-            "sdist": pool.submit(
-                _installed, tmp_path_factory.mktemp("sdist"), dists.sdist, CC="/bin/false", CXX="/bin/false"
-            ),
+            "wheel": pool.submit(_installed, tmp_path_factory.mktemp("wheel"), dists.wheel),
+            "sdist": pool.submit(_installed, tmp_path_factory.mktemp("sdist"), dists.sdist, **compiler()),
         }
         yield {name: future.result() for name, future in futures.items()}
 
 
-@pytest.fixture(scope="session", params=["compiled", "pure", "sdist"])
+@pytest.fixture(scope="session", params=["wheel", "sdist"])
 def installed(request: pytest.FixtureRequest, environments: dict[str, Installed]) -> Installed:
-    """Each of the three ways in which Odradek gets onto a machine."""
+    """Each of the two ways in which Odradek gets onto a machine."""
     return environments[request.param]
 
 
-@pytest.fixture(scope="session", params=["compiled", "pure", "sdist"])
+@pytest.fixture(scope="session", params=["wheel", "sdist"])
 def users(request: pytest.FixtureRequest, environments: dict[str, Installed]) -> Installed:
-    """Each of the three as a user of pytest and kafka-python has it.
+    """Each of the two as a user of pytest and kafka-python has it.
 
     Last of all in test_installed.py: the tests before it look at an environment that holds nothing else.
     """

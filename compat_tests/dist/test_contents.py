@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import email
 import pathlib
+import platform
+import re
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Iterator
 
 import pytest
 
 from tools.build_dists import CHECKOUT, Dists, extension_modules
+
+pytestmark = pytest.mark.timeout(600)  # compiling takes its time on a busy machine
 
 SETTINGS = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 VERSION = SETTINGS["project"]["version"]
@@ -30,16 +35,26 @@ def modules_of_checkout() -> set[str]:
     return modules
 
 
-@pytest.fixture(params=["compiled", "pure"])
-def wheel(request: pytest.FixtureRequest, dists: Dists) -> zipfile.ZipFile:
-    with zipfile.ZipFile(getattr(dists, request.param)) as archive:
+@pytest.fixture
+def wheel(dists: Dists) -> Iterator[zipfile.ZipFile]:
+    with zipfile.ZipFile(dists.wheel) as archive:
         yield archive
 
 
-def test_the_wheels_are_a_stable_abi_one_and_a_pure_one_of_one_version(dists: Dists) -> None:
+def test_the_sdist_and_the_stable_abi_wheel_are_of_one_version(dists: Dists) -> None:
     assert dists.sdist.name == f"odradek-{VERSION}.tar.gz"
-    assert dists.compiled.name.startswith(f"odradek-{VERSION}-cp311-abi3-")
-    assert dists.pure.name == f"odradek-{VERSION}-py3-none-any.whl"
+    assert dists.wheel.name.startswith(f"odradek-{VERSION}-cp311-abi3-")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a wheel for glibc is built where there is one")
+def test_the_wheel_runs_with_every_glibc_since_2_17(wheel: zipfile.ZipFile, dists: Dists) -> None:
+    assert f"manylinux_2_17_{platform.machine()}" in dists.wheel.stem.split("-")[-1].split(".")
+    wanted = {
+        tuple(map(int, version.split(b".")))
+        for name in binaries(wheel)
+        for version in re.findall(rb"GLIBC_(\d+\.\d+)", wheel.read(name))
+    }
+    assert max(wanted) <= (2, 17)
 
 
 def test_a_wheel_has_every_module_of_the_checkout_and_nothing_else_of_python(wheel: zipfile.ZipFile) -> None:
@@ -49,26 +64,21 @@ def test_a_wheel_has_every_module_of_the_checkout_and_nothing_else_of_python(whe
 def test_beside_modules_a_wheel_has_the_type_marker_the_licence_and_its_metadata(
     wheel: zipfile.ZipFile,
 ) -> None:
-    others = {name for name in wheel.namelist() if not name.endswith((".py", ".so"))}
+    others = {name for name in wheel.namelist() if not name.endswith((".py", ".pyi", ".so", "/"))}
     assert others == {"odradek/py.typed"} | {
         f"{METADATA}/{name}"
         for name in ("METADATA", "WHEEL", "RECORD", "top_level.txt", "entry_points.txt", "licenses/LICENSE")
     }
 
 
-def test_the_compiled_parts_are_in_one_wheel_and_not_in_the_other(dists: Dists) -> None:
-    def binaries(path: pathlib.Path) -> set[str]:
-        with zipfile.ZipFile(path) as archive:
-            return {name for name in archive.namelist() if name.endswith((".so", ".pyd", ".dylib"))}
-
-    assert binaries(dists.compiled) == {f"{name.replace('.', '/')}.abi3.so" for name in extension_modules()}
-    assert binaries(dists.pure) == set()
+def binaries(wheel: zipfile.ZipFile) -> set[str]:
+    return {name for name in wheel.namelist() if name.endswith((".so", ".pyd", ".dylib"))}
 
 
-def test_the_command_line_knows_all_compiled_parts() -> None:
-    from odradek.server.cli import _COMPILED_PARTS
-
-    assert set(_COMPILED_PARTS) == set(extension_modules())
+def test_the_wheel_has_every_compiled_part_and_its_types(wheel: zipfile.ZipFile) -> None:
+    parts = {name.replace(".", "/") for name in extension_modules()}
+    assert binaries(wheel) == {f"{part}.abi3.so" for part in parts}
+    assert {name for name in wheel.namelist() if name.endswith(".pyi")} == {f"{part}.pyi" for part in parts}
 
 
 def test_the_entry_points_are_a_console_script_and_a_pytest_plugin(wheel: zipfile.ZipFile) -> None:
@@ -92,7 +102,7 @@ def test_the_sdist_has_every_source_and_no_generated_file(dists: Dists) -> None:
     names = {str(name) for name in names}
     for folder in FOLDERS.values():
         for path in (CHECKOUT / folder).rglob("*"):
-            if path.suffix in (".py", ".pyx", ".pxd", ".h", ".typed"):
+            if path.suffix in (".py", ".pyi", ".pyx", ".pxd", ".h", ".typed"):
                 assert str(path.relative_to(CHECKOUT)) in names
     assert {"LICENSE", "README.md", "pyproject.toml", "setup.py", "docs/configuration.md"} <= names
     assert not {name for name in names if name.endswith((".so", ".c", ".pyc")) or name.startswith("tests")}

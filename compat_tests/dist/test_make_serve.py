@@ -1,31 +1,36 @@
-"""The README's first command, in a copy of the checkout and with an empty cache of environments."""
+"""The README's first command, in copies of the checkout and with an empty cache of environments."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
+
+import pytest
 
 from compat_tests.dist.conftest import USERS
 from compat_tests.outside import clean_environment
 from odradek.server.health import check
 from tools.build_dists import copy_of_checkout
-from tools.environment import only_from, wheels
+from tools.environment import ZIGLANG, only_from, wheels
 
-READY_S = 120
+pytestmark = pytest.mark.timeout(600)  # compiling takes its time on a busy machine
+
+READY_S = 180
 STOP_S = 10
 
 
-def test_make_serve_makes_its_environment_and_starts_a_broker(tmp_path: pathlib.Path) -> None:
-    """Of the package index a user's own run asks for what the cache of wheels gives here."""
-    checkout = copy_of_checkout(tmp_path / "checkout")
-    environment = clean_environment(ODRADEK_CACHE=str(tmp_path / "cache"), **only_from(wheels(*USERS)))
-    command = ["make", "-s", "serve", f"PYTHON={sys.executable}", "LISTEN=127.0.0.1:0"]
+def serve(checkout: pathlib.Path, environment: dict[str, str]) -> None:
+    """`make serve` in that checkout says that it is ready, answers, and ends with Ctrl-C."""
+    make = shutil.which("make")
+    assert make is not None
+    command = [make, "-s", "serve", f"PYTHON={sys.executable}", "LISTEN=127.0.0.1:0"]
     process = subprocess.Popen(
         command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -43,6 +48,36 @@ def test_make_serve_makes_its_environment_and_starts_a_broker(tmp_path: pathlib.
         process.wait(STOP_S)
         assert (checkout / "data" / ".kafka_cleanshutdown").exists()
     finally:
-        with contextlib.suppress(ProcessLookupError):
+        if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def parts(checkout: pathlib.Path, *kinds: str) -> list[str]:
+    return sorted(path.name for kind in kinds for path in checkout.glob(f"*/_*.{kind}"))
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler here")
+def test_make_serve_makes_its_environment_and_another_checkout_builds_nothing(tmp_path: pathlib.Path) -> None:
+    """Of the package index a user's own run asks for what the cache of wheels gives here."""
+    environment = clean_environment(ODRADEK_CACHE=str(tmp_path / "cache"), **only_from(wheels(*USERS)))
+    first, second = (copy_of_checkout(tmp_path / name) for name in ("first", "second"))
+    serve(first, environment)
+    assert parts(first, "c")
+    serve(second, environment)
+    assert parts(second, "c") == []
+    assert parts(second, "so") == parts(first, "so") != []
+
+
+def test_make_serve_takes_ziglang_where_there_is_no_c_compiler(tmp_path: pathlib.Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("make", "sh", "sed", "mkdir", "ln"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    environment = clean_environment(
+        ODRADEK_CACHE=str(tmp_path / "cache"), PATH=str(programs), **only_from(wheels(*USERS, ZIGLANG))
+    )
+    environment.pop("CC", None)
+    assert not pathlib.Path(sysconfig.get_config_var("CC").split()[0]).is_absolute()
+    serve(copy_of_checkout(tmp_path / "checkout"), environment)
+    assert (tmp_path / "cache" / "zig").is_dir()

@@ -100,7 +100,7 @@ def run(commands: str, names: dict[str, str], directory: pathlib.Path, **variabl
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Directory]:
     """With the archive and the environment of which it was made, into which a wheel of this checkout went."""
     path = tmp_path_factory.mktemp("submitting")
-    wheel = build_dists.build_pure(path)
+    wheel = build_dists.build(path).wheel
     names = {"python3 -m venv": f"{sys.executable} -m venv", " odradek ": f" {wheel} "}
     run(Guide.read().pack, names, path)
     with Cluster(path / "cluster", workers=1) as cluster:

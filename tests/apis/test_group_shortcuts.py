@@ -5,15 +5,12 @@ topics that come and go, logs that fail, requests that are torn. Every answer is
 record and every deadline as well.
 """
 
-import importlib
 import logging
-import os
 import random
 from collections import Counter
 
 import pytest
 
-from odradek.apis import _commits_python, _questions_python
 from odradek.apis.api import RequestContext, Waiting
 from odradek.coordinator.consumer_group import ConsumerGroup
 from odradek.wire.codec import decoder
@@ -40,38 +37,12 @@ from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 from tests.apis.conftest import FakeConnection
 from tests.tiers import seeds
 
-try:
-    _questions = importlib.import_module("odradek.apis._questions")
-    _commits = importlib.import_module("odradek.apis._commits")
-except ImportError:
-    _questions = _commits = None
-
-TWINS = [(_questions_python, _commits_python)]
-if _commits is not None:
-    TWINS.append((_questions, _commits))
-IDS = ["python", "compiled"][: len(TWINS)]
 LONGEST = 1 << 20
 TOPICS = {"t": 3, "u": 2}
 CLASSIC, CONSUMER = ("c0", "c1"), ("k0", "k1")
 SHORT = (HeartbeatRequest, ConsumerGroupHeartbeatRequest, OffsetFetchRequest, OffsetCommitRequest)
 TORN = (HeartbeatRequest, OffsetFetchRequest, OffsetCommitRequest)
 """Another could become one for topics by a pattern, which nobody looks for here."""
-
-
-def test_the_compiled_twins_were_built():
-    if _commits is None and not os.environ.get("CI"):
-        pytest.skip("odradek.apis._questions and _commits are not built here; CI builds them")
-    assert _commits is not None
-
-
-@pytest.fixture(params=TWINS, ids=IDS, autouse=True)
-def twin(request, monkeypatch):
-    questions, commits = request.param
-    for module in ("groups", "consumer_groups", "offsets"):
-        monkeypatch.setattr(f"odradek.apis.{module}.Questions", questions.Questions)
-        monkeypatch.setattr(f"odradek.apis.{module}.Known", questions.Known)
-    for name in ("Beginning", "Commits"):
-        monkeypatch.setattr(f"odradek.apis.offset_commit_shortcut.{name}", getattr(commits, name))
 
 
 class Client(FakeConnection):

@@ -1,13 +1,10 @@
 """The short way of ListOffsets says the same as the ordinary one, to the byte, and leaves the rest to it."""
 
-import importlib
 import itertools
-import os
 from dataclasses import replace
 
 import pytest
 
-from odradek.apis import _questions_python
 from odradek.apis.api import RequestContext
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -15,29 +12,9 @@ from odradek.wire.frames import read_response, request_frame, response_parts
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.apis import transactional
 
-try:
-    _questions = importlib.import_module("odradek.apis._questions")
-except ImportError:
-    _questions = None
-
-TWINS = [_questions_python] if _questions is None else [_questions_python, _questions]
-IDS = ["python", "compiled"][: len(TWINS)]
 LIST_OFFSETS = 2
 VERSIONS = range(4, 12)
 LONGEST = 1 << 20
-
-
-def test_the_compiled_twin_was_built():
-    if _questions is None and not os.environ.get("CI"):
-        pytest.skip("odradek.apis._questions is not built here; CI builds it")
-    assert _questions is not None
-
-
-@pytest.fixture(params=TWINS, ids=IDS, autouse=True)
-def twin(request, monkeypatch):
-    monkeypatch.setattr("odradek.apis.offsets_of_logs.Questions", request.param.Questions)
-    monkeypatch.setattr("odradek.apis.offsets_of_logs.Known", request.param.Known)
-    return request.param
 
 
 @pytest.fixture

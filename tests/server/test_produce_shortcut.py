@@ -1,14 +1,12 @@
 """The short way of produce requests says the same as the ordinary one, and leaves to it what is unusual."""
 
 import asyncio
-import importlib
 import itertools
-import os
 import threading
 
 import pytest
 
-from odradek.apis import _produce_burst_python
+from odradek.apis import _produce_burst
 from odradek.server.broker import BrokerServer
 from odradek.server.config import load
 from odradek.storage import partition as storage_partition
@@ -28,21 +26,8 @@ from odradek.wire.messages import (
 from odradek.wire.records import Record, build_batch
 from tests.raw_client import AsyncRawClient
 
-try:
-    _produce_burst = importlib.import_module("odradek.apis._produce_burst")
-except ImportError:
-    _produce_burst = None
-
-TWINS = [_produce_burst_python] if _produce_burst is None else [_produce_burst_python, _produce_burst]
-IDS = ["python", "compiled"][: len(TWINS)]
 PRODUCE = 0
 VERSIONS = range(9, 14)
-
-
-def test_the_compiled_twin_was_built():
-    if _produce_burst is None and not os.environ.get("CI"):
-        pytest.skip("odradek.apis._produce_burst is not built here; CI builds it")
-    assert _produce_burst is not None
 
 
 class Node:
@@ -84,13 +69,6 @@ class Node:
 
 def batch(size=100, **options):
     return build_batch([Record(0, 1_700_000_000_000, b"k", b"v" * size)], **options)
-
-
-@pytest.fixture(params=TWINS, ids=IDS, autouse=True)
-def twin(request, monkeypatch):
-    monkeypatch.setattr("odradek.apis.produce_shortcut.Bursts", request.param.Bursts)
-    monkeypatch.setattr("odradek.apis.produce_shortcut.Known", request.param.Known)
-    return request.param
 
 
 SEEDED = 2
@@ -445,8 +423,8 @@ def test_a_client_alone_is_told_of_a_failed_commit_and_goes_on(tmp_path):
     play(tmp_path, story)
 
 
-def test_what_is_remembered_is_bounded(tmp_path, monkeypatch, twin):
-    monkeypatch.setattr(twin, "KNOWN_MAX", 5)
+def test_what_is_remembered_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(_produce_burst, "KNOWN_MAX", 5)
 
     async def story(node):
         for number in range(20):

@@ -1,8 +1,6 @@
 """Rows become record batches: read back by our reader and by a client's, placed where Kafka places them."""
 
 import datetime
-import importlib
-import os
 
 import pytest
 from hypothesis import given, settings
@@ -13,17 +11,13 @@ pyarrow = pytest.importorskip("pyarrow")
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2  # noqa: E402
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch  # noqa: E402
 
-from odradek.spark import _batching_python  # noqa: E402
+from odradek.spark import _batching  # noqa: E402
 from odradek.spark.batching import Batches, RowsRefused  # noqa: E402
 from odradek.wire.compression import Compression  # noqa: E402
 from odradek.wire.records import iter_records, read_batch_header, validate_header, verify_crc  # noqa: E402
+from tests.oracles import batching as oracle  # noqa: E402
 
-try:
-    _batching = importlib.import_module("odradek.spark._batching")
-except ImportError:
-    _batching = None
-
-TWINS = [_batching_python] if _batching is None else [_batching_python, _batching]
+BOTH = [_batching, oracle]
 NOW_MS = 1_767_225_600_000
 HEADERS = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
 SCHEMA = pyarrow.schema(
@@ -39,20 +33,9 @@ SCHEMA = pyarrow.schema(
 PARTITIONS = {"one": 1, "three": 3, "seven": 7}
 
 
-@pytest.fixture(params=TWINS, ids=["python", "compiled"][: len(TWINS)])
-def twin(request):
-    return request.param
-
-
-def test_the_compiled_twin_was_built():
-    if _batching is None and not os.environ.get("CI"):
-        pytest.skip("odradek.spark._batching is not built here; CI builds it")
-    assert _batching is not None
-
-
-def batches_of(twin, **options):
+def batches_of(*, module=_batching, **options):
     options.setdefault("now_ms", lambda: NOW_MS)
-    return Batches(PARTITIONS.__getitem__, encoder=twin.RecordEncoder, **options)
+    return Batches(PARTITIONS.__getitem__, encoder=module.RecordEncoder, **options)
 
 
 def taken_up(batches, *record_batches):
@@ -127,12 +110,12 @@ def expected_place(row):
 def test_every_row_is_read_back_where_it_belongs(table, skipped, batch_bytes):
     whole = pyarrow.RecordBatch.from_pylist([{"topic": "one"}] * skipped + table, SCHEMA)
     results = []
-    for twin in TWINS:
-        batches = batches_of(twin, batch_bytes=batch_bytes)
+    for module in BOTH:
+        batches = batches_of(module=module, batch_bytes=batch_bytes)
         results.append(
             (taken_up(batches, whole.slice(skipped)), batches.rows, batches.checksum, batches.sample)
         )
-    assert results[0] == results[-1]
+    assert results[0] == results[1]
     found, count, _, sample = results[0]
     assert count == len(table)
     assert sample == sorted(set(sample))
@@ -156,14 +139,14 @@ def test_every_row_is_read_back_where_it_belongs(table, skipped, batch_bytes):
 
 
 @pytest.mark.parametrize("codec", list(Compression), ids=lambda codec: codec.name.lower())
-def test_clients_read_every_codec(twin, codec):
+def test_clients_read_every_codec(codec):
     table = rows(
         2000,
         key=[b"key-%d" % (n % 7) for n in range(2000)],
         value=[None if n % 9 == 0 else b"value %d " % n * 5 for n in range(2000)],
         headers=[[{"key": "h", "value": b"%d" % n}] if n % 3 else None for n in range(2000)],
     )
-    found = taken_up(batches_of(twin, topic="three", compression=codec), table)
+    found = taken_up(batches_of(topic="three", compression=codec), table)
     assert [place[:2] for place in found] == [("three", 0), ("three", 1), ("three", 2)]
     seen = []
     for _, partition, batch in found:
@@ -187,13 +170,13 @@ def test_clients_read_every_codec(twin, codec):
 @settings(max_examples=200)
 @given(st.binary(max_size=40))
 def test_keys_are_hashed_as_clients_do(key):
-    for twin in TWINS:
-        assert twin.murmur2(key) == kafka_python_murmur2(key) & 0xFFFFFFFF
+    for module in BOTH:
+        assert module.murmur2(key) == kafka_python_murmur2(key) & 0xFFFFFFFF
 
 
-def test_rows_without_a_key_stay_together_and_move_on(twin):
+def test_rows_without_a_key_stay_together_and_move_on():
     table = rows(900, value=[b"%0100d" % n for n in range(900)])
-    found = taken_up(batches_of(twin, topic="three", batch_bytes=10_061, sticky_start=4), table)
+    found = taken_up(batches_of(topic="three", batch_bytes=10_061, sticky_start=4), table)
     places = [partition for _, partition, _ in found]
     assert places[:6] == [1, 2, 0, 1, 2, 0]
     assert all(len(batch) > 9_000 for _, _, batch in found[:-3])
@@ -201,9 +184,9 @@ def test_rows_without_a_key_stay_together_and_move_on(twin):
     assert numbers == list(range(900))
 
 
-def test_the_checksum_is_of_the_rows_and_not_of_their_order(twin):
+def test_the_checksum_is_of_the_rows_and_not_of_their_order():
     def checksum(table, **options):
-        batches = batches_of(twin, **options)
+        batches = batches_of(**options)
         taken_up(batches, *table.to_batches(max_chunksize=7))
         return batches.rows, batches.checksum, batches.sample
 
@@ -226,7 +209,7 @@ def test_the_checksum_is_of_the_rows_and_not_of_their_order(twin):
     assert checksum(table) != checksum(placed)
 
 
-def test_large_and_text_columns_are_taken_as_bytes(twin):
+def test_large_and_text_columns_are_taken_as_bytes():
     when = datetime.datetime(2026, 1, 2, 3, 4, 5, 678_000)
     table = pyarrow.record_batch(
         {
@@ -242,7 +225,7 @@ def test_large_and_text_columns_are_taken_as_bytes(twin):
             "offset": pyarrow.array([12]),
         }
     )
-    ((_, _, batch),) = taken_up(batches_of(twin, topic="one"), table)
+    ((_, _, batch),) = taken_up(batches_of(topic="one"), table)
     (record,) = read(batch)
     assert record.key == "schlüssel".encode()
     assert record.value == b"x" * 3_000_000
@@ -250,8 +233,8 @@ def test_large_and_text_columns_are_taken_as_bytes(twin):
     assert record.timestamp == int(when.replace(tzinfo=datetime.UTC).timestamp() * 1000)
 
 
-def test_what_is_held_has_a_bound(twin):
-    batches = batches_of(twin, topic="seven", batch_bytes=1 << 20, memory_bytes=1 << 20)
+def test_what_is_held_has_a_bound():
+    batches = batches_of(topic="seven", batch_bytes=1 << 20, memory_bytes=1 << 20)
     value = b"x" * 10_000
     most = 0
     for _ in range(20):
@@ -275,10 +258,10 @@ def test_what_is_held_has_a_bound(twin):
         ({"headers": [None, [None]]}, "a row for topic three has a header without a key"),
     ],
 )
-def test_a_row_that_cannot_be_a_record_is_refused(twin, columns, sentence):
+def test_a_row_that_cannot_be_a_record_is_refused(columns, sentence):
     columns = {"value": [b"a", b"b"], "topic": ["three", "three"], **columns}
     with pytest.raises(RowsRefused, match=sentence):
-        list(batches_of(twin).add(rows(2, **columns)))
+        list(batches_of().add(rows(2, **columns)))
 
 
 @pytest.mark.parametrize(
@@ -300,9 +283,9 @@ def test_a_row_that_cannot_be_a_record_is_refused(twin, columns, sentence):
         ),
     ],
 )
-def test_a_column_that_cannot_be_written_is_refused(twin, columns, sentence):
+def test_a_column_that_cannot_be_written_is_refused(columns, sentence):
     table = pyarrow.record_batch({"value": pyarrow.array([b"a"]), **columns})
-    batches = batches_of(twin)
+    batches = batches_of()
     if sentence is None:
         assert [record.value for _, _, batch in taken_up(batches, table) for record in read(batch)] == [b"a"]
     else:

@@ -3,14 +3,13 @@ source.
 """
 
 import random
-from unittest import mock
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.spark import _columns_python, columns
+from odradek.spark import _columns, columns
 from odradek.spark.client import ClientError
 from odradek.spark.columns import COLUMNS, METADATA_COLUMNS, SCHEMA, ColumnBuilder, CorruptRecords, schema_of
 from odradek.wire.compression import Compression
@@ -24,24 +23,14 @@ from odradek.wire.records import (
     iter_records,
     read_batch_header,
 )
+from tests.oracles import columns as oracle
 
-try:
-    from odradek.spark import _columns
-except ImportError:
-    _columns = None
-
-TWINS = [_columns_python.RecordColumns, *([_columns.RecordColumns] if _columns else [])]
+BOTH = [_columns.RecordColumns, oracle.RecordColumns]
 ALL = {"keys": True, "values": True, "offsets": True, "timestamps": True, "headers": True}
 
 
-@pytest.fixture(params=TWINS, ids=lambda twin: twin.__module__.rpartition(".")[2])
-def twin(request):
-    return request.param
-
-
-def builder(twin, names=COLUMNS, **options):
-    with mock.patch.object(columns, "RecordColumns", twin):
-        return ColumnBuilder(names, **{"topic": "t", "read_committed": False, **options})
+def builder(names=COLUMNS, **options):
+    return ColumnBuilder(names, **{"topic": "t", "read_committed": False, **options})
 
 
 def rows(built):
@@ -56,8 +45,8 @@ def rows(built):
     return found
 
 
-def gathered(twin, buffer, names=COLUMNS, partition=3, aborted=(), open_from=None, **options):
-    built = builder(twin, names, **options)
+def gathered(buffer, names=COLUMNS, partition=3, aborted=(), open_from=None, **options):
+    built = builder(names, **options)
     built.add(buffer, partition, aborted, open_from)
     return rows(built)
 
@@ -102,11 +91,11 @@ def test_the_columns_have_the_very_types_of_sparks_kafka_source():
     ]
 
 
-def test_an_arrow_batch_has_the_columns_that_were_named_in_that_order(twin):
-    built = builder(twin, ["offset", "codec", "key"])
+def test_an_arrow_batch_has_the_columns_that_were_named_in_that_order():
+    built = builder(["offset", "codec", "key"])
     built.add(batch(b"a"), 0)
     assert built.take().schema == schema_of(["offset", "codec", "key"])
-    assert builder(twin, metadata=True).schema.names == [*COLUMNS, *METADATA_COLUMNS]
+    assert builder(metadata=True).schema.names == [*COLUMNS, *METADATA_COLUMNS]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +111,7 @@ def test_columns_that_cannot_be_are_refused(names, sentence):
         schema_of(names)
 
 
-# Equality with iter_records, and of the twins
+# Equality with iter_records, and with the oracle
 
 small_bytes = st.none() | st.binary(max_size=40)
 names_of_headers = st.text(max_size=8) | st.sampled_from(["", "traceparent", "ü"])
@@ -166,8 +155,7 @@ def test_every_row_is_that_of_iter_records(log, names, bounds):
     wanted = [
         {name: row[name] for name in ordered} for row in expected_rows(log) if start <= row["offset"] < end
     ]
-    for twin in TWINS:
-        assert gathered(twin, log, ordered, start=start, end=end) == wanted
+    assert gathered(log, ordered, start=start, end=end) == wanted
 
 
 @settings(max_examples=25)
@@ -176,8 +164,7 @@ def test_what_is_cut_off_at_the_end_is_left_out(log):
     ends = [position + header.size_bytes for position, header in iter_batches(log)]
     cut = len(log) - 1
     whole = max([end for end in ends if end <= cut], default=0)
-    for twin in TWINS:
-        assert gathered(twin, log[:cut] if log else b"") == expected_rows(log[:whole])
+    assert gathered(log[:cut] if log else b"") == expected_rows(log[:whole])
 
 
 @settings(max_examples=60)
@@ -185,15 +172,15 @@ def test_what_is_cut_off_at_the_end_is_left_out(log):
     gaps=records_of_a_batch,
     damage=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=4),
 )
-def test_the_twins_take_and_refuse_the_same(gaps, damage):
+def test_the_oracle_takes_and_refuses_the_same(gaps, damage):
     log = log_of([(gaps, 0, None)])
     header = read_batch_header(log)
     section = bytearray(log[HEADER_SIZE_BYTES:])
     for place, value in damage:
         section[place % len(section)] = value
     outcomes = []
-    for twin in TWINS:
-        taking = twin(**ALL)
+    for record_columns in BOTH:
+        taking = record_columns(**ALL)
         outcomes.append(
             [
                 taking.add_section(log[HEADER_SIZE_BYTES:], header, 0, 99, True),
@@ -205,7 +192,7 @@ def test_the_twins_take_and_refuse_the_same(gaps, damage):
                 taking.rows,
             ]
         )
-    assert outcomes[0] == outcomes[-1]
+    assert outcomes[0] == outcomes[1]
     assert outcomes[0][0] is True
 
 
@@ -227,16 +214,11 @@ def numbers(buffer, kind, count):
     return list(memoryview(buffer).cast("B").cast(kind)[:count])
 
 
-@pytest.mark.skipif(_columns is None, reason="the extension is not built here")
-def test_the_compiled_twin_is_in_use_where_it_was_built():
-    assert columns.COMPILED
-
-
-def test_a_section_that_is_refused_leaves_what_was_there(twin):
+def test_a_section_that_is_refused_leaves_what_was_there():
     good = build_batch([(index, 5, b"k" if index % 2 else None, None, [("h", None)]) for index in range(11)])
     bad = bytearray(good)
     bad[-1] = 8
-    taking = twin(**ALL)
+    taking = _columns.RecordColumns(**ALL)
     for buffer, is_taken in ((good, True), (bad, False), (good, True), (bad, False)):
         header = read_batch_header(buffer)
         assert taking.add_section(memoryview(buffer)[HEADER_SIZE_BYTES:], header, 0, 99) is is_taken
@@ -246,10 +228,10 @@ def test_a_section_that_is_refused_leaves_what_was_there(twin):
     assert (names, contents, nulls) == ([b"h"] * 22, [None] * 22, 0)
 
 
-def test_a_count_that_lies_reserves_no_memory(twin):
+def test_a_count_that_lies_reserves_no_memory():
     header = read_batch_header(batch(b"a"))
     header.record_count = 2**31 - 1
-    assert not twin(**ALL).add_section(batch(b"a")[HEADER_SIZE_BYTES:], header, 0, 99)
+    assert not _columns.RecordColumns(**ALL).add_section(batch(b"a")[HEADER_SIZE_BYTES:], header, 0, 99)
 
 
 # What is left out
@@ -298,22 +280,22 @@ TRANSACTIONS = b"".join(
 ABORTED = [(1, 1)]
 
 
-def test_aborted_records_and_markers_are_left_out_for_a_reader_of_what_is_committed(twin):
-    read = gathered(twin, TRANSACTIONS, aborted=ABORTED, read_committed=True)
+def test_aborted_records_and_markers_are_left_out_for_a_reader_of_what_is_committed():
+    read = gathered(TRANSACTIONS, aborted=ABORTED, read_committed=True)
     assert values(read) == [b"plain", b"b1", b"a3", b"c1"]
-    everything = gathered(twin, TRANSACTIONS, aborted=ABORTED)
+    everything = gathered(TRANSACTIONS, aborted=ABORTED)
     assert values(everything) == [b"plain", b"a1", b"a2", b"b1", b"a3", b"c1"]
 
 
-def test_a_reader_that_starts_within_an_aborted_transaction_sees_none_of_it(twin):
+def test_a_reader_that_starts_within_an_aborted_transaction_sees_none_of_it():
     within = TRANSACTIONS[len(batch(b"plain")) :]
-    read = gathered(twin, within, aborted=ABORTED, read_committed=True, start=2)
+    read = gathered(within, aborted=ABORTED, read_committed=True, start=2)
     assert values(read) == [b"b1", b"a3", b"c1"]
 
 
-def test_the_batch_tells_of_its_producer_its_transaction_and_its_codec(twin):
+def test_the_batch_tells_of_its_producer_its_transaction_and_its_codec():
     log = TRANSACTIONS + batch(b"z", base_offset=9, compression=Compression.ZSTD)
-    read = gathered(twin, log, ["value", *METADATA_COLUMNS], aborted=ABORTED, open_from={3: 8})
+    read = gathered(log, ["value", *METADATA_COLUMNS], aborted=ABORTED, open_from={3: 8})
     none = dict.fromkeys(METADATA_COLUMNS)
     of_a_producer = {**none, "producerEpoch": 2, "leaderEpoch": 4, "codec": "none"}
     assert read == [
@@ -327,14 +309,14 @@ def test_the_batch_tells_of_its_producer_its_transaction_and_its_codec(twin):
     ]
 
 
-def test_a_batch_without_records_gives_no_rows(twin):
+def test_a_batch_without_records_gives_no_rows():
     empty = build_batch([], base_offset=4, last_offset_delta=2)
-    assert values(gathered(twin, empty + batch(b"a", base_offset=7))) == [b"a"]
-    assert gathered(twin, b"") == []
+    assert values(gathered(empty + batch(b"a", base_offset=7))) == [b"a"]
+    assert gathered(b"") == []
 
 
-def test_batches_of_several_partitions_keep_theirs(twin):
-    built = builder(twin, ["partition", "value"])
+def test_batches_of_several_partitions_keep_theirs():
+    built = builder(["partition", "value"])
     for partition in (5, 5, 2):
         built.add(batch(b"%d" % partition), partition)
     assert built.rows == 3
@@ -345,40 +327,40 @@ def test_batches_of_several_partitions_keep_theirs(twin):
 # Odd ones
 
 
-def test_names_of_headers_are_read_as_java_reads_them(twin):
+def test_names_of_headers_are_read_as_java_reads_them():
     names = ["plain", "\u00fc", "\udcff\udcfe", "x\udc80y"]
     log = build_batch([(0, 0, None, b"v", [(name, b"1") for name in names])], compression=Compression.LZ4)
-    (row,) = gathered(twin, log, ["headers", "codec"])
+    (row,) = gathered(log, ["headers", "codec"])
     assert [header["key"] for header in row["headers"]] == ["plain", "\u00fc", "\ufffd\ufffd", "x\ufffdy"]
     assert row["codec"] == "lz4"
 
 
 @pytest.mark.parametrize("timestamp", [-1, 0, 2**63 // 1000, -(2**63) // 1000 + 1])
-def test_timestamps_become_microseconds(twin, timestamp):
+def test_timestamps_become_microseconds(timestamp):
     log = build_batch([(0, timestamp, None, b"v", ())])
-    assert gathered(twin, log, ["timestamp"]) == [{"timestamp": 1000 * timestamp}]
+    assert gathered(log, ["timestamp"]) == [{"timestamp": 1000 * timestamp}]
 
 
 @pytest.mark.parametrize("timestamp", [2**63 // 1000 + 1, -(2**63) // 1000 - 1])
-def test_a_timestamp_that_spark_cannot_have_is_refused_only_where_it_is_wanted(twin, timestamp):
+def test_a_timestamp_that_spark_cannot_have_is_refused_only_where_it_is_wanted(timestamp):
     log = build_batch([(4, timestamp, None, b"v", ())])
     with pytest.raises(
         CorruptRecords, match=f"offset 4 has the timestamp {timestamp}.*without the column"
     ) as caught:
-        gathered(twin, log)
+        gathered(log)
     assert caught.value.code == ErrorCode.INVALID_TIMESTAMP
-    assert gathered(twin, log, ["value", "offset"]) == [{"value": b"v", "offset": 4}]
+    assert gathered(log, ["value", "offset"]) == [{"value": b"v", "offset": 4}]
 
 
-def test_large_values_and_many_rows_come_in_several_arrow_batches(twin, monkeypatch):
+def test_large_values_and_many_rows_come_in_several_arrow_batches(monkeypatch):
     monkeypatch.setattr(columns, "BATCH_ROWS", 3)
-    built = builder(twin, ["offset"])
+    built = builder(["offset"])
     built.add(b"".join(batch(b"a", b"b", base_offset=offset) for offset in range(0, 10, 2)), 0)
     assert built.rows == 4
     assert [built.take().num_rows for _ in range(3)] == [4, 4, 2]
     assert built.take() is None
     monkeypatch.setattr(columns, "BATCH_BYTES", 1 << 20)
-    built = builder(twin, ["value"])
+    built = builder(["value"])
     large = random.Random(1).randbytes(1 << 20)
     built.add(batch(large) + batch(b"small") + batch(large), 0)
     assert built.size_bytes > 2 << 20
@@ -388,16 +370,16 @@ def test_large_values_and_many_rows_come_in_several_arrow_batches(twin, monkeypa
 # What is not sound
 
 
-def refused(twin, buffer, **options):
+def refused(buffer, **options):
     with pytest.raises(CorruptRecords) as caught:
-        gathered(twin, buffer, **options)
+        gathered(buffer, **options)
     return caught.value
 
 
-def test_a_wrong_checksum_is_refused_by_name(twin):
+def test_a_wrong_checksum_is_refused_by_name():
     damaged = batch(b"a") + batch(b"b", base_offset=1)
     damaged[-1] ^= 1
-    built = builder(twin)
+    built = builder()
     with pytest.raises(
         CorruptRecords,
         match=r"topic t, partition 6, the batch at offset 1 cannot be read: the batch's checksum is",
@@ -407,39 +389,39 @@ def test_a_wrong_checksum_is_refused_by_name(twin):
     assert values(rows(built)) == [b"a"]
     unchecked = batch(b"a")
     unchecked[17] ^= 1
-    assert values(gathered(twin, unchecked, check_crcs=False)) == [b"a"]
+    assert values(gathered(unchecked, check_crcs=False)) == [b"a"]
 
 
-def test_records_that_are_not_sound_are_refused_whatever_the_checksum(twin):
+def test_records_that_are_not_sound_are_refused_whatever_the_checksum():
     damaged = batch(b"abc")
     damaged[HEADER_SIZE_BYTES] += 2
-    error = refused(twin, damaged, check_crcs=False)
+    error = refused(damaged, check_crcs=False)
     assert error.code == ErrorCode.INVALID_RECORD
     assert "a record ends 1 bytes after its batch" in str(error)
 
 
 @pytest.mark.parametrize(("position", "value"), [(16, 3), (8, 0xFF)])
-def test_what_no_format_has_is_refused(twin, position, value):
+def test_what_no_format_has_is_refused(position, value):
     damaged = batch(b"abc")
     damaged[position] = value
-    assert "which no format has" in str(refused(twin, damaged))
+    assert "which no format has" in str(refused(damaged))
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
-def test_what_unpacks_to_too_much_is_refused(twin, codec, monkeypatch):
+def test_what_unpacks_to_too_much_is_refused(codec, monkeypatch):
     monkeypatch.setattr(columns, "DEFAULT_LIMIT_BYTES", 100_000)
     bomb = batch(bytes(200_000), compression=codec)
-    assert refused(twin, bomb).code == ErrorCode.MESSAGE_TOO_LARGE
-    assert values(gathered(twin, batch(bytes(90_000), compression=codec))) == [bytes(90_000)]
+    assert refused(bomb).code == ErrorCode.MESSAGE_TOO_LARGE
+    assert values(gathered(batch(bytes(90_000), compression=codec))) == [bytes(90_000)]
 
 
-def test_a_codec_that_nobody_has_and_packed_bytes_that_are_none_are_refused(twin):
+def test_a_codec_that_nobody_has_and_packed_bytes_that_are_none_are_refused():
     unknown = batch(b"a")
     unknown[22] |= 7
-    assert refused(twin, unknown, check_crcs=False).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert refused(unknown, check_crcs=False).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     damaged = batch(b"a", compression=Compression.ZSTD)[:HEADER_SIZE_BYTES] + b"is not zstd"
     damaged[8:12] = (len(damaged) - 12).to_bytes(4, "big")
-    assert refused(twin, damaged, check_crcs=False).code == ErrorCode.CORRUPT_MESSAGE
+    assert refused(damaged, check_crcs=False).code == ErrorCode.CORRUPT_MESSAGE
 
 
 # Formats v0 and v1
@@ -447,10 +429,10 @@ def test_a_codec_that_nobody_has_and_packed_bytes_that_are_none_are_refused(twin
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_of_old_formats_are_rows_too(twin, magic, codec):
+def test_messages_of_old_formats_are_rows_too(magic, codec):
     old = batch(b"a", b"b", b"c", base_offset=5, compression=codec)
     log = to_legacy(old, magic, 5) + batch(b"d", base_offset=8)
-    read = gathered(twin, log, ["offset", "value", "timestamp", "timestampType", "headers", "codec"], start=6)
+    read = gathered(log, ["offset", "value", "timestamp", "timestampType", "headers", "codec"], start=6)
     no_time = magic == 0
     assert read == [
         {
@@ -465,7 +447,7 @@ def test_messages_of_old_formats_are_rows_too(twin, magic, codec):
     ]
 
 
-def test_an_old_message_with_a_wrong_checksum_is_refused(twin):
+def test_an_old_message_with_a_wrong_checksum_is_refused():
     damaged = bytearray(build_message(1, offset=3, timestamp=1, key=None, value=b"abc"))
     damaged[-1] ^= 1
-    assert "offset 3 cannot be read: a message's checksum is" in str(refused(twin, damaged))
+    assert "offset 3 cannot be read: a message's checksum is" in str(refused(damaged))

@@ -2,11 +2,10 @@
 says that has to stay of them.
 """
 
-import importlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from odradek.storage import _cleaning_python, cleaning_run
+from odradek.storage import _cleaning, cleaning_run
 from odradek.storage.cleaning_run import CleanedGroup, CleaningJob, JobSegment, cleaning_round
 from odradek.storage.transaction_index import AbortedTransaction
 from odradek.wire.records import (
@@ -16,19 +15,15 @@ from odradek.wire.records import (
     iter_records,
     verify_crc,
 )
+from tests.oracles import cleaning as oracle
 from tests.storage.memory_disk import MemoryDisk
-
-try:
-    _cleaning = importlib.import_module("odradek.storage._cleaning")
-except ImportError:
-    _cleaning = None
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 DIRECTORY = "data/t-0"
 SEED = bytes(range(16))
-TWINS = [_cleaning_python] if _cleaning is None else [_cleaning_python, _cleaning]
-TWIN_NAMES = (
+BOTH = [_cleaning, oracle]
+NAMES = (
     "Copy",
     "OffsetMap",
     "SLOT_BYTES",
@@ -41,12 +36,12 @@ TWIN_NAMES = (
 
 
 @contextmanager
-def using(twin):
-    """Let rounds work with this twin."""
-    before = {name: getattr(cleaning_run, name) for name in TWIN_NAMES}
+def using(module):
+    """Let rounds work with this one of the two."""
+    before = {name: getattr(cleaning_run, name) for name in NAMES}
     try:
-        for name in TWIN_NAMES:
-            setattr(cleaning_run, name, getattr(twin, name))
+        for name in NAMES:
+            setattr(cleaning_run, name, getattr(module, name))
         yield
     finally:
         for name, value in before.items():
@@ -54,7 +49,7 @@ def using(twin):
 
 
 def room_for(keys: int) -> int:
-    """Bytes in which a map has so many slots, with the twin that is at work."""
+    """Bytes in which a map has so many slots, with the module that is at work."""
     return keys * cleaning_run.SLOT_BYTES
 
 

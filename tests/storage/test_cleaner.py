@@ -9,8 +9,8 @@ import stores
 from memory_disk import MemoryDisk, PowerLost
 from stores import NOW_MS
 
+from odradek.storage._cleaning import SLOT_BYTES
 from odradek.storage.cleaner import CleanableSegment, CleanerSettings, Cleaning, plan_cleaning
-from odradek.storage.cleaning import SLOT_BYTES
 from odradek.storage.cleaning_run import CleanedGroup, cleaning_round
 from odradek.storage.config import LogConfig
 from odradek.storage.partition import Partition

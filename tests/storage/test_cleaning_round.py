@@ -1,23 +1,21 @@
 """One round of compaction, given segments and a disk: what stays, by hand and against a plain reading of the
-rules, with both twins.
+rules, also with the oracle in the place of the compiled part.
 """
 
 import os
 import random
 import subprocess
 import sys
-import tracemalloc
 
 import pytest
 from cleaning_logs import (
+    BOTH,
     DAY_MS,
     DIRECTORY,
     NOW_MS,
     SEED,
-    TWINS,
     Batch,
     WrittenLog,
-    _cleaning,
     aborted_in,
     decoded,
     expected,
@@ -28,8 +26,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from odradek.server.child_python import let_find_package
-from odradek.storage import _cleaning_python
-from odradek.storage.cleaning_run import CleaningJob, JobSegment, cleaning_round, group_segments, slots_of
+from odradek.storage import _cleaning
+from odradek.storage.cleaning_run import CleaningJob, JobSegment, cleaning_round, group_segments
 from odradek.storage.indexes import OffsetIndex, TimeIndex
 from odradek.storage.throttle import INTERVAL_S, Throttle
 from odradek.storage.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
@@ -39,18 +37,6 @@ from odradek.wire.records import Record, build_batch, end_txn_marker, iter_recor
 from tests.tiers import examples
 
 CODECS = [Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.ZSTD]
-
-
-@pytest.fixture(params=TWINS, ids=lambda twin: twin.__name__.rpartition(".")[2])
-def twin(request):
-    with using(request.param):
-        yield request.param
-
-
-def test_the_compiled_twin_was_built():
-    if _cleaning is None and not os.environ.get("CI"):
-        pytest.skip("odradek.storage._cleaning is not built here; CI builds it")
-    assert _cleaning is not None
 
 
 def data(base_offset: int, *pairs, **changes) -> Batch:
@@ -94,7 +80,7 @@ def kept(log: WrittenLog, job: CleaningJob) -> list[tuple[int, bytes | None, byt
 # Transactions
 
 
-def test_nothing_of_an_aborted_transaction_stays_and_its_records_outdate_no_others(twin):
+def test_nothing_of_an_aborted_transaction_stays_and_its_records_outdate_no_others():
     log = WrittenLog(
         [
             [
@@ -108,7 +94,7 @@ def test_nothing_of_an_aborted_transaction_stays_and_its_records_outdate_no_othe
     assert kept(log, log.job()) == [(0, b"a", b"old"), (4, b"c", b"3")]
 
 
-def test_a_committed_transaction_is_like_other_data(twin):
+def test_a_committed_transaction_is_like_other_data():
     log = WrittenLog(
         [
             [
@@ -122,7 +108,7 @@ def test_a_committed_transaction_is_like_other_data(twin):
     assert kept(log, log.job()) == [(1, b"a", b"new"), (3, b"c", b"3")]
 
 
-def test_a_marker_stays_while_there_is_data_then_until_its_horizon(twin):
+def test_a_marker_stays_while_there_is_data_then_until_its_horizon():
     log = WrittenLog(
         [[in_transaction(0, (b"a", b"1")), marker(1, "commit"), data(2, (b"a", b"2")), data(3, (b"b", b"3"))]]
     )
@@ -141,7 +127,7 @@ def test_a_marker_stays_while_there_is_data_then_until_its_horizon(twin):
     assert [one.base_offset for one in fourth] == [2, 3]
 
 
-def test_a_transaction_index_has_the_aborted_ones_whose_data_was_met(twin):
+def test_a_transaction_index_has_the_aborted_ones_whose_data_was_met():
     log = WrittenLog(
         [[in_transaction(0, (b"a", b"1")), data(1, (b"b", b"1")), marker(2, "abort"), data(3, (b"c", b"1"))]]
     )
@@ -152,7 +138,7 @@ def test_a_transaction_index_has_the_aborted_ones_whose_data_was_met(twin):
     assert ".txnindex" not in files[0]
 
 
-def test_the_last_marker_of_a_producer_without_data_stays_as_a_header(twin):
+def test_the_last_marker_of_a_producer_without_data_stays_as_a_header():
     log = WrittenLog([[marker(0, "abort", epoch=3), data(1, (b"a", b"1"))]])
     first = batches_after(log, log.job(producers=((7, 3, -1),)))
     log = WrittenLog([first])
@@ -172,20 +158,20 @@ def test_a_transaction_index_is_read_back_and_a_torn_one_refused():
 # Batches and keys
 
 
-def test_a_batch_behind_the_reading_buffer_is_read_whole(twin):
+def test_a_batch_behind_the_reading_buffer_is_read_whole():
     large = data(0, *((b"key%d" % number, b"v" * 50) for number in range(30)))
     log = WrittenLog([[large, data(30, (b"key3", b"new"))]])
     found = kept(log, log.job(buffer_bytes=100))
     assert [offset for offset, _, _ in found] == [*range(3), *range(4, 30), 30]
 
 
-def test_a_batch_of_an_old_leader_keeps_its_epoch(twin):
+def test_a_batch_of_an_old_leader_keeps_its_epoch():
     batches = [data(0, (b"a", b"1"), (b"b", b"1"), leader_epoch=2), data(2, (b"a", b"2"), leader_epoch=5)]
     log = WrittenLog([batches])
     assert [one.leader_epoch for one in batches_after(log, log.job())] == [2, 5]
 
 
-def test_records_with_log_append_time_keep_it(twin):
+def test_records_with_log_append_time_keep_it():
     log = WrittenLog([[data(0, (b"a", b"1"), (b"b", None), (b"c", b"1")), data(3, (b"a", b"2"))]])
     records = [Record(*one) for one in log.segments[0][0].records]
     log.put(0, bytes(build_batch(records, log_append_time_ms=NOW_MS + 500)) + log.segments[0][1].encoded())
@@ -194,19 +180,19 @@ def test_records_with_log_append_time_keep_it(twin):
     assert [(one.offset, one.timestamp) for one in cleaned] == [(1, NOW_MS + 500), (2, NOW_MS + 500)]
 
 
-def test_a_record_without_a_key_goes(twin):
+def test_a_record_without_a_key_goes():
     log = WrittenLog([[data(0, (None, b"1"), (b"a", b"1")), data(2, (b"b", b"1"))]])
     assert kept(log, log.job()) == [(1, b"a", b"1"), (2, b"b", b"1")]
 
 
-def test_what_a_retention_beyond_all_time_keeps_can_be_read(twin):
+def test_what_a_retention_beyond_all_time_keeps_can_be_read():
     log = WrittenLog([[data(0, (b"a", None)), data(1, (b"b", b"1"))]])
     (first, _) = batches_after(log, log.job(delete_retention_ms=2**63 - 1))
     assert first.horizon_ms == 2**63 - 1
     assert first.records == [(0, NOW_MS, b"a", None)]
 
 
-def test_a_full_map_ends_the_round_in_the_middle_of_a_batch_as_kafkas_does(twin):
+def test_a_full_map_ends_the_round_in_the_middle_of_a_batch_as_kafkas_does():
     log = WrittenLog(
         [[data(0, *((b"%d" % number, b"old") for number in range(10))), data(10, (b"0", b"new"))]]
     )
@@ -220,7 +206,7 @@ def test_a_full_map_ends_the_round_in_the_middle_of_a_batch_as_kafkas_does(twin)
 
 
 @pytest.mark.parametrize("where", [8, 16, 23, 30, 70, 75, 80])
-def test_a_damaged_batch_is_never_believed(twin, where):
+def test_a_damaged_batch_is_never_believed(where):
     batches = [data(0, (b"a", b"1"), (b"b", b"2")), data(2, (b"a", b"2"))]
     log = WrittenLog([batches])
     whole = bytearray(b"".join(one.encoded() for one in batches))
@@ -232,7 +218,7 @@ def test_a_damaged_batch_is_never_believed(twin, where):
     assert not [name for name in log.disk.files if name.endswith(".cleaned")]
 
 
-def test_a_segment_that_has_lost_its_end_is_damage(twin):
+def test_a_segment_that_has_lost_its_end_is_damage():
     log = WrittenLog([[data(0, (b"a", b"1")), data(1, (b"b", b"2"))]])
     job = log.job()
     log.put(0, log.segments[0][0].encoded())
@@ -240,7 +226,7 @@ def test_a_segment_that_has_lost_its_end_is_damage(twin):
         log.cleaned(job)
 
 
-def test_offsets_that_go_back_are_damage(twin):
+def test_offsets_that_go_back_are_damage():
     log = WrittenLog([[data(5, (b"a", b"1"))]])
     log.put(5, data(5, (b"a", b"1")).encoded() + data(5, (b"b", b"1")).encoded())
     segment = JobSegment(5, 7, log.disk.size(f"{DIRECTORY}/{5:020d}.log"))
@@ -248,7 +234,7 @@ def test_offsets_that_go_back_are_damage(twin):
         log.cleaned(log.job(segments=(segment,), end_offset=7))
 
 
-def test_a_round_that_is_closed_leaves_nothing_of_what_it_was_writing(twin):
+def test_a_round_that_is_closed_leaves_nothing_of_what_it_was_writing():
     log = WrittenLog([[data(0, (b"a", b"1")), data(1, (b"b", b"2"))]])
     work = cleaning_round(log.disk, log.job(buffer_bytes=100), SEED)
     while not any(name.endswith(".cleaned") for name in log.disk.files):
@@ -274,7 +260,7 @@ def test_neighbours_are_joined_while_they_fit_into_a_segment():
     assert [len(group) for group in groups] == [1, 2]
 
 
-def test_a_cleaned_segment_has_the_indexes_that_appends_would_have_made(twin):
+def test_a_cleaned_segment_has_the_indexes_that_appends_would_have_made():
     log = WrittenLog([[data(base, (b"%d" % base, b"v" * 20)) for base in range(40)]])
     _, (group,), (files,) = log.cleaned(log.job(segment_bytes=10**6))
     offsets = OffsetIndex.decode(0, files[".index"], group.size_bytes)
@@ -348,9 +334,9 @@ def log_of(steps) -> tuple[list[list[Batch]], tuple[tuple[int, int, int], ...]]:
 
 
 def check_round(segments: list[list[Batch]], job_of, entries_max: int) -> list[list[Batch]]:
-    """One round with each twin, against the rules; returns the log after it."""
+    """One round by each, against the rules; returns the log after it."""
     results = []
-    for one in TWINS:
+    for one in BOTH:
         log = WrittenLog(segments)
         with using(one):
             job = job_of(log)
@@ -411,10 +397,10 @@ def test_what_stays_is_what_the_rules_say_round_after_round(steps, dirty_share, 
 # The parts
 
 
-@pytest.mark.parametrize("plain", TWINS, ids=lambda one: one.__name__.rpartition(".")[2])
-def test_an_offset_map_is_a_dictionary_with_a_bound(plain):
+@pytest.mark.parametrize("module", BOTH, ids=["compiled", "oracle"])
+def test_an_offset_map_is_a_dictionary_with_a_bound(module):
     chance = random.Random(3)
-    held = plain.OffsetMap(1000, SEED)
+    held = module.OffsetMap(1000, SEED)
     model: dict[bytes, int] = {}
     for offset in range(5000):
         key = chance.randbytes(chance.choice([0, 1, 7, 8, 9, 16, 100]))[: chance.choice([1, 100])]
@@ -429,33 +415,8 @@ def test_an_offset_map_is_a_dictionary_with_a_bound(plain):
     assert all(held.get(key) == offset for key, offset in model.items())
 
 
-def fill(plain, memory_bytes: int):
-    with using(plain):
-        slots = slots_of(memory_bytes)
-    held = plain.OffsetMap(slots, SEED)
-    for number in range(slots):
-        held.put(b"%016d" % number, 2**40 + number)
-    return held
-
-
-@pytest.mark.parametrize("keys", [10_000, 43_691, 60_000])  # in the middle its dictionary has just grown
-def test_a_full_map_of_the_plain_twin_stays_within_its_memory(keys):
-    memory_bytes = keys * _cleaning_python.SLOT_BYTES
-    tracemalloc.start()
-    try:
-        held = fill(_cleaning_python, memory_bytes)
-        taken_bytes, peak_bytes = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(held) == keys
-    # The allocator of Python gives a key of 49 bytes 64, which it does not tell.
-    assert peak_bytes + 20 * keys <= memory_bytes
-    assert taken_bytes > memory_bytes / 3, "and not a fraction of what is allowed"
-
-
-@pytest.mark.skipif(_cleaning is None, reason="odradek.storage._cleaning is not built here")
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system does not tell what is taken")
-def test_a_full_map_of_the_compiled_twin_stays_within_its_memory():
+def test_a_full_map_stays_within_its_memory():
     memory_bytes = 24 << 20
     # In a process that has freed nothing yet.
     program = (
@@ -486,15 +447,15 @@ def test_a_full_map_of_the_compiled_twin_stays_within_its_memory():
     base=st.sampled_from([0, NOW_MS, 2**62]),
     shift=st.sampled_from([0, 1, -1, -(2**62), NOW_MS, -NOW_MS, 2**63 - 1]),
 )
-def test_both_twins_shift_timestamps_alike(sizes, base, shift):
+def test_the_oracle_shifts_timestamps_alike(sizes, base, shift):
     records = [
         Record(place, base + delta, b"k" * 3, b"v" * size) for place, (size, delta) in enumerate(sizes)
     ]
     section = bytes(build_batch(records, base_offset=0))[61:]
-    shifted = {bytes(one.shift_timestamps(section, len(records), shift)) for one in TWINS}
+    shifted = {bytes(one.shift_timestamps(section, len(records), shift)) for one in BOTH}
     assert len(shifted) == 1
     (result,) = shifted
-    assert _cleaning_python.shift_timestamps(result, len(records), -shift) == section
+    assert _cleaning.shift_timestamps(result, len(records), -shift) == section
 
 
 def test_a_throttle_keeps_its_rate_and_rests_after_an_interval_or_what_it_has_room_for():

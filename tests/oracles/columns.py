@@ -1,55 +1,16 @@
-"""Records into the buffers of Arrow columns, in plain Python; `_columns.pyx` is the compiled twin.
-
-A column of bytes is what Arrow has for it: 32-bit offsets, one more than there are rows, and the bytes; a
-bitmap says which rows are there, least significant bit first. Numbers are in the machine's order.
-Source: the Arrow columnar format, https://arrow.apache.org/docs/format/Columnar.html
-"""
+"""What `odradek.spark._columns` has to make of records, in plain Python."""
 
 from array import array
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
+from odradek.spark._columns import BytesColumn, HeadersColumn, TakenColumns
+from odradek.spark.columns import MICROSECONDS
 from odradek.wire.errors import KafkaError
-from odradek.wire.records import BatchHeader, Record, read_records
+from odradek.wire.records import BatchHeader, Record
+from tests.oracles.records import read_records
 
-__all__ = ["BytesColumn", "HeadersColumn", "RecordColumns", "TakenColumns"]
-
-Buffer = Any
-"""Whatever has the buffer protocol."""
-MICROSECONDS = 1000
-"""In one of Kafka's milliseconds."""
 _INT64 = range(-(2**63), 2**63)
-
-
-class BytesColumn(NamedTuple):
-    """Buffers of a column of bytes; `nulls` counts the rows that are not there."""
-
-    validity: Buffer
-    nulls: int
-    offsets: Buffer
-    data: Buffer
-
-
-class HeadersColumn(NamedTuple):
-    """Buffers of a column of lists: `offsets` into the names and values of all headers, `total` of them."""
-
-    validity: Buffer
-    nulls: int
-    offsets: Buffer
-    total: int
-    names: BytesColumn
-    values: BytesColumn
-
-
-class TakenColumns(NamedTuple):
-    """What was gathered, None for a column that is not wanted. Timestamps are in microseconds."""
-
-    rows: int
-    keys: BytesColumn | None
-    values: BytesColumn | None
-    offsets: Buffer | None
-    timestamps: Buffer | None
-    headers: HeadersColumn | None
 
 
 class RecordColumns:
@@ -78,7 +39,7 @@ class RecordColumns:
         )
 
     def add_section(
-        self, section: Buffer, header: BatchHeader, start: int, end: int, names_checked: bool = False
+        self, section: Any, header: BatchHeader, start: int, end: int, names_checked: bool = False
     ) -> bool:
         """Takes the records of [start, end) of a batch's records section, which is not compressed (any more).
 

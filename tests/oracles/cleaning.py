@@ -1,30 +1,23 @@
-"""The parts of compaction that run for every batch and every record, in plain Python.
+"""What `odradek.storage._cleaning` has to do, in plain Python.
 
-`_cleaning.pyx` is the compiled twin: the same names, arguments and results, and one test suite; `cleaning.py`
-takes it where it was built. `index_batches` and `filter_batches` take as many batches as they like and may
-decline any, which the caller then has to take one by one: what comes out is the same. This twin declines all.
+`index_batches` and `filter_batches` decline every batch, so a round of compaction takes them one by one.
 """
 
 from hashlib import blake2b
-from typing import NamedTuple
 
-from odradek.wire.records import scan_records
+from odradek.storage._cleaning import SLOT_BYTES, FilterRules, Selection
+from tests.oracles.records import scan_records
 
 __all__ = [
     "SLOT_BYTES",
     "Copy",
-    "FilterRules",
     "OffsetMap",
-    "Selection",
     "filter_batches",
     "index_batches",
     "index_section",
     "select_records",
     "shift_timestamps",
 ]
-
-SLOT_BYTES = 200
-"""What a key takes in an `OffsetMap` at the most: while its dictionary grows there are two for a moment."""
 
 _DIGEST_BYTES = 16
 
@@ -65,28 +58,6 @@ class OffsetMap:
         if len(key) < _DIGEST_BYTES:
             return key
         return blake2b(key, digest_size=_DIGEST_BYTES, key=self._seed).digest()
-
-
-class FilterRules(NamedTuple):
-    """What a round goes by. Batches that end at an offset of `kept_offsets`, or just before `end_offset`,
-    stay even when they are empty: the first are the last ones of their producers, the other is the round's
-    last.
-    """
-
-    end_offset: int
-    now_ms: int
-    kept_offsets: frozenset[int]
-
-
-class Selection(NamedTuple):
-    """What stays of a batch's records. `section` is None when all do; `max_timestamp` and `has_tombstones`
-    are about those that stay.
-    """
-
-    record_count: int
-    has_tombstones: bool
-    max_timestamp: int
-    section: bytes | None
 
 
 class Copy:

@@ -1,19 +1,15 @@
-"""Appending by the compiled way and by the plain one: same answers, same bytes in the log, same state. And
-of what an earlier run has written both see the same.
+"""Appending by the short way and by the long one: same answers, same bytes in the log, same state. And what
+an earlier run has written, looked at for the first time.
 """
 
-import importlib
-import os
 import struct
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.storage import _staging_python
+from odradek.storage._staging import ProducerEntry, Stretch
 from odradek.storage.batches import EXTENT
 from odradek.storage.config import LogConfig
 from odradek.storage.partition import Origin, Partition
@@ -23,24 +19,22 @@ from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch
+from tests.oracles import stretch as oracle
 from tests.storage.memory_disk import MemoryDisk
 from tests.tiers import examples
 
-try:
-    _staging = importlib.import_module("odradek.storage._staging")
-except ImportError:
-    _staging = None
-
+APPENDED = (
+    "base_offset",
+    "is_duplicate",
+    "last_offset",
+    "log_append_time_ms",
+    "log_start_offset",
+    "must_flush",
+)
 NOW_MS = 1_700_000_000_000
 SIZES = (0, 1, 50, 70, 3000, 5000, 9000)
 CODECS = ("producer", "uncompressed", "gzip", "zstd")
 """Of the topic: set while it is written to."""
-
-
-def test_the_compiled_twin_was_built():
-    if _staging is None and not os.environ.get("CI"):
-        pytest.skip("odradek.storage._staging is not built here; CI builds it")
-    assert _staging is not None
 
 
 def batch(sizes, sequence, damage, compression, transactional=False, epoch=0):
@@ -132,7 +126,7 @@ def play(steps, ordinary):
             if appended is None:
                 # Also by the short way, once it has been found out that the transaction may begin here.
                 appended = partition.append(step, now_ms=NOW_MS, transactions=verified(partition, step))
-            told.append([getattr(appended, name) for name in _staging_python.Appended.__slots__])
+            told.append([getattr(appended, name) for name in APPENDED])
         except KafkaError as error:
             told.append((error.code, error.message))
         told.append(partition.last_stable_offset)
@@ -181,7 +175,7 @@ def test_what_a_coordinator_appends_is_the_same_by_its_short_way(steps, is_compa
                     if appended is None:
                         assert partition.log.next_offset == before
                         appended = partition._append_many(memoryview(step), NOW_MS, Origin.COORDINATOR, None)
-                    told.append([getattr(appended, name) for name in _staging_python.Appended.__slots__])
+                    told.append([getattr(appended, name) for name in APPENDED])
                 except KafkaError as error:
                     told.append((error.code, error.message))
         partition.commit()
@@ -223,49 +217,6 @@ def play_tails():
 def test_a_tail_is_what_no_flush_has_seen_of_the_active_segment_until_that_is_doubted():
     tails = play_tails()[::2]
     assert [tail and tail[3] for tail in tails] == [None, 1, 2, 2, None, None, None, 3, 4, 4, None, None]
-
-
-PLAY_IN_PLAIN_PYTHON = """
-import random, sys
-if sys.argv[1] == "plain":
-    sys.modules["odradek.storage._staging"] = None
-from odradek.storage import staging
-from odradek.wire.end_marker import EndMarker
-from odradek.wire.compression import Compression
-from tests.storage.test_staging_twins import CODECS, SIZES, batch, play, play_tails
-chance = random.Random(7)
-def marker():
-    return EndMarker(5, chance.randrange(2), 0, chance.random() < 0.5, chance.choice((1, 2)))
-for _ in range(40):
-    steps = [
-        chance.choice([None, None, None, marker(), *CODECS])
-        if chance.random() < 0.4
-        else batch(
-            chance.choices(SIZES, k=chance.randint(1, 3)),
-            chance.choice([None, chance.randrange(8)]),
-            chance.choice([None, None, None, chance.randrange(90)]),
-            chance.choice([Compression.NONE, Compression.GZIP]),
-            chance.random() < 0.5,
-            chance.choice((0, 0, 1)),
-        )
-        for _ in range(30)
-    ]
-    print(play(steps, True))
-print(play_tails())
-print(staging.COMPILED, file=sys.stderr)
-"""
-
-
-def test_both_twins_leave_the_same_log():
-    def run(which):
-        done = subprocess.run(
-            [sys.executable, "-c", PLAY_IN_PLAIN_PYTHON, which], capture_output=True, text=True, check=True
-        )
-        return done.stdout, done.stderr.strip()
-
-    plain, compiled = run("plain"), run("compiled")
-    assert plain[1] == "False"
-    assert plain[0] == compiled[0]
 
 
 class Writer:
@@ -380,22 +331,19 @@ def test_a_commit_that_fails_takes_back_what_went_the_short_way():
 
 
 def test_a_producer_entry_remembers_five_batches_and_restores_them():
-    for twin in [_staging_python] if _staging is None else [_staging_python, _staging]:
-        entry = twin.ProducerEntry(0, NOW_MS, ((0, 0, 0, 0, NOW_MS),))
-        for number in range(1, 8):
-            entry.remember(0, (number, number, number, number, NOW_MS))
-        memory = entry.memory()
-        assert [one[0] for one in entry.batches] == [3, 4, 5, 6, 7]
-        entry.remember(1, (0, 2, 8, 10, NOW_MS + 1))
-        assert (entry.producer_epoch, entry.last_sequence, entry.last_data_offset) == (1, 2, 10)
-        assert len(entry.batches) == 1
-        entry.restore(memory)
-        assert (entry.producer_epoch, entry.last_timestamp, len(entry.batches)) == (0, NOW_MS, 5)
+    entry = ProducerEntry(0, NOW_MS, ((0, 0, 0, 0, NOW_MS),))
+    for number in range(1, 8):
+        entry.remember(0, (number, number, number, number, NOW_MS))
+    memory = entry.memory()
+    assert [one[0] for one in entry.batches] == [3, 4, 5, 6, 7]
+    entry.remember(1, (0, 2, 8, 10, NOW_MS + 1))
+    assert (entry.producer_epoch, entry.last_sequence, entry.last_data_offset) == (1, 2, 10)
+    assert len(entry.batches) == 1
+    entry.restore(memory)
+    assert (entry.producer_epoch, entry.last_timestamp, len(entry.batches)) == (0, NOW_MS, 5)
 
 
 # The first look at what an earlier run has written ----------------------------------------------------
-
-TWINS = [_staging_python] if _staging is None else [_staging_python, _staging]
 
 
 class Content:
@@ -418,10 +366,10 @@ def stored(batches):
     )
 
 
-def looks(twin, data, until, limit_offset):
+def looks(data, until, limit_offset, stretch_class=Stretch):
     """Where each look ended, and what it read on the way."""
     content = Content(data)
-    stretch = twin.Stretch(0, 0, 0)
+    stretch = stretch_class(0, 0, 0)
     seen = []
     for end in until:
         stretch.extend(content.read, end, len(data), limit_offset)
@@ -453,29 +401,27 @@ def segments(draw):
 
 @settings(max_examples=examples(300), deadline=None)
 @given(segments(), st.lists(st.integers(0, 70_000), max_size=4).map(sorted))
-def test_both_twins_look_at_a_segment_alike(segment, until):
+def test_the_oracle_looks_at_a_segment_alike(segment, until):
     data, limit_offset = segment
-    told = [looks(twin, data, [*until, len(data)], limit_offset) for twin in TWINS]
-    assert told[0] == told[-1]
+    until = [*until, len(data)]
+    assert looks(data, until, limit_offset) == looks(data, until, limit_offset, oracle.Stretch)
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_a_look_ends_after_a_thousand_batches_and_the_next_goes_on(twin):
+def test_a_look_ends_after_a_thousand_batches_and_the_next_goes_on():
     data = stored([([offset], 0, 0) for offset in range(2500)])
     size_bytes = len(data) // 2500
-    seen, _ = looks(twin, data, [len(data)] * 3, 2500)
+    seen, _ = looks(data, [len(data)] * 3, 2500)
     assert [end // size_bytes for _, end, _, _ in seen] == [999, 1998, 2500]
 
 
-@pytest.mark.parametrize("twin", TWINS)
 @pytest.mark.parametrize(("step", "size", "most"), [(1, 5000, 4096 + 61), (2, 300_000, 305_000)])
-def test_a_look_ends_after_a_mebibyte_of_reading(twin, step, size, most):
+def test_a_look_ends_after_a_mebibyte_of_reading(step, size, most):
     """With headers alone (large batches), and with whole batches (offsets are missing between them)."""
     count = 300 if step == 1 else 12
     data = stored([([step * number], 0, size) for number in range(count)])
     end, looked = 0, 0
     content = Content(data)
-    stretch = twin.Stretch(0, 0, 0)
+    stretch = Stretch(0, 0, 0)
     while stretch.end < len(data):
         content.asked.clear()
         stretch.extend(content.read, len(data), len(data), step * count)
@@ -485,8 +431,7 @@ def test_a_look_ends_after_a_mebibyte_of_reading(twin, step, size, most):
     assert looked > 1
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_a_look_gets_on_however_large_a_batch_is(twin):
+def test_a_look_gets_on_however_large_a_batch_is():
     data = stored([([2 * number], 0, 3 << 20) for number in range(3)])
-    seen, _ = looks(twin, data, [len(data)] * 3, 6)
+    seen, _ = looks(data, [len(data)] * 3, 6)
     assert [end * 3 // len(data) for _, end, _, _ in seen] == [1, 2, 3]

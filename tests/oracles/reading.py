@@ -1,4 +1,4 @@
-"""What a read asks in plain Python; `_reading.pyx` is the compiled twin."""
+"""What `odradek.storage._reading` has to say, in plain Python."""
 
 import mmap
 import os

@@ -1,59 +1,35 @@
-"""The parts of `records` that run for every batch and every record, in plain Python.
-
-`wire/_records.pyx` is the compiled twin of this module: the same names, arguments, results and refusals, and
-one test suite for both. `records` takes the twin where it was built; nobody else should import either.
-"""
+"""What `odradek.wire._records` has to say of a batch and its records, in plain Python."""
 
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
-from struct import Struct
 from struct import error as struct_error
-from typing import NamedTuple
 
 from odradek.wire.checksums import crc32c
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.record_layout import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    FIRST_PRODUCE_VERSION_WITH_ZSTD,
+    HEADER,
+    HEADER_SIZE_BYTES,
+    LATEST_PRODUCE_VERSION,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    RECORD_BYTES_MIN,
+    TRANSACTIONAL,
+    Buffer,
+    Record,
+    RecordTable,
+    add_to_sequence,
+)
 
-__all__ = [
-    "BatchHeader",
-    "read_batch_header",
-    "read_client_batch",
-    "read_records",
-    "scan_records",
-    "survey_if_sound",
-    "survey_records",
-    "verify_crc",
-]
-
-Buffer = bytes | bytearray | memoryview
-Column = array | memoryview
-
-MAGIC_V2 = 2
-HEADER_SIZE_BYTES = 61
-LOG_OVERHEAD_BYTES = 12
-"""Base offset and length, which the length field does not count."""
-NO_PRODUCER_ID = -1
-NO_SEQUENCE = -1
-FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
-LATEST_PRODUCE_VERSION = 13
-
-HEADER = Struct(">qiibIhiqqqhii")
-ATTRIBUTES_POSITION = 21  # the checksum covers everything from here on
-
-COMPRESSION_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-DELETE_HORIZON = 0x40
 _REFUSED = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
-
-_MOST_SEQUENCE = 2**31 - 1
-
-
-def add_to_sequence(sequence: int, increment: int) -> int:
-    """`sequence + increment` as producers count: after 2**31 - 1 comes 0."""
-    return (sequence + increment) & _MOST_SEQUENCE
 
 
 @dataclass(slots=True)
@@ -249,58 +225,19 @@ def _check_producer(header: BatchHeader) -> None:
 # Records --------------------------------------------------------------------------------------------
 
 
-class Record(NamedTuple):
-    """One record with its absolute offset and its timestamp in milliseconds (NO_TIMESTAMP: it has none).
-
-    `headers` are pairs of name and value in their order; a name may repeat, a value may be None. A name that
-    is no UTF-8 keeps its bytes as surrogate escapes, so that rebuilding a batch changes nothing.
-    """
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]] = ()
-
-
-class RecordTable(NamedTuple):
-    """Where the records of one batch are: seven columns, a row for each record.
-
-    A column is an `array` or a `memoryview` of 64-bit numbers in the machine's order.
-    Offsets and timestamps are absolute, a timestamp is the record's own even under log append time. Positions
-    count from the start of the (decompressed) records section; a size of -1 is null, and a header position of
-    -1 says that the record has no headers.
-    """
-
-    offsets: Column
-    timestamps: Column
-    key_positions: Column
-    key_sizes: Column
-    value_positions: Column
-    value_sizes: Column
-    header_positions: Column
-
-
 def scan_records(data: bytes, record_count: int, base_offset: int, base_timestamp: int) -> RecordTable:
     """The table of the `record_count` records that `data` has to consist of, or INVALID_RECORD.
 
     Every number and length is checked, headers included: what this lets pass, any client can read.
     """
-    return _scan(data, record_count, base_offset, base_timestamp, len(data))
-
-
-def _scan(
-    data: bytes, record_count: int, base_offset: int, base_timestamp: int, headers_max: int
-) -> RecordTable:
-    """`scan_records`; refuses records of more than `headers_max` headers, too."""
     # A record has at least seven bytes: a lying count must not make us reserve memory for it.
-    if not 0 <= record_count <= len(data) // _LEAST_RECORD_BYTES:
+    if not 0 <= record_count <= len(data) // RECORD_BYTES_MIN:
         raise invalid_record(f"{len(data)} bytes cannot hold {record_count} records")
     table = RecordTable(*(array("q", bytes(8 * record_count)) for _ in range(7)))
     position = 0
     try:
         for row in range(record_count):
-            position = _scan_record(data, position, row, table, base_offset, base_timestamp, headers_max)
+            position = _scan_record(data, position, row, table, base_offset, base_timestamp)
     except OverflowError:
         raise invalid_record("an offset or timestamp does not fit into 64 bits") from None
     except IndexError:
@@ -310,12 +247,6 @@ def _scan(
     return table
 
 
-_LEAST_RECORD_BYTES = 7
-RECORDS_AT_ONCE_MAX = 300
-HEADERS_AT_ONCE_MAX = 1000
-"""Each is half a millisecond: 1.5 us for a record, 0.5 for a header."""
-
-
 def survey_records(data: Buffer, record_count: int, base_timestamp: int) -> tuple[int, int, bool]:
     """What a broker must know of the records that `data` consists of before it takes them: the least and the
     greatest timestamp, and whether a key is missing.
@@ -323,30 +254,12 @@ def survey_records(data: Buffer, record_count: int, base_timestamp: int) -> tupl
     Refuses with INVALID_RECORD what `scan_records` refuses, no records, and offsets that do not count up
     from 0.
     """
-    return _survey(data, record_count, base_timestamp, len(data))
-
-
-def _survey(data: Buffer, record_count: int, base_timestamp: int, headers_max: int) -> tuple[int, int, bool]:
     if record_count < 1:
         raise invalid_record(f"a batch of {record_count} records")
-    table = _scan(bytes(data), record_count, 0, base_timestamp, headers_max)
+    table = scan_records(bytes(data), record_count, 0, base_timestamp)
     if table.offsets != array("q", range(record_count)):
         raise invalid_record("the records' offsets do not count up from 0")
     return min(table.timestamps), max(table.timestamps), min(table.key_sizes) < 0
-
-
-def survey_if_sound(data: Buffer, record_count: int, base_timestamp: int) -> tuple[int, int, bool] | None:
-    """`survey_records`, or None instead of a refusal: to find out which one takes long, in plain Python.
-
-    There it is None, too, for records that take more than half a millisecond to look at.
-    """
-    headers_max = HEADERS_AT_ONCE_MAX // max(record_count, 1)
-    if record_count > RECORDS_AT_ONCE_MAX:
-        return None
-    try:
-        return _survey(data, record_count, base_timestamp, headers_max)
-    except KafkaError:
-        return None
 
 
 def read_records(data: bytes, header: BatchHeader) -> list[Record]:
@@ -376,7 +289,6 @@ def _scan_record(
     table: RecordTable,
     base_offset: int,
     base_timestamp: int,
-    headers_max: int,
 ) -> int:
     """Fill in one row and return the position behind the record; IndexError where `data` ends too early.
 
@@ -406,7 +318,7 @@ def _scan_record(
         table.header_positions[row] = -1
         position += 1
     else:
-        position = read_headers(data, position, headers_max)[1]
+        position = read_headers(data, position)[1]
     if position != end:
         raise invalid_record(f"a record's parts end {position - end} bytes after the end it states")
     return end
@@ -428,14 +340,12 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     return None if size < 0 else data[start:end], end
 
 
-def read_headers(
-    data: bytes, position: int, count_max: int = _MOST_SEQUENCE
-) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count = data[position]
     position += 1
     if count >= 0x80:
         count, position = _read_long_varint(data, position, count, 35)
-    if count & 1 or count >> 1 > min(len(data) - position, count_max):
+    if count & 1 or count >> 1 > len(data) - position:
         raise invalid_record("a record has an impossible number of headers")
     headers = []
     for _ in range(count >> 1):

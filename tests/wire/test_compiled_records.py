@@ -1,38 +1,20 @@
-"""The plain and the compiled form of the hot parts: each right by itself, both alike to the last refusal."""
+"""The compiled part of `records`: right by itself, and alike to the oracle to the last refusal."""
 
-import importlib
-import os
 import struct
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.wire import _records_python
+from odradek.wire import _records
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import HEADER_SIZE_BYTES, Record, build_batch, build_keyed_batch
+from odradek.wire.records import HEADER_SIZE_BYTES, Record, RecordTable, build_batch, build_keyed_batch
+from tests.oracles import records as oracle
 from tests.tiers import examples
 
-try:
-    _records = importlib.import_module("odradek.wire._records")
-except ImportError:
-    _records = None
-
-TWINS = [_records_python] if _records is None else [_records_python, _records]
-IDS = ["python", "compiled"][: len(TWINS)]
+BOTH = [_records, oracle]
 LATEST = 2**63 - 1
-
-
-@pytest.fixture(params=TWINS, ids=IDS)
-def twin(request):
-    return request.param
-
-
-def test_the_compiled_twin_was_built():
-    if _records is None and not os.environ.get("CI"):
-        pytest.skip("odradek.wire._records is not built here; CI builds it")
-    assert _records is not None
 
 
 def outcome(call, *arguments, **options):
@@ -70,13 +52,13 @@ def table_of(result):
 # Each by itself -------------------------------------------------------------------------------------
 
 
-def test_the_table_says_where_everything_is(twin):
+def test_the_table_says_where_everything_is():
     headers = varint(2) + varint(1) + b"h" + varint(-1) + varint(0) + varint(2) + b"vv"
     data = sections(
         record(key=varint(3) + b"key", value=varint(0)),
         record(timestamp=varint(-5), offset=varint(300), value=varint(200) + bytes(200), headers=headers),
     )
-    table = twin.scan_records(data, 2, 1000, 50)
+    table = _records.scan_records(data, 2, 1000, 50)
     assert list(table.offsets) == [1000, 1300]
     assert list(table.timestamps) == [50, 45]
     assert list(table.key_sizes) == [3, -1]
@@ -98,8 +80,8 @@ def test_the_table_says_where_everything_is(twin):
         (b"\xfe\xff\xff\xff\x7f", 2**31 - 1),  # more than 32 bits: cut off, as Java does
     ],
 )
-def test_an_offset_delta_is_a_number_of_32_bits(twin, encoded, value):
-    result = outcome(twin.scan_records, sections(record(offset=encoded)), 1, 0, 0)
+def test_an_offset_delta_is_a_number_of_32_bits(encoded, value):
+    result = outcome(_records.scan_records, sections(record(offset=encoded)), 1, 0, 0)
     if value is None:
         assert result[0] == ErrorCode.INVALID_RECORD
     else:
@@ -116,8 +98,8 @@ def test_an_offset_delta_is_a_number_of_32_bits(twin, encoded, value):
         (b"\xfe" + b"\xff" * 8 + b"\x7f", 2**63 - 1),
     ],
 )
-def test_a_timestamp_delta_is_a_number_of_64_bits(twin, encoded, value):
-    result = outcome(twin.scan_records, sections(record(timestamp=encoded)), 1, 0, 0)
+def test_a_timestamp_delta_is_a_number_of_64_bits(encoded, value):
+    result = outcome(_records.scan_records, sections(record(timestamp=encoded)), 1, 0, 0)
     if value is None:
         assert result[0] == ErrorCode.INVALID_RECORD
     else:
@@ -125,18 +107,18 @@ def test_a_timestamp_delta_is_a_number_of_64_bits(twin, encoded, value):
 
 
 @pytest.mark.parametrize(("base", "delta"), [(1, 2**63 - 1), (-2, -(2**63))])
-def test_a_timestamp_beyond_64_bits_is_refused(twin, base, delta):
-    code, _ = outcome(twin.scan_records, sections(record(timestamp=varint(delta))), 1, 0, base)
+def test_a_timestamp_beyond_64_bits_is_refused(base, delta):
+    code, _ = outcome(_records.scan_records, sections(record(timestamp=varint(delta))), 1, 0, base)
     assert code == ErrorCode.INVALID_RECORD
 
 
-def test_an_offset_beyond_64_bits_is_refused(twin):
-    code, _ = outcome(twin.scan_records, sections(record(offset=varint(1))), 1, LATEST, 0)
+def test_an_offset_beyond_64_bits_is_refused():
+    code, _ = outcome(_records.scan_records, sections(record(offset=varint(1))), 1, LATEST, 0)
     assert code == ErrorCode.INVALID_RECORD
 
 
-def test_every_negative_size_is_null(twin):
-    table = twin.scan_records(sections(record(key=varint(-7), value=varint(-(2**31)))), 1, 0, 0)
+def test_every_negative_size_is_null():
+    table = _records.scan_records(sections(record(key=varint(-7), value=varint(-(2**31)))), 1, 0, 0)
     assert (list(table.key_sizes), list(table.value_sizes)) == ([-1], [-1])
 
 
@@ -162,36 +144,36 @@ def test_every_negative_size_is_null(twin):
         varint(6) + record(key=varint(1) + b"k"),
     ],
 )
-def test_records_that_lie_about_themselves_are_refused(twin, data):
-    code, _ = outcome(twin.scan_records, data, 1, 0, 0)
+def test_records_that_lie_about_themselves_are_refused(data):
+    code, _ = outcome(_records.scan_records, data, 1, 0, 0)
     assert code == ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("count", [-(2**31), -1, 0, 2, 2**31 - 1])
-def test_a_wrong_record_count_is_refused_before_it_costs_memory(twin, count):
-    code, _ = outcome(twin.scan_records, sections(record()), count, 0, 0)
+def test_a_wrong_record_count_is_refused_before_it_costs_memory(count):
+    code, _ = outcome(_records.scan_records, sections(record()), count, 0, 0)
     assert code == ErrorCode.INVALID_RECORD
 
 
-def test_a_survey_tells_the_timestamps_and_whether_a_key_is_missing(twin):
+def test_a_survey_tells_the_timestamps_and_whether_a_key_is_missing():
     data = sections(
         record(timestamp=varint(5), key=varint(1) + b"k"),
         record(timestamp=varint(-3), offset=varint(1), key=varint(1) + b"k"),
     )
-    assert twin.survey_records(memoryview(data), 2, 100) == (97, 105, False)
-    assert twin.survey_records(sections(record()), 1, -1) == (-1, -1, True)
+    assert _records.survey_records(memoryview(data), 2, 100) == (97, 105, False)
+    assert _records.survey_records(sections(record()), 1, -1) == (-1, -1, True)
 
 
 @pytest.mark.parametrize("offsets", [(1,), (0, 0), (0, 2), (1, 0), ()])
-def test_a_survey_refuses_offsets_that_do_not_count_up(twin, offsets):
+def test_a_survey_refuses_offsets_that_do_not_count_up(offsets):
     data = sections(*(record(offset=varint(offset)) for offset in offsets))
-    code, _ = outcome(twin.survey_records, data, len(offsets), 0)
+    code, _ = outcome(_records.survey_records, data, len(offsets), 0)
     assert code == ErrorCode.INVALID_RECORD
-    assert twin.survey_if_sound(data, len(offsets), 0) is None
+    assert _records.survey_if_sound(data, len(offsets), 0) is None
 
 
-def test_no_records_are_no_bytes(twin):
-    assert table_of(twin.scan_records(b"", 0, 0, 0)) == [[]] * 7
+def test_no_records_are_no_bytes():
+    assert table_of(_records.scan_records(b"", 0, 0, 0)) == [[]] * 7
 
 
 def client_batch(**options):
@@ -201,41 +183,41 @@ def client_batch(**options):
 
 @pytest.mark.parametrize("size", [0, 5000, 200_000])
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_a_clients_batch_is_read_from_any_buffer_and_position(twin, size, kind):
+def test_a_clients_batch_is_read_from_any_buffer_and_position(size, kind):
     batch = build_batch([Record(0, 5, b"k", bytes(size))])
     frame = kind(b"abc" + bytes(batch) + b"more")
-    header = twin.read_client_batch(frame, 3, len(batch))
-    assert header == twin.read_batch_header(frame, 3)
-    twin.verify_crc(frame, 3, header)
+    header = _records.read_client_batch(frame, 3, len(batch))
+    assert header == _records.read_batch_header(frame, 3)
+    _records.verify_crc(frame, 3, header)
     assert (header.size_bytes, header.record_count, header.max_timestamp) == (len(batch), 1, 5)
 
 
-def test_a_partition_gets_exactly_one_batch(twin):
+def test_a_partition_gets_exactly_one_batch():
     batch = bytes(client_batch())
-    code, _ = outcome(twin.read_client_batch, batch + batch, 0, 2 * len(batch))
+    code, _ = outcome(_records.read_client_batch, batch + batch, 0, 2 * len(batch))
     assert code == ErrorCode.INVALID_RECORD
-    code, _ = outcome(twin.read_client_batch, batch + batch, 0, len(batch) - 1)
+    code, _ = outcome(_records.read_client_batch, batch + batch, 0, len(batch) - 1)
     assert code == ErrorCode.CORRUPT_MESSAGE
-    code, _ = outcome(twin.read_client_batch, batch[:-1], 0, len(batch))
+    code, _ = outcome(_records.read_client_batch, batch[:-1], 0, len(batch))
     assert code == ErrorCode.CORRUPT_MESSAGE
-    code, _ = outcome(twin.read_client_batch, b"", 0, 0)
+    code, _ = outcome(_records.read_client_batch, b"", 0, 0)
     assert code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_zstd_needs_produce_7(twin):
+def test_zstd_needs_produce_7():
     batch = client_batch(compression=Compression.ZSTD)
-    assert twin.read_client_batch(batch, 0, len(batch), 7).compression == Compression.ZSTD
-    code, _ = outcome(twin.read_client_batch, batch, 0, len(batch), 6)
+    assert _records.read_client_batch(batch, 0, len(batch), 7).compression == Compression.ZSTD
+    code, _ = outcome(_records.read_client_batch, batch, 0, len(batch), 6)
     assert code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_a_header_can_be_made_compared_and_changed(twin):
+def test_a_header_can_be_made_compared_and_changed():
     fields = (1, 61, 2, 2, 3, 0x58, 4, 5, 6, 7, 8, 2**31 - 1, 5)
-    header = twin.BatchHeader(*fields)
-    assert header == twin.BatchHeader(*fields)
-    assert header != twin.BatchHeader(0, *fields[1:])
+    header = _records.BatchHeader(*fields)
+    assert header == _records.BatchHeader(*fields)
+    assert header != _records.BatchHeader(0, *fields[1:])
     assert header != fields
-    assert repr(header) == repr(_records_python.BatchHeader(*fields))
+    assert repr(header) == repr(oracle.BatchHeader(*fields))
     assert (header.last_offset, header.last_sequence, header.delete_horizon_ms) == (5, 3, 5)
     assert header.is_transactional
     assert header.uses_log_append_time
@@ -245,27 +227,27 @@ def test_a_header_can_be_made_compared_and_changed(twin):
     assert (header.compression, header.delete_horizon_ms) == (1, None)
 
 
-def read_records_of(twin, data, count, base_offset, base_timestamp, attributes=0):
-    header = twin.BatchHeader(
+def read_records_of(module, data, count, base_offset, base_timestamp, attributes=0):
+    header = module.BatchHeader(
         base_offset, 0, 0, 2, 0, attributes, count - 1, base_timestamp, 777, -1, -1, -1, count
     )
-    return twin.read_records(data, header)
+    return module.read_records(data, header)
 
 
-def test_records_are_read_with_their_headers_and_times(twin):
+def test_records_are_read_with_their_headers_and_times():
     headers = varint(2) + varint(1) + b"h" + varint(-1) + varint(1) + b"\xff" + varint(2) + b"vv"
     data = sections(record(key=varint(3) + b"key"), record(offset=varint(1), headers=headers))
     wanted = [
         Record(10, 50, b"key", None, ()),
         Record(11, 50, None, None, (("h", None), ("\udcff", b"vv"))),
     ]
-    assert read_records_of(twin, data, 2, 10, 50) == wanted
-    stamped = read_records_of(twin, data, 2, 10, 50, attributes=8)
+    assert read_records_of(_records, data, 2, 10, 50) == wanted
+    stamped = read_records_of(_records, data, 2, 10, 50, attributes=8)
     assert stamped == [record._replace(timestamp=777) for record in wanted]
-    assert read_records_of(twin, b"", 0, 0, 0) == []
+    assert read_records_of(_records, b"", 0, 0, 0) == []
 
 
-# Side by side ---------------------------------------------------------------------------------------
+# Beside the oracle ----------------------------------------------------------------------------------
 
 TINY = st.integers(-3, 5)
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | TINY
@@ -292,24 +274,21 @@ def sloppy_sections(draw):
     return b"".join(records)
 
 
-@pytest.mark.skipif(_records is None, reason="odradek.wire._records is not built here")
 @settings(max_examples=examples(400))
 @given(sloppy_sections() | st.binary(max_size=40), st.integers(-1, 4), NUMBERS, NUMBERS)
-def test_both_scan_alike(data, count, base_offset, base_timestamp):
-    results = [outcome(twin.scan_records, data, count, base_offset, base_timestamp) for twin in TWINS]
-    if isinstance(results[0], _records_python.RecordTable):
+def test_the_oracle_scans_alike(data, count, base_offset, base_timestamp):
+    results = [outcome(module.scan_records, data, count, base_offset, base_timestamp) for module in BOTH]
+    if isinstance(results[0], RecordTable):
         results = [table_of(result) for result in results]
     assert results[0] == results[1]
-    records = [outcome(read_records_of, twin, data, count, base_offset, base_timestamp) for twin in TWINS]
+    records = [outcome(read_records_of, module, data, count, base_offset, base_timestamp) for module in BOTH]
     assert records[0] == records[1]
-    surveys = [outcome(twin.survey_records, data, count, base_timestamp) for twin in TWINS]
+    surveys = [outcome(module.survey_records, data, count, base_timestamp) for module in BOTH]
     assert surveys[0] == surveys[1]
     is_sound = len(surveys[0]) == 3
-    for twin in TWINS:
-        assert twin.survey_if_sound(data, count, base_timestamp) == (surveys[0] if is_sound else None)
+    assert _records.survey_if_sound(data, count, base_timestamp) == (surveys[0] if is_sound else None)
 
 
-@pytest.mark.skipif(_records is None, reason="odradek.wire._records is not built here")
 @settings(max_examples=examples(400))
 @given(
     st.sampled_from(["B", "h", "i", "q"]),
@@ -319,7 +298,7 @@ def test_both_scan_alike(data, count, base_offset, base_timestamp):
     st.sampled_from([-1, 0, 0, 0, 0, 0, 1]),
     st.integers(6, 7),
 )
-def test_both_read_a_clients_batch_alike(kind, position, number, sealed, beyond, version):
+def test_the_oracle_reads_a_clients_batch_alike(kind, position, number, sealed, beyond, version):
     batch = client_batch(compression=Compression.ZSTD, producer_id=1, producer_epoch=0, base_sequence=0)
     size = struct.calcsize(kind)
     if position + size <= len(batch):
@@ -327,10 +306,16 @@ def test_both_read_a_clients_batch_alike(kind, position, number, sealed, beyond,
     if sealed:
         reseal(batch)
     arguments = (bytes(batch), 0, len(batch) + beyond, version)
-    results = [comparable(outcome(twin.read_client_batch, *arguments)) for twin in TWINS]
+    results = [comparable(outcome(module.read_client_batch, *arguments)) for module in BOTH]
     assert results[0] == results[1]
-    results = [comparable(outcome(twin.read_batch_header, bytes(batch))) for twin in TWINS]
+    results = [comparable(outcome(module.read_batch_header, bytes(batch))) for module in BOTH]
     assert results[0] == results[1]
+    results = [outcome(checksum_of, module, bytes(batch)[: len(batch) + min(beyond, 0)]) for module in BOTH]
+    assert results[0] == results[1]
+
+
+def checksum_of(module, batch):
+    return module.verify_crc(batch, 0, module.read_batch_header(batch))
 
 
 def reseal(batch):

@@ -1,21 +1,14 @@
-"""The part of `batching` that runs for every row, in plain Python.
-
-`_batching.pyx` is the compiled twin of this module: the same names, arguments, results and refusals, and one
-test suite for both. `batching` takes the twin where it was built; nobody else should import either.
-
-Sources: `Utils.murmur2` and KIP-480, KIP-794 (which partition a record goes to), `DefaultRecord.java`.
-"""
+"""What `odradek.spark._batching` has to make of rows, in plain Python; the hashes number for number."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from struct import unpack
-from typing import Any, NamedTuple
+from typing import Any
 
+from odradek.spark._batching import EncodedRecords, RowRefused, Rows
 from odradek.wire.records import zigzag_varint
-
-__all__ = ["EncodedRecords", "RecordEncoder", "RowRefused", "Rows", "murmur2"]
 
 NOT_GIVEN = -1
 SAMPLE_ROWS = 32
@@ -23,43 +16,6 @@ _MASK_32 = 0xFFFFFFFF
 _MASK_64 = 0xFFFFFFFFFFFFFFFF
 _NO_TIMESTAMP_GIVEN = 1 << 63
 """No number of milliseconds: those of a row lie a thousand times closer to zero."""
-
-
-class RowRefused(ValueError):
-    """`row` cannot be a record. `what` is "topic" (it is null), "partition" (the topic has no such one) or
-    "header" (one has no key)."""
-
-    def __init__(self, row: int, what: str) -> None:
-        super().__init__(f"row {row}: {what}")
-        self.row, self.what = row, what
-
-
-class Rows(NamedTuple):
-    """Rows as Arrow arrays of one length, None for a column that is not there.
-
-    `topics` (int32) holds numbers that `RecordEncoder.add_topic` gave, without it all rows go to topic 0;
-    `partitions` is int32; `keys` and `values` are binary; `timestamps` (int64) are microseconds; `headers` is
-    list<struct<string or binary, binary>>.
-    """
-
-    row_count: int
-    topics: Any = None
-    partitions: Any = None
-    keys: Any = None
-    values: Any = None
-    timestamps: Any = None
-    headers: Any = None
-
-
-class EncodedRecords(NamedTuple):
-    """The section of records of one batch, without compression."""
-
-    topic: int
-    partition: int
-    section: bytes
-    record_count: int
-    base_timestamp: int
-    max_timestamp: int
 
 
 class _Slot:

@@ -583,7 +583,7 @@ def describing_quorum(pair: Pair, version: int) -> Case:
 
 
 def group_with_offsets(pair: Pair, topic: str) -> str:
-    group = fresh("group")
+    group = fresh("twice")
     asked = [{"partition_index": n, "committed_offset": n + 1, "committed_metadata": ""} for n in range(3)]
     values = {"group_id": group, "topics": [{"name": topic, "partitions": asked}]}
     ask(pair, 8, values, 7, "committing")
@@ -593,7 +593,7 @@ def group_with_offsets(pair: Pair, topic: str) -> str:
 def committing(pair: Pair, version: int, missing: int = 0) -> Case:
     """`missing` may name a partition that does not exist: what does not is answered first."""
     t, u = known_topics(pair)
-    group = fresh("group")
+    group = fresh("twice")
 
     def one(index: int, offset: int) -> Values:
         return {"partition_index": index, "committed_offset": offset, "committed_metadata": f"at {offset}"}
@@ -652,7 +652,7 @@ def finding_coordinators(pair: Pair, version: int, kind: int = GROUP_KIND) -> Ca
 
 
 def joining(pair: Pair, version: int) -> Case:
-    group = fresh("group")
+    group = fresh("twice")
 
     def see(side: Side, answer: Any) -> None:
         if answer.member_id:
@@ -679,7 +679,7 @@ def joining(pair: Pair, version: int) -> Case:
 
 def joined(pair: Pair) -> str:
     """A group of one static member; its id is remembered as `member i`, the generation as `generation`."""
-    group = fresh("group")
+    group = fresh("twice")
     values = {
         "group_id": group,
         "session_timeout_ms": 30_000,
@@ -766,7 +766,7 @@ def deleting_groups(pair: Pair, version: int) -> Case:
 
 def consumer_joining(pair: Pair, version: int) -> Case:
     t, u = known_topics(pair)
-    group = fresh("group")
+    group = fresh("twice")
     return Case(
         lambda side: {
             "group_id": group,
@@ -782,7 +782,7 @@ def consumer_joining(pair: Pair, version: int) -> Case:
 
 def consumer_staying(pair: Pair, version: int) -> Case:
     t, u = known_topics(pair)
-    group = fresh("group")
+    group = fresh("twice")
     base = {"group_id": group, "member_id": "m", "rebalance_timeout_ms": 60_000}
     first = {**base, "member_epoch": 0, "subscribed_topic_names": [t, u], "topic_partitions": []}
 
@@ -805,7 +805,7 @@ def consumer_staying(pair: Pair, version: int) -> Case:
 
 def describing_consumer_groups(pair: Pair, version: int) -> Case:
     consumer_staying(pair, version)
-    group = f"group-{next(_numbers) - 1}"
+    group = f"twice-{next(_numbers) - 1}"
     return Case(lambda side: {"group_ids": [group, "not-there"]})
 
 
@@ -964,7 +964,7 @@ def adding_partitions(pair: Pair, version: int) -> Case:
 
 def committing_in_a_transaction(pair: Pair, version: int, missing: int = 0) -> Case:
     t, u = known_topics(pair)
-    name, group = transactional(pair), fresh("group")
+    name, group = transactional(pair), fresh("twice")
 
     def who(side: Side) -> Values:
         return {

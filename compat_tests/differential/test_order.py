@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests import reference
 from compat_tests.differential.conftest import SETTINGS
 from compat_tests.differential.harness import (
     CLOSED,
@@ -25,11 +26,11 @@ from compat_tests.differential.harness import (
     Side,
     sorted_lists,
 )
-from compat_tests.differential.pairs import odradek
+from compat_tests.differential.pairs import odradek, pair_of
 from compat_tests.differential.pipelines import LONG_MS, Request, World, fetch_of, label, produced, requests
 from compat_tests.differential.test_transactions import wait_for_coordinators
 from compat_tests.differential.topics import NOW_MS, metadata_of
-from odradek.wire.messages import api_keys, find
+from odradek.wire.messages import api_keys
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
 
 STEP = 1 if os.environ.get("ODRADEK_NIGHTLY") else 4
@@ -37,6 +38,13 @@ STEP = 1 if os.environ.get("ODRADEK_NIGHTLY") else 4
 POLL_MS = 5
 
 FETCH, WRITE_TXN_MARKERS = 1, 27
+
+STEADY = {
+    **SETTINGS,
+    "group.consumer.max.session.timeout.ms": str(LONG_MS),
+    "group.consumer.session.timeout.ms": str(LONG_MS),
+}
+"""No member expires meanwhile."""
 
 OWN = {
     "topic_id": "of a topic that the two requests made",
@@ -89,19 +97,20 @@ class Three(Pair):
         return self.kafka, self.odradek, self.patient
 
 
-@pytest.fixture(scope="session")
-def patient(brokers: Pair) -> Iterator[Side]:
-    with odradek(SETTINGS) as side:
-        yield side
+@pytest.fixture(scope="module")
+def brokers_in_step() -> Iterator[Three]:
+    """Brokers of their own: all three have been asked the same since they were started."""
+    with pair_of(reference.CURRENT, STEADY) as pair, odradek(STEADY) as patient:
+        three = Three(pair, patient)
+        wait_for_coordinators(three)
+        yield three
 
 
 @pytest.fixture
-def three(pair: Pair, patient: Side) -> Three:
-    if not pair.versions(find(18)[0]) or pair.versions(find(0)[0]).start < 3:
-        pytest.skip("what is below the versions of Kafka 4.3 is the same code")
-    three = Three(pair, patient)
-    three.found = pair.found
-    return three
+def three(brokers_in_step: Three) -> Iterator[Three]:
+    brokers_in_step.found.clear()
+    yield brokers_in_step
+    assert not brokers_in_step.found, "\n" + "\n".join(brokers_in_step.found)
 
 
 def plain(side: Side, request: Request, version: int, answer: Any) -> Any:
@@ -216,7 +225,6 @@ def test_a_request_sees_what_those_before_it_on_its_connection_did(three: Three,
     served = set(three._versions)
     if first.api_key not in served:
         pytest.skip("not served")
-    wait_for_coordinators(three)
     world = World(three)
     for side in three.sides:
         produced(side, world)

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import WorkAnswer
 from odradek.apis.configs import BROKER, GROUP, TOPIC
+from odradek.config.changes import DELETE, SUBTRACT, ConfigOperation, changed
+from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
 from odradek.coordinator.cluster import ConfigChange, GroupOwner
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_configs, incremental_alter_configs
-from odradek.wire.option_changes import DELETE, SUBTRACT, ConfigOperation, changed
-from odradek.wire.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext

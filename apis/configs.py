@@ -5,7 +5,7 @@ A group is described whether it exists or not, and so is a subscription to clien
 none here: it has the defaults. Loggers are Python's, their levels under Kafka's names. Settings are changed
 by `apis/alter_configs.py`.
 
-Source: ConfigHelper.scala of Kafka 4.3; the entries come from `wire.options`.
+Source: ConfigHelper.scala of Kafka 4.3; the entries come from `config.options`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,16 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from odradek.config.options import (
+    BrokerLayers,
+    ConfigEntry,
+    describe_all_brokers,
+    describe_broker,
+    describe_client_metrics,
+    describe_group,
+    describe_loggers,
+    describe_topic,
+)
 from odradek.coordinator.topics import check_name
 from odradek.wire.errors import ErrorCode, KafkaError, error_message
 from odradek.wire.messages.describe_configs import (
@@ -23,16 +33,6 @@ from odradek.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
-)
-from odradek.wire.options import (
-    BrokerLayers,
-    ConfigEntry,
-    describe_all_brokers,
-    describe_broker,
-    describe_client_metrics,
-    describe_group,
-    describe_loggers,
-    describe_topic,
 )
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ as with Kafka's broker, which asks its controller to create and does not wait. T
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.cluster import NewTopic
@@ -22,21 +22,6 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster import ClusterMachine, ClusterView
     from odradek.wire.work import Work
 
-OFFSETS_TOPIC_CONFIGS: Mapping[str, str] = {
-    "cleanup.policy": "compact",
-    "segment.bytes": "104857600",
-    "compression.type": "producer",
-}
-"""GroupCoordinatorService.groupMetadataTopicConfigs; `segment.bytes` is `offsets.topic.segment.bytes`."""
-TRANSACTIONS_TOPIC_CONFIGS: Mapping[str, str] = {
-    "cleanup.policy": "compact",
-    "compression.type": "uncompressed",
-    "min.insync.replicas": "2",
-    "segment.bytes": "104857600",
-    "unclean.leader.election.enable": "false",
-}
-"""TransactionCoordinator.transactionStateTopicConfigs; `min.insync.replicas` is
-`transaction.state.log.min.isr`, `segment.bytes` is `transaction.state.log.segment.bytes`."""
 CREATED_AT_ONCE_MAX = 500
 """Topics that one request brings about: each costs a directory and some files, and the client waits."""
 _NEVER_CREATED = frozenset({"__share_group_state", CLUSTER_METADATA_TOPIC})

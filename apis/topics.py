@@ -49,7 +49,7 @@ FIRST_VERSION_WITH_DELETION_DISABLED = 3
 FIRST_VERSION_OF_DELETION_BY_ID = 6
 
 DescribeTopicConfigs = Callable[[Mapping[str, str]], list]
-"""A topic's overrides -> every topic setting with value and source, as `wire.options.describe_topic` gives
+"""A topic's overrides -> every topic setting with value and source, as `config.options.describe_topic` gives
 them.
 """
 

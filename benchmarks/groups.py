@@ -31,6 +31,8 @@ from benchmarks.load import PATIENCE_S, Pinning, run_load
 from benchmarks.run import Run
 from benchmarks.wire_client import WireClient
 from compat_tests.reference import Kafka
+from odradek.config.option import REFUSED
+from odradek.config.options import BROKER_OPTIONS
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import request_frame, response_parts
 from odradek.wire.messages.api_versions import ApiVersionsRequest
@@ -56,8 +58,6 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from odradek.wire.option import REFUSED
-from odradek.wire.options import BROKER_OPTIONS
 from odradek.wire.schema import Message
 
 CONNECTIONS = 50

@@ -22,7 +22,7 @@ def test_a_machine_with_an_engine_takes_the_image(monkeypatch: pytest.MonkeyPatc
 
 
 def test_its_variables_name_the_options_that_the_jars_get_by_file(tmp_path) -> None:
-    from odradek.server.config import load
+    from odradek.config.broker_config import load
 
     variables = reference_container.environment_of(39092, {"num.partitions": "3"})
     config = load(environ=variables, data_dir=tmp_path)

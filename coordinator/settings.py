@@ -12,7 +12,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from odradek.wire.options import GROUP_OPTIONS, own_group_value
+from odradek.config.options import GROUP_OPTIONS, own_group_value
 
 __all__ = ["GroupConfig", "GroupSettings"]
 

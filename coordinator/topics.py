@@ -17,7 +17,9 @@ __all__ = [
     "MAX_NAME_LENGTH",
     "MAX_PARTITIONS_PER_REQUEST",
     "OFFSETS_TOPIC",
+    "OFFSETS_TOPIC_CONFIGS",
     "TRANSACTIONS_TOPIC",
+    "TRANSACTIONS_TOPIC_CONFIGS",
     "NewPartitions",
     "NewTopic",
     "check_name",
@@ -32,6 +34,21 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 """The log of Kafka's controllers, which nobody may create; no internal topic to clients."""
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+OFFSETS_TOPIC_CONFIGS: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "104857600",
+    "compression.type": "producer",
+}
+"""GroupCoordinatorService.groupMetadataTopicConfigs; `segment.bytes` is `offsets.topic.segment.bytes`."""
+TRANSACTIONS_TOPIC_CONFIGS: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "compression.type": "uncompressed",
+    "min.insync.replicas": "2",
+    "segment.bytes": "104857600",
+    "unclean.leader.election.enable": "false",
+}
+"""TransactionCoordinator.transactionStateTopicConfigs; `min.insync.replicas` is
+`transaction.state.log.min.isr`, `segment.bytes` is `transaction.state.log.segment.bytes`."""
 MAX_NAME_LENGTH = 249
 """Leaves room for "-" and a partition number in a 255-byte file name."""
 MAX_PARTITIONS_PER_REQUEST = 10_000

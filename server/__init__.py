@@ -1,1 +1,1 @@
-"""Sockets, the clock, the options file, the command line, background work; builds everything."""
+"""Sockets, the clock, the command line, background work; builds everything."""

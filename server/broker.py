@@ -19,22 +19,29 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.config.live import LiveConfig
+from odradek.config.options import GROUP_OPTIONS, TOPIC_OPTIONS, Option, without_effect
+from odradek.coordinator.topics import (
+    OFFSETS_TOPIC,
+    OFFSETS_TOPIC_CONFIGS,
+    TRANSACTIONS_TOPIC,
+    TRANSACTIONS_TOPIC_CONFIGS,
+    NewTopic,
+)
 from odradek.server.connection import Routes
 from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
 from odradek.server.lingering import Lingering
 from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
-from odradek.server.live_config import LiveConfig
 from odradek.server.timers import Timers, wall_clock_ms
 from odradek.server.turn import LoopTurn
 from odradek.server.work import WorkQueue, WorkQueues
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.options import GROUP_OPTIONS, TOPIC_OPTIONS, Option, without_effect
 from odradek.wire.work import finish
 
 if TYPE_CHECKING:
     from odradek.apis.api import Api
     from odradek.apis.node import ApiSettings, NodeParts
+    from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster import (
         ClusterChange,
         ClusterMachine,
@@ -42,9 +49,7 @@ if TYPE_CHECKING:
         PartitionView,
         TopicView,
     )
-    from odradek.coordinator.topics import NewTopic
     from odradek.server.cleaner import CleanerOptions, LogCleaner
-    from odradek.server.config import BrokerConfig
     from odradek.server.coordinators import Coordinators
     from odradek.server.disks import Disks
     from odradek.server.metadata_store import SqliteMetadataStore
@@ -112,7 +117,9 @@ class BrokerServer:
         self._bound: list[tuple[Listener, list[socket.socket]]] = []
         self._servers: list[asyncio.Server] = []
         self._background: list[Callable[[], None]] = []
-        self._live = LiveConfig(config)
+        from odradek.storage.config import LogConfig
+
+        self._live = LiveConfig(config, LogConfig.from_mapping)
         self._metadata: SqliteMetadataStore | None = None
         self._machine: ClusterMachine | None = None
         self._store: LogStore | None = None
@@ -219,7 +226,7 @@ class BrokerServer:
         self._start_background()
 
     def _open_data(self) -> None:
-        from odradek.server.config import ConfigError
+        from odradek.config.broker_config import ConfigError
         from odradek.server.disks import Disks
         from odradek.server.feature_levels import check_levels
         from odradek.server.log_directories import absent_directories, refuse_misplaced
@@ -913,7 +920,7 @@ def _import_cleaner() -> None:
     import odradek.server.cleaner  # noqa: F401
 
 
-def _cleaner_options(live: LiveConfig) -> CleanerOptions:
+def _cleaner_options(live: LiveConfig[LogConfig]) -> CleanerOptions:
     from odradek.server.cleaner import CleanerOptions
 
     return CleanerOptions(
@@ -979,7 +986,7 @@ def _tell_without_effect(
         logger.info("set for %s %s%s, but without effect here: %s", kind, owners[0], more, name)
 
 
-def _limits(config: BrokerConfig, live: LiveConfig) -> ConnectionLimits:
+def _limits(config: BrokerConfig, live: LiveConfig[LogConfig]) -> ConnectionLimits:
     return ConnectionLimits(
         request_bytes_max=config.socket_request_max_bytes,
         connections_max=live["max.connections"],
@@ -992,9 +999,6 @@ def _limits(config: BrokerConfig, live: LiveConfig) -> ConnectionLimits:
 
 def _internal_topics(config: BrokerConfig) -> tuple[NewTopic, NewTopic]:
     """The topics in which coordinators keep their state, as they are to be created."""
-    from odradek.apis.topic_creation import OFFSETS_TOPIC_CONFIGS, TRANSACTIONS_TOPIC_CONFIGS
-    from odradek.coordinator.topics import NewTopic
-
     return (
         NewTopic(
             OFFSETS_TOPIC,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 from odradek import __version__
 
 if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
     from odradek.server.broker import BrokerServer
-    from odradek.server.config import BrokerConfig
 
 __all__ = ["main"]
 
@@ -296,7 +296,8 @@ def _serve(options: argparse.Namespace) -> int:
     # What is imported and loaded from here on is no garbage; looking for some costs a tenth of the start.
     # `main_loop` enables the search again when the broker is ready.
     gc.disable()
-    from odradek.server.config import ConfigError, load
+    from odradek.config.broker_config import ConfigError, load
+    from odradek.server.feature_levels import read_levels
 
     try:
         config = load(
@@ -306,8 +307,7 @@ def _serve(options: argparse.Namespace) -> int:
             listen=options.listen,
             data_dir=options.data_dir,
             advertise=options.advertise,
-            features=options.features,
-            release_version=options.release_version,
+            first_levels=read_levels(options.features, options.release_version),
         )
         _log_to_stderr(options.log_level)
         _log_settings(config)
@@ -398,7 +398,7 @@ def _log_settings(config: "BrokerConfig") -> None:
 def _dump(options: argparse.Namespace) -> int:
     import os
 
-    from odradek.server.dump import dump
+    from odradek.offline.dump import dump
 
     try:
         return dump(
@@ -418,7 +418,7 @@ def _dump(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from odradek.server.check import CannotCheck, check
+    from odradek.offline.check import CannotCheck, check
 
     try:
         status = check(
@@ -434,7 +434,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _import_log(options: argparse.Namespace) -> int:
-    from odradek.server.import_log import CannotImport, import_log
+    from odradek.offline.import_log import CannotImport, import_log
 
     configs = {}
     for text in options.configs:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from odradek.apis.leadership import Leadership
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.config.live import LiveConfig
     from odradek.coordinator.cluster import ClusterChange, ClusterView
     from odradek.coordinator.commands import Command, CommitTransactionalOffsets, ListGroupsReply
     from odradek.coordinator.driver import GroupCoordinator, MatchedTopics
@@ -29,12 +31,11 @@ if TYPE_CHECKING:
     from odradek.coordinator.transaction_commands import ListTransactionsReply, TransactionCommand
     from odradek.coordinator.transaction_coordinator import TransactionCoordinator
     from odradek.coordinator.transaction_settings import TransactionSettings
-    from odradek.server.config import BrokerConfig
     from odradek.server.coordinator_log import PartitionLog
-    from odradek.server.live_config import LiveConfig
     from odradek.server.timers import Timers
     from odradek.server.turn import LoopTurn
     from odradek.server.work import WorkQueue
+    from odradek.storage.config import LogConfig
     from odradek.storage.store import LogStore
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode
@@ -124,7 +125,7 @@ class Coordinators:
         self,
         *,
         config: BrokerConfig,
-        live: LiveConfig,
+        live: LiveConfig[LogConfig],
         leadership: Leadership,
         store: LogStore,
         turn: LoopTurn,

@@ -220,7 +220,7 @@ class _Thread:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, port: int, timeout_s: float) -> int:
-        from odradek.server.config import ConfigError, load
+        from odradek.config.broker_config import ConfigError, load
 
         try:
             config = load(listen=_address(self._host, port), data_dir=self._data_dir, keywords=self._settings)

@@ -6,26 +6,28 @@ Later levels are a matter of `kafka-features` (UpdateFeatures), so a start on wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from odradek.config.broker_config import ConfigError
 from odradek.coordinator.features import (
     DIRECTORIES_SINCE,
     METADATA_VERSION,
     RELEASES,
     first_levels,
 )
-from odradek.server.config import ConfigError
 
 if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
     from odradek.coordinator.cluster import ClusterView
-    from odradek.server.config import BrokerConfig
 
 __all__ = ["check_levels", "read_levels"]
 
 
-def read_levels(features: Iterable[str], release_version: str | None) -> dict[str, int]:
-    """All levels of a new cluster. ConfigError: what is asked for cannot be had."""
+def read_levels(features: Sequence[str], release_version: str | None) -> dict[str, int] | None:
+    """All levels of a new cluster; None where none is asked for. ConfigError: one that cannot be had."""
+    if not features and release_version is None:
+        return None
     asked: dict[str, int] = {}
     for text in features:
         name, equals, level = (part.strip() for part in text.partition("="))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odradek.server.config import WILDCARDS, ConfigError
+from odradek.config.broker_config import WILDCARDS, ConfigError
 from odradek.server.connection import Connection
 from odradek.server.connections import Connections
 

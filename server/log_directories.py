@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from odradek.config.broker_config import ConfigError
 from odradek.server import meta_properties, metadata_store
-from odradek.server.config import ConfigError
 
 __all__ = ["absent_directories", "refuse_misplaced"]
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
     from odradek.server.broker import BrokerServer
-    from odradek.server.config import BrokerConfig
 
 logger = logging.getLogger("odradek")
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from odradek.config.broker_config import ConfigError
+from odradek.config.properties import parse_properties
 from odradek.server import metadata_store
-from odradek.server.config import ConfigError
-from odradek.server.properties import parse_properties
 from odradek.storage.store import key_of
 from odradek.wire.schema import uuid_to_text
 

@@ -21,6 +21,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from odradek.config.broker_config import ConfigError
 from odradek.coordinator.cluster import (
     CLUSTER,
     DELETION,
@@ -32,7 +33,6 @@ from odradek.coordinator.cluster import (
     partition_row,
 )
 from odradek.coordinator.topics import INTERNAL_TOPICS
-from odradek.server.config import ConfigError
 from odradek.server.metadata_store import LOG, REPAIRED, UNREADABLE, SqliteMetadataStore, checksum, verify
 from odradek.server.write_ahead_log import Patch, likeliest_first, patch
 from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metadata

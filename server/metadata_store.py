@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from odradek.config.broker_config import ConfigError
 from odradek.coordinator.cluster import Row
-from odradek.server.config import ConfigError
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 

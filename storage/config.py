@@ -1,7 +1,7 @@
 """The settings of one log, under Kafka's topic names with underscores and with Kafka 4.3's defaults.
 
 Source: `LogConfig.java` and `TopicConfig.java` of Kafka 4.3. Parsing, bounds and synonyms are in
-`wire/options.py`; here are values only.
+`config/options.py`; here are values only.
 """
 
 from collections.abc import Mapping

@@ -21,6 +21,7 @@ from compat_tests.differential.members import settle_coordinator
 from compat_tests.differential.pairs import pair_of
 from compat_tests.differential.test_settings import complete, incremental, partly, whole
 from compat_tests.differential.topics import NOW_MS, new_topic
+from odradek.config.changes import SET
 from odradek.wire.messages import find
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -49,7 +50,6 @@ from odradek.wire.messages.list_partition_reassignments import (
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
 from odradek.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from odradek.wire.option_changes import SET
 from odradek.wire.records import Record, build_batch
 from odradek.wire.schema import Array, FieldSpec, Message, Struct, fields_of
 

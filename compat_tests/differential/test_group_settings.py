@@ -15,10 +15,10 @@ import pytest
 from compat_tests.differential.harness import Pair
 from compat_tests.differential.test_settings import complete, incremental, is_older, partly, whole
 from compat_tests.differential.topics import new_topic
+from odradek.config.changes import APPEND, DELETE, SET
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek.wire.messages.list_config_resources import ListConfigResourcesRequest
-from odradek.wire.option_changes import APPEND, DELETE, SET
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 OF_GROUP = 8

@@ -16,6 +16,7 @@ from compat_tests.differential.harness import Pair, Side, served_versions
 from compat_tests.differential.test_records import batch, produce
 from compat_tests.differential.test_settings import BROKER, complete, incremental, partly, whole
 from compat_tests.differential.topics import new_topic
+from odradek.config.changes import APPEND, DELETE, SET, SUBTRACT
 from odradek.server.embedded import Broker
 from odradek.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -36,7 +37,6 @@ from odradek.wire.messages.describe_configs import DescribeConfigsRequest, Descr
 from odradek.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.produce import ProduceRequest
-from odradek.wire.option_changes import APPEND, DELETE, SET, SUBTRACT
 
 NAMES = ("one", "two", "three")
 

@@ -27,15 +27,15 @@ from compat_tests.differential.test_settings import (
     whole,
 )
 from compat_tests.differential.topics import new_topic
+from odradek.config.changes import DELETE, SET
+from odradek.config.option import BOOLEAN, CLASS, DOUBLE, LIST, PASSWORD, STRING, Option
+from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
 from odradek.server.embedded import Broker
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from odradek.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek.wire.messages.produce import ProduceRequest
-from odradek.wire.option import BOOLEAN, CLASS, DOUBLE, LIST, PASSWORD, STRING, Option
-from odradek.wire.option_changes import DELETE, SET
-from odradek.wire.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
 from odradek.wire.records import Record, build_batch
 
 GROUP = 32

@@ -8,8 +8,8 @@ import pytest
 
 from compat_tests.differential.harness import Pair
 from compat_tests.differential.test_settings import is_older
+from odradek.config.options import BROKER_OPTIONS, FROM_DEFAULT
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from odradek.wire.options import BROKER_OPTIONS, FROM_DEFAULT
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP, UNKNOWN = 2, 4, 8, 16, 32, 77
 NAMES = ("", "1", "7", "none-such", "a b")

@@ -12,13 +12,13 @@ import pytest
 from compat_tests.differential.harness import Pair, Side
 from compat_tests.differential.test_records import batch, fetch, for_version, produce
 from compat_tests.differential.topics import new_topic
+from odradek.config.changes import APPEND, DELETE, SET, SUBTRACT
+from odradek.config.options import TOPIC_OPTIONS
 from odradek.wire.compression import Compression
 from odradek.wire.messages import alter_configs, incremental_alter_configs
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.wire.messages.fetch import FetchRequest
 from odradek.wire.messages.produce import ProduceRequest
-from odradek.wire.option_changes import APPEND, DELETE, SET, SUBTRACT
-from odradek.wire.options import TOPIC_OPTIONS
 from odradek.wire.records import iter_batches, iter_records, verify_crc
 
 TOPIC, BROKER = 2, 4

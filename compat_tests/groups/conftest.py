@@ -11,11 +11,11 @@ from compat_tests import reference
 from compat_tests.differential.harness import Pair, Side, served_versions
 from compat_tests.groups.comparison import Both
 from compat_tests.transactions.brokers import Start, TransactionBroker, starting
+from odradek.config.option import REFUSED
+from odradek.config.options import BROKER_OPTIONS
 from odradek.server.embedded import Broker
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
-from odradek.wire.option import REFUSED
-from odradek.wire.options import BROKER_OPTIONS
 
 NIGHTLY = bool(os.environ.get("ODRADEK_NIGHTLY"))
 QUICK_DEATHS = {

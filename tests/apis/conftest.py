@@ -14,6 +14,15 @@ from odradek.apis.node import ApiSettings, NodeParts
 from odradek.apis.table import build_apis
 from odradek.apis.topic_creation import TRANSACTIONS_TOPIC_CONFIGS
 from odradek.apis.transaction_markers import MarkerWriter
+from odradek.config.options import (
+    BrokerLayers,
+    broker_values,
+    check_group_configs,
+    check_topic_configs,
+    parse_broker_configs,
+    topic_defaults,
+    topic_values,
+)
 from odradek.coordinator.cluster import (
     Broker,
     ClusterMachine,
@@ -35,15 +44,6 @@ from odradek.storage.slices import Slice
 from odradek.storage.store import LogStore
 from odradek.wire.codec import decode_message, encode_message, encoder
 from odradek.wire.errors import KafkaError
-from odradek.wire.options import (
-    BrokerLayers,
-    broker_values,
-    check_group_configs,
-    check_topic_configs,
-    parse_broker_configs,
-    topic_defaults,
-    topic_values,
-)
 from odradek.wire.records import build_batch
 from odradek.wire.work import finish
 

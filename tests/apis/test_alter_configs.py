@@ -2,10 +2,10 @@
 
 import pytest
 
+from odradek.config.changes import APPEND, DELETE, SET, SUBTRACT
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_configs, incremental_alter_configs
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from odradek.wire.option_changes import APPEND, DELETE, SET, SUBTRACT
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 

@@ -3,9 +3,9 @@
 import dataclasses
 from itertools import repeat
 
+from odradek.config.option import HONOURED
+from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS
 from odradek.coordinator.settings import CACHED_CONFIGS_MAX, GroupConfig, GroupSettings
-from odradek.wire.option import HONOURED
-from odradek.wire.options import BROKER_OPTIONS, GROUP_OPTIONS
 
 
 def test_the_defaults_are_those_of_the_options():

@@ -10,12 +10,12 @@ import threading
 
 import pytest
 
+from odradek.config.broker_config import ConfigError, load
 from odradek.coordinator.cluster import ClusterMachine
+from odradek.offline.dump import dump
 from odradek.server import broker as broker_module
 from odradek.server import work
 from odradek.server.broker import BrokerServer
-from odradek.server.config import ConfigError, load
-from odradek.server.dump import dump
 from odradek.server.timers import wall_clock_ms
 from odradek.storage import time_search
 from odradek.storage.disk import OsFile

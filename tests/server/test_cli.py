@@ -2,7 +2,6 @@
 
 import logging
 import os
-import pathlib
 import re
 import select
 import shutil
@@ -17,6 +16,7 @@ from odradek import __version__
 from odradek.server import cli
 from odradek.wire.frames import request_frame
 from odradek.wire.messages import create_topics, describe_groups, fetch, find_coordinator, join_group
+from tests.config.config_sources import KAFKAS_OWN_FILE
 from tests.raw_client import RawClient
 
 PATIENCE_S = 20
@@ -157,9 +157,8 @@ def test_a_file_the_environment_and_set_reach_the_broker(serve, tmp_path):
 
 
 def test_the_file_that_kafka_ships_starts_a_broker_unchanged(serve, tmp_path):
-    shipped = pathlib.Path(__file__).with_name("kafka-4.3-server.properties")
     # Port and directory are the test's: those of the file may be in use on this machine.
-    process, ready = serve(str(shipped), "--listen", "127.0.0.1:0", "--data-dir", "data")
+    process, ready = serve(str(KAFKAS_OWN_FILE), "--listen", "127.0.0.1:0", "--data-dir", "data")
     assert answer(int(ready[3]))[:4] == bytes.fromhex("00000007")
     _, _, stderr = stop(process)
     assert "WARNING" not in stderr
@@ -439,7 +438,7 @@ def test_the_version_loads_nothing_heavy():
         "import sys\n"
         "from odradek.server.cli import main\n"
         "main(['--version'])\n"
-        "heavy = {'asyncio', 'logging', 'dataclasses', 'sqlite3', 'uvloop', 'odradek.wire.options'}\n"
+        "heavy = {'asyncio', 'logging', 'dataclasses', 'sqlite3', 'uvloop', 'odradek.config.options'}\n"
         "print(sorted(heavy & sys.modules.keys()))\n"
     )
     ended = subprocess.run(

@@ -32,7 +32,7 @@ def test_the_start_script_advertises_the_mapped_port_only(container):
 
 
 def test_its_settings_are_ones_that_the_broker_takes(container, tmp_path):
-    from odradek.server.config import load
+    from odradek.config.broker_config import load
 
     container.with_kraft().with_cluster_id("MkU3OEVBNTcwNTJENDM2Qk")
     config = load(

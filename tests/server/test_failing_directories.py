@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
+from odradek.config.broker_config import ConfigError, load
 from odradek.server.broker import BrokerServer
-from odradek.server.config import ConfigError, load
 from odradek.server.disks import Disks
 from odradek.storage.disk import OsDisk, OsFile
 from odradek.wire.errors import ErrorCode

@@ -5,10 +5,11 @@ import contextlib
 
 import pytest
 
+from odradek.config.broker_config import ConfigError, load
 from odradek.coordinator.cluster import CLUSTER, FEATURE, Row
 from odradek.coordinator.features import FEATURES, first_levels
 from odradek.server.broker import BrokerServer
-from odradek.server.config import ConfigError, load
+from odradek.server.feature_levels import read_levels
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages import api_versions, describe_configs
@@ -29,8 +30,7 @@ async def running(directory, *features, release_version=None, **keywords):
             listen="127.0.0.1:0",
             data_dir=directory,
             keywords=keywords,
-            features=features,
-            release_version=release_version,
+            first_levels=read_levels(features, release_version),
         )
     )
     try:
@@ -169,11 +169,12 @@ def test_a_directory_from_before_these_features_opens_and_goes_on(tmp_path):
 )
 def test_levels_that_cannot_be_are_one_sentence(features, release_version, words):
     with pytest.raises(ConfigError, match=words) as refused:
-        load(features=features, release_version=release_version)
+        read_levels(features, release_version)
     assert str(refused.value).endswith(".")
 
 
 def test_every_level_of_every_feature_can_be_begun_with():
     for name, feature in FEATURES.items():
         for level in range(feature.lowest, feature.highest + 1):
-            assert load(features=[f"{name}={level}"]).first_levels[name] == level
+            levels = read_levels([f"{name}={level}"], None)
+            assert load(first_levels=levels).first_levels[name] == level

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from odradek.config.broker_config import BrokerConfig, Listener, load
 from odradek.server.child_python import let_find_package
-from odradek.server.config import BrokerConfig, Listener, load
 from odradek.server.health import ADDRESS_FILE_VARIABLE, write_address
-from tests.server.config_sources import CONTAINER, KAFKAS_OWN, from_text
+from tests.config.config_sources import CONTAINER, KAFKAS_OWN, from_text
 
 CHECKOUT = pathlib.Path(__file__).parents[2]
 

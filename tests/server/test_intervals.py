@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from odradek.config.broker_config import load
 from odradek.coordinator.effects import SetTimer
 from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
 from odradek.coordinator.topics import NewTopic
@@ -15,7 +16,6 @@ from odradek.server import broker as broker_module
 from odradek.server import cleaner as cleaner_module
 from odradek.server import coordinators
 from odradek.server.broker import BrokerServer
-from odradek.server.config import load
 from odradek.server.connections import Connections
 from odradek.server.timers import Timers
 from odradek.storage.checkpointing import Checkpointing

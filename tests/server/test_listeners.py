@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
+from odradek.config.broker_config import ConfigError
 from odradek.server import listeners
-from odradek.server.config import ConfigError
 from odradek.server.listeners import Listener, SocketOptions, bind_listener
 
 HAS_IPV6 = socket.has_ipv6

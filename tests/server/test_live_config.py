@@ -3,13 +3,10 @@
 import asyncio
 import contextlib
 
-import pytest
-
+from odradek.config.broker_config import load
 from odradek.server.broker import BrokerServer
-from odradek.server.config import load
-from odradek.server.live_config import LiveConfig
 from odradek.wire.compression import Compression
-from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
     alter_replica_log_dirs,
     consumer_group_heartbeat,
@@ -20,8 +17,6 @@ from odradek.wire.messages import (
     incremental_alter_configs,
     produce,
 )
-from odradek.wire.option import READ_ONLY
-from odradek.wire.options import BROKER_OPTIONS, HONOURED, TOPIC_OPTIONS
 from odradek.wire.records import Record, build_batch, iter_batches
 from tests.raw_client import AsyncRawClient
 
@@ -411,59 +406,6 @@ def test_very_many_partitions_take_new_settings_in_steps(tmp_path, monkeypatch):
     asyncio.run(act())
 
 
-@pytest.mark.parametrize(
-    ("owner", "configs"),
-    [
-        ("1", {"log.cleaner.min.compaction.lag.ms": "9"}),
-        ("", {"log.cleaner.min.compaction.lag.ms": "9"}),
-        ("", {"log.retention.ms": "0"}),
-        ("", {"num.partitions": "2"}),
-    ],
-)
-def test_what_does_not_go_with_the_brokers_other_settings_is_refused(owner, configs):
-    live = LiveConfig(load(keywords={"log_cleaner_max_compaction_lag_ms": 8}))
-    with pytest.raises(KafkaError) as caught:
-        live.check_broker(owner, configs)
-    assert caught.value.code == ErrorCode.INVALID_REQUEST
-
-
-def test_topics_with_the_same_settings_share_them():
-    live = LiveConfig(load())
-    one = live.log_config({"flush.ms": "5"})
-    assert live.log_config({"flush.ms": "5"}) is one
-    live.follow({None: {"log.retention.ms": "9"}})
-    assert live.log_config({"flush.ms": "5"}).retention_ms == 9
-    assert live["log.retention.ms"] == 9
-    live.follow({2: {"log.retention.ms": "10"}})
-    assert live["log.retention.ms"] is None
-
-
-def test_what_is_set_without_effect_is_named():
-    live = LiveConfig(load())
-    live.follow({None: {"num.io.threads": "9", "log.retention.ms": "5"}, 1: {"num.network.threads": "5"}})
-    assert live.without_effect == ("num.io.threads", "num.network.threads")
-
-
-FOLLOWED = {
-    "max.connections.per.ip.overrides",
-    "cordoned.log.dirs",
-    "group.consumer.assignment.interval.ms",
-    "group.streams.assignment.interval.ms",
-    "max.connections",
-    "max.connections.per.ip",
-    "log.cleaner.backoff.ms",
-    "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.io.buffer.load.factor",
-    "log.cleaner.io.buffer.size",
-    "log.cleaner.io.max.bytes.per.second",
-    "log.cleaner.threads",
-    "producer.id.expiration.ms",
-    "transaction.partition.verification.enable",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
-}
-"""Asked for each time, or told in `BrokerServer._follow_settings` or `Coordinators.follow`."""
-
-
 def test_a_directory_that_is_cordoned_takes_nothing_new_until_it_is_uncordoned(tmp_path):
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
 
@@ -493,21 +435,3 @@ def test_a_directory_that_is_cordoned_takes_nothing_new_until_it_is_uncordoned(t
 
     for story in (first, after_a_restart):
         asyncio.run(act(story))
-
-
-def test_every_honoured_option_that_may_change_is_followed():
-    of_topics = {name for option in TOPIC_OPTIONS.values() for name in option.synonyms}
-    changeable = set()
-    for name, option in BROKER_OPTIONS.items():
-        if option.standing != HONOURED or option.dynamic == READ_ONLY:
-            continue
-        try:
-            LiveConfig(load()).check_broker("1", {name: _some_value(option)})
-        except KafkaError:
-            continue
-        changeable.add(name)
-    assert changeable - of_topics == FOLLOWED
-
-
-def _some_value(option):
-    return "5" if option.default_text is None else option.default_text

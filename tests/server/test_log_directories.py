@@ -6,7 +6,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from odradek.server.config import ConfigError
+from odradek.config.broker_config import ConfigError
 from odradek.server.embedded import Broker, BrokerStartError
 from odradek.server.log_directories import absent_directories, refuse_misplaced
 

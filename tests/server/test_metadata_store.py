@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
+from odradek.config.broker_config import ConfigError
+from odradek.config.properties import parse_properties
 from odradek.coordinator.cluster import Row
-from odradek.server.config import ConfigError
 from odradek.server.meta_properties import FILE_NAME, claim_directories
 from odradek.server.metadata_repair import repair
 from odradek.server.metadata_store import DamagedMetadata, SqliteMetadataStore, verify
-from odradek.server.properties import parse_properties
 from odradek.storage.checkpoints import write_partition_metadata
 from odradek.storage.disk import OsDisk
 from odradek.wire.errors import ErrorCode, KafkaError

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import sys
 
+from odradek.config.broker_config import load
 from odradek.coordinator.group_log import Kind, decode_key
 from odradek.server import cleaner
 from odradek.server.broker import BrokerServer
-from odradek.server.config import load
 from odradek.wire.messages import create_topics, delete_groups, list_groups, offset_commit, offset_fetch
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.incremental_alter_configs import (

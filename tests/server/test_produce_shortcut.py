@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from odradek.apis import _produce_burst
+from odradek.config.broker_config import load
 from odradek.server.broker import BrokerServer
-from odradek.server.config import load
 from odradek.storage import partition as storage_partition
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError

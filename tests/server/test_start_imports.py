@@ -12,7 +12,7 @@ NOT_NEEDED = (
     "odradek.apis.metadata",
     "odradek.coordinator.driver",
     "odradek.coordinator.transaction_coordinator",
-    "odradek.server.dump",
+    "odradek.offline",
     "odradek.storage.cleaner",
     "shutil",
     "uuid",

@@ -16,9 +16,9 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 import odradek
 from odradek.apis.transaction_markers import MarkerWriter
+from odradek.config.broker_config import load
 from odradek.coordinator.features import first_levels
 from odradek.server.broker import BrokerServer
-from odradek.server.config import load
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
     add_partitions_to_txn,

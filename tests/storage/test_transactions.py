@@ -6,13 +6,13 @@ import pytest
 from memory_disk import MemoryDisk
 from transacting import NOW_MS, Producer, check_transactions, committed_values
 
+from odradek.offline.check_partition import PartitionCheck
+from odradek.offline.repair_partition import repair_caches
 from odradek.storage.batches import SEQUENCE_MAX
-from odradek.storage.check import PartitionCheck
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import read_file
 from odradek.storage.partition import READ_COMMITTED, Origin, Partition
 from odradek.storage.producer_state import decode_snapshot
-from odradek.storage.repair import repair_caches
 from odradek.storage.store import LogStore
 from odradek.storage.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
 from odradek.storage.transactions import ProducerInfo, Verified

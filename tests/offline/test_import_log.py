@@ -9,11 +9,11 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from odradek.coordinator.cluster import ClusterMachine
+from odradek.offline.check import check
+from odradek.offline.import_log import CannotImport, _Import, import_log
 from odradek.server import cli
-from odradek.server.check import check
 from odradek.server.embedded import Broker as Embedded
 from odradek.server.embedded import BrokerStartError
-from odradek.server.import_log import CannotImport, _Import, import_log
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
@@ -832,7 +832,7 @@ def test_a_directory_of_somebody_is_not_taken_for_an_interrupted_import(kafka, t
 
 def test_an_empty_name_is_no_data_directory(kafka, tmp_path, monkeypatch):
     """`--data-dir "$NOT_SET"` of a shell: it would be the root of all directories."""
-    monkeypatch.setattr("odradek.server.import_log._Import", None)  # lest it come so far
+    monkeypatch.setattr("odradek.offline.import_log._Import", None)  # lest it come so far
     with pytest.raises(CannotImport) as error:
         import_log([str(kafka)], topic="orders", data_dir="", out=io.StringIO())
     assert str(error.value) == "--data-dir is empty: name the directory where Odradek has its data."

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.config.broker_config import ConfigError, Listener, cordoned_directories, load, option_of_variable
+from odradek.config.option import BOOLEAN, DOUBLE, INT, INT_MAX, LONG, LONG_MAX, SHORT
+from odradek.config.options import ACCEPTED, BROKER_OPTIONS, HONOURED, REFUSED, TOPIC_OPTIONS
+from odradek.config.page import page
+from odradek.config.properties import parse_properties
 from odradek.coordinator.settings import GroupSettings
-from odradek.server.config import ConfigError, Listener, cordoned_directories, load, option_of_variable
-from odradek.server.config_page import page
-from odradek.server.properties import parse_properties
 from odradek.storage.config import LogConfig
-from odradek.wire.option import BOOLEAN, DOUBLE, INT, INT_MAX, LONG, LONG_MAX, SHORT
-from odradek.wire.options import ACCEPTED, BROKER_OPTIONS, HONOURED, REFUSED, TOPIC_OPTIONS
-from tests.server.config_sources import CONTAINER, KAFKAS_OWN, from_text
+from tests.config.config_sources import CONTAINER, KAFKAS_OWN, from_text
 
 
 def refusal(**given):
@@ -482,18 +482,15 @@ def test_escaped_text_comes_back(properties):
 
 def test_the_reference_page_is_what_the_declarations_say():
     path = pathlib.Path(__file__).parents[2] / "docs" / "configuration.md"
-    assert path.read_text() == page(), "run: python -m odradek.server.config_page > docs/configuration.md"
+    assert path.read_text() == page(), "run: python -m odradek.config.page > docs/configuration.md"
 
 
 def test_an_honoured_broker_option_is_read_somewhere():
     # An option that is taken and then ignored is the worst of all; topic options come by way of LogConfig.
     root = pathlib.Path(__file__).parents[2]
-    source = "".join(
-        path.read_text()
-        for folder in ("server", "apis")
-        for path in (root / folder).rglob("*.py")
-        if path.name != "config_page.py"
-    )
+    paths = [root / "config" / "broker_config.py", root / "config" / "live.py"]
+    paths += [path for folder in ("server", "apis") for path in (root / folder).rglob("*.py")]
+    source = "".join(path.read_text() for path in paths)
     of_topics = {synonym for option in TOPIC_OPTIONS.values() for synonym in option.synonyms}
     of_groups = {field.name.replace("_", ".") for field in dataclasses.fields(GroupSettings)}
     unread = [
@@ -504,7 +501,7 @@ def test_an_honoured_broker_option_is_read_somewhere():
         and f'"{option.name}"' not in source
         and f"config.{option.name.replace('.', '_')}" not in source
     ]
-    assert unread == [], "read it, or give it another standing in wire/option_list.py"
+    assert unread == [], "read it, or give it another standing in config/option_list.py"
 
 
 def test_an_honoured_topic_option_reaches_the_log():

@@ -13,9 +13,8 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from odradek.wire import option_list
-from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.option import (
+from odradek.config import option_list
+from odradek.config.option import (
     ACCEPTED,
     HONOURED,
     INT,
@@ -26,6 +25,7 @@ from odradek.wire.option import (
     STRING,
     Option,
 )
+from odradek.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
     "ACCEPTED",

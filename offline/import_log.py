@@ -28,10 +28,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, TextIO
 
+from odradek.config.broker_config import ConfigError
 from odradek.coordinator.cluster import Broker, ClusterMachine, NewTopic, Row, TopicView, rows_of_new
-from odradek.coordinator.topics import OFFSETS_TOPIC
-from odradek.server import meta_properties, metadata_store
-from odradek.server.check import (
+from odradek.coordinator.topics import OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS
+from odradek.offline.check import (
     IMPORT_SUFFIX,
     IMPORT_TABLE,
     Progress,
@@ -39,15 +39,15 @@ from odradek.server.check import (
     parse_offsets,
     surroundings,
 )
-from odradek.server.config import ConfigError
-from odradek.server.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
+from odradek.offline.check_partition import PartitionCheck
+from odradek.offline.convert_segment import convert_segment
+from odradek.offline.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
+from odradek.offline.repair_partition import repair_caches, sync_log
+from odradek.server import meta_properties, metadata_store
 from odradek.storage import checkpoints
-from odradek.storage.check import PartitionCheck
 from odradek.storage.disk import Lock, OsDisk, read_file, replace_file, write_all
-from odradek.storage.legacy_segments import convert_segment
 from odradek.storage.places import is_aside
 from odradek.storage.recovery import base_offset_of, finish_interrupted
-from odradek.storage.repair import repair_caches, sync_log
 from odradek.storage.segment import (
     CLEANED,
     INDEX,
@@ -398,7 +398,7 @@ class _Import:
             meta_properties.claim_directories([directory], node_id=_NODE_ID)
             return _NODE_ID
         with open(os.path.join(directory, meta_properties.FILE_NAME), "rb") as file:
-            from odradek.server.properties import parse_properties
+            from odradek.config.properties import parse_properties
 
             node_id = parse_properties(meta_properties.mended(file.read())).get("node.id", "")
         if not node_id.isdecimal():
@@ -408,7 +408,7 @@ class _Import:
         return int(node_id)
 
     def _machine(self, store: metadata_store.SqliteMetadataStore, node_id: int) -> ClusterMachine:
-        from odradek.wire import options
+        from odradek.config import options
 
         machine = ClusterMachine(
             store,
@@ -428,8 +428,6 @@ class _Import:
         """The topic as it will be; refused where a client could not create it."""
         configs = {**self._settings(), **self._configs}
         if self._topic == OFFSETS_TOPIC:
-            from odradek.apis.topic_creation import OFFSETS_TOPIC_CONFIGS
-
             configs = {**OFFSETS_TOPIC_CONFIGS, **configs}
         new_topic = NewTopic(self._topic, len(self._sources), 1, configs=configs)
         (result,) = machine.create_topics([new_topic], validate_only=True)
@@ -444,7 +442,7 @@ class _Import:
 
     def _settings(self) -> dict[str, str]:
         """What Kafka's metadata say of the topic, without what does not fit here, which is told."""
-        from odradek.wire import options
+        from odradek.config import options
 
         if isinstance(self._known, str):
             self._attentions.append(
@@ -774,7 +772,7 @@ class _Import:
 
     def _warn_of_retention(self, topic: TopicView) -> None:
         """Old records are deleted soon after the start, as Kafka would: better said before it."""
-        from odradek.wire import options
+        from odradek.config import options
 
         values = options.topic_values(
             topic.configs, options.topic_defaults(options.broker_values(options.BrokerLayers()))

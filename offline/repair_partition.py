@@ -1,4 +1,4 @@
-"""Making good what `check.py` found in a partition's directory, with as little lost as can be.
+"""Making good what `check_partition.py` found in a partition's directory, with as little lost as can be.
 
 Of a log file only what is no sound batch goes: at its end by cutting it, elsewhere by copying what is sound
 into a new file that takes the old one's place. Of a log file that is gone its indexes go, too, and tell
@@ -13,7 +13,7 @@ Order: `repair_log`, then a new check, whose findings about the rest `repair_cac
 from struct import Struct
 from typing import NamedTuple
 
-from odradek.storage.check import PartitionCheck, SegmentCheck
+from odradek.offline.check_partition import PartitionCheck, SegmentCheck
 from odradek.storage.checkpoints import LEADER_EPOCHS, write_leader_epochs
 from odradek.storage.disk import Disk, File, replace_file, write_all
 from odradek.storage.log_walk import Hole, Mend

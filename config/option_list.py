@@ -1,11 +1,11 @@
 """Every broker, topic and group option of Apache Kafka 4.3: type, default, bounds, scope and standing here.
 
 Names, types, defaults, bounds and dynamic scopes are Kafka's (DescribeConfigs of a 4.3.1 broker and the
-ConfigDefs of its classes); the doc lines are ours. `wire/option.py` says what the columns mean.
+ConfigDefs of its classes); the doc lines are ours. `config/option.py` says what the columns mean.
 To add an option, add its line; to build one, change its standing, and read it where it matters.
 """
 
-from odradek.wire.option import (
+from odradek.config.option import (
     ACCEPTED,
     BOOLEAN,
     CLASS,

@@ -2,8 +2,8 @@
 
 Each finding is one line: what is wrong, where, what comes of it. Damage makes the exit status 1; a note is
 something that a start takes care of, or that is as it may be. Each partition is read once
-(`storage/check.py`); here is what is around them: `meta.properties`, checkpoints, the group log, the metadata
-store.
+(`check_partition.py`); here is what is around them: `meta.properties`, checkpoints, the group log, the
+metadata store.
 
 `--repair` first does what a start after a crash would do (puts back what the group log holds, finishes an
 interrupted compaction), then removes what is no sound batch and makes the rest anew from the log. It tells
@@ -23,12 +23,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
+from odradek.config.properties import parse_properties
 from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.offline.check_partition import DAMAGE, NOTE, Finding, PartitionCheck, lost_logs
+from odradek.offline.kraft_settings import METADATA_DIRECTORY
+from odradek.offline.repair_partition import Repair, repair_caches, repair_log, sync_log
 from odradek.server import meta_properties, metadata_store
-from odradek.server.kraft_settings import METADATA_DIRECTORY
-from odradek.server.properties import parse_properties
 from odradek.storage import checkpoints
-from odradek.storage.check import DAMAGE, NOTE, Finding, PartitionCheck, lost_logs
 from odradek.storage.disk import Disk, Lock, OsDisk, OsFile, read_file
 from odradek.storage.ends import ENDS, End
 from odradek.storage.group_log import NAMES as GROUP_LOGS
@@ -36,7 +37,6 @@ from odradek.storage.group_log import read_entries, replay
 from odradek.storage.heads import HEADS, Head
 from odradek.storage.places import FUTURE_SUFFIX, is_aside, topic_id_in
 from odradek.storage.recovery import base_offset_of, finish_interrupted
-from odradek.storage.repair import Repair, repair_caches, repair_log, sync_log
 from odradek.storage.segment import (
     CLEANED,
     DELETED,
@@ -550,7 +550,7 @@ class _Check:
 
     def _repair_metadata(self, directory: str, path: str) -> list[Repair]:
         """Do what a start would do about a damaged store; nothing where that would not begin."""
-        from odradek.server.config import ConfigError
+        from odradek.config.broker_config import ConfigError
         from odradek.server.metadata_repair import repair
 
         identity = _identity(directory)
@@ -888,7 +888,7 @@ def _known_by(rows: list[Any]) -> _Known:
 
 
 def _check_settings(path: str, view: "ClusterView") -> Iterator[Finding]:
-    from odradek.wire import options
+    from odradek.config import options
 
     for topic in view.topics.values():
         try:

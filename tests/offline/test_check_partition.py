@@ -5,20 +5,20 @@ import random
 import struct
 
 import pytest
-from memory_disk import MemoryDisk
 
+from odradek.offline.check_partition import DAMAGE, PartitionCheck
+from odradek.offline.repair_partition import repair_caches, repair_log
 from odradek.storage import transaction_index
 from odradek.storage.batches import StoredBatch, scan
-from odradek.storage.check import DAMAGE, PartitionCheck
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import read_file, replace_file
 from odradek.storage.producer_state import ProducerEntry, encode_snapshot
-from odradek.storage.repair import repair_caches, repair_log
 from odradek.storage.store import LogStore
 from odradek.storage.transaction_index import AbortedTransaction as Aborted
 from odradek.storage.transaction_index import encode_aborted
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import Record, build_batch, end_txn_marker, iter_records, patch_batch
+from tests.storage.memory_disk import MemoryDisk
 
 NOW_MS = 1_700_000_000_000
 PATH = "data/orders-0"

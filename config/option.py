@@ -75,7 +75,7 @@ _COMMA = re.compile(r"\s*,\s*")
 
 @dataclass(slots=True, eq=False)
 class Option:
-    """An option of brokers, topics or groups. Declared in `wire/option_list.py`, never changed afterwards."""
+    """An option of brokers, topics or groups. Declared in `option_list.py`, never changed afterwards."""
 
     name: str
     standing: str

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from odradek.server.dump import dump
+from odradek.offline.dump import dump
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import SqliteMetadataStore
 from odradek.storage.config import LogConfig

@@ -7,16 +7,16 @@ where it was given, and what to do.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 from os.path import abspath
 from socket import inet_aton
 from typing import Any
 
-from odradek.server.properties import parse_properties
-from odradek.wire import options
-from odradek.wire.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers
+from odradek.config import options
+from odradek.config.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers
+from odradek.config.properties import parse_properties
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "cordoned_directories", "load"]
 
@@ -165,15 +165,13 @@ def load(
     data_dir: str | PathLike[str] | None = None,
     advertise: str | None = None,
     keywords: Mapping[str, Any] | None = None,
-    features: Iterable[str] = (),
-    release_version: str | None = None,
+    first_levels: Mapping[str, int] | None = None,
 ) -> BrokerConfig:
     """Read and check everything.
 
     `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT"
     and replace what the file says of them; `keywords` are Python values by option name, underscores for dots.
-    `features` are texts "name=level", and `release_version` is one of Kafka's: with these a new cluster
-    begins, and they are refused where there is one.
+    `first_levels` are the feature levels with which a new cluster begins.
     """
     sources = _Sources()
     if path is not None:
@@ -196,16 +194,8 @@ def load(
         sources.given,
         cluster_id=environ.get("CLUSTER_ID") or None,
         warnings=sources.warnings,
-        first_levels=_first_levels(tuple(features), release_version),
+        first_levels=first_levels,
     )
-
-
-def _first_levels(features: Sequence[str], release_version: str | None) -> dict[str, int] | None:
-    if not features and release_version is None:
-        return None
-    from odradek.server.feature_levels import read_levels
-
-    return read_levels(features, release_version)
 
 
 def _is_known(name: str) -> bool:

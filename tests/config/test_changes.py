@@ -2,9 +2,9 @@
 
 import pytest
 
+from odradek.config.changes import APPEND, DELETE, SET, SUBTRACT, ConfigOperation, changed
+from odradek.config.options import TOPIC_OPTIONS
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.option_changes import APPEND, DELETE, SET, SUBTRACT, ConfigOperation, changed
-from odradek.wire.options import TOPIC_OPTIONS
 
 
 def after(configs, *operations):

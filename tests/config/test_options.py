@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.wire import options
+from odradek.config import options
+from odradek.config.option import DOUBLE, INT, LIST, LONG, PASSWORD, REFUSED, Option
+from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS, BrokerLayers
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.option import DOUBLE, INT, LIST, LONG, PASSWORD, REFUSED, Option
-from odradek.wire.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS, BrokerLayers
 
 EVERY_OPTION = [*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values(), *GROUP_OPTIONS.values()]
 

@@ -1,14 +1,14 @@
 """What IncrementalAlterConfigs makes of the settings that a topic or a broker has.
 
-The texts are changed, not judged: whether what comes out can be used is for `wire/options.py`. Source:
+The texts are changed, not judged: whether what comes out can be used is for `config/options.py`. Source:
 ConfigurationControlManager.java of Kafka 4.3.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from odradek.config.option import LIST, Option
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.option import LIST, Option
 
 __all__ = ["APPEND", "DELETE", "SET", "SUBTRACT", "ConfigOperation", "changed"]
 

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from odradek.coordinator.cluster import Broker, ClusterMachine, NewTopic, Row
+from odradek.offline.check import CannotCheck, check
 from odradek.server import cli
-from odradek.server.check import CannotCheck, check
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig

@@ -2,9 +2,10 @@
 
 import pathlib
 
-from odradek.server.config import load
+from odradek.config.broker_config import load
 
-KAFKAS_OWN = pathlib.Path(__file__).with_name("kafka-4.3-server.properties").read_text()
+KAFKAS_OWN_FILE = pathlib.Path(__file__).with_name("kafka-4.3-server.properties")
+KAFKAS_OWN = KAFKAS_OWN_FILE.read_text()
 """Every setting, in its order, of the config/server.properties that Kafka 4.3 ships for a first start."""
 
 # What the examples of Kafka's image give a node of one container (docker/examples, plaintext).

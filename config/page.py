@@ -1,12 +1,12 @@
 """Writes `docs/configuration.md` from the declarations.
 
-Use: `python -m odradek.server.config_page > docs/configuration.md`. A test holds the committed page to it.
+Use: `python -m odradek.config.page > docs/configuration.md`. A test holds the committed page to it.
 """
 
 from collections.abc import Iterable
 
-from odradek.wire.option import INT_MAX, KIND_NAMES, LONG_MAX, READ_ONLY, STRING
-from odradek.wire.options import (
+from odradek.config.option import INT_MAX, KIND_NAMES, LONG_MAX, READ_ONLY, STRING
+from odradek.config.options import (
     ACCEPTED,
     BROKER_OPTIONS,
     GROUP_OPTIONS,
@@ -21,7 +21,7 @@ __all__ = ["page"]
 _OPENING = """\
 # Configuration
 
-This page is made by `python -m odradek.server.config_page`; change `wire/option_list.py` instead of it.
+This page is made by `python -m odradek.config.page`; change `config/option_list.py` instead of it.
 
 Odradek takes Kafka 4.3's options by Kafka's names. Each option has one of three standings:
 

@@ -7,28 +7,30 @@ that may change asks here each time, or is told by the broker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 
-from odradek.server.config import ConfigError, check_bounds, cordoned_directories
-from odradek.wire import options
+from odradek.config import options
+from odradek.config.broker_config import BrokerConfig, ConfigError, check_bounds, cordoned_directories
+from odradek.config.options import BrokerLayers
 from odradek.wire.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from odradek.server.config import BrokerConfig
-    from odradek.storage.config import LogConfig
-    from odradek.wire.options import BrokerLayers
-
+LogConfig = TypeVar("LogConfig")
+"""What the server makes of the values of a topic's options, for its logs."""
 BrokerConfigs = Mapping[int | None, Mapping[str, str]]
 """Overrides by node id, those for all brokers under None, as a `ClusterView` has them."""
 
 
-class LiveConfig:
+class LiveConfig(Generic[LogConfig]):
     """See the module. An item is the value of a broker option by its own name."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self, config: BrokerConfig, new_log_config: Callable[[Mapping[str, Any]], LogConfig]
+    ) -> None:
+        """`new_log_config` takes values by the names of topic options (`options.topic_values`)."""
         self._node_id = config.node_id
         self._layers = config.layers
+        self._new_log_config = new_log_config
         self._values = config.values
         self.topic_defaults = config.topic_defaults
         self.without_effect: tuple[str, ...] = ()
@@ -64,13 +66,11 @@ class LiveConfig:
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
         """The settings of a log whose topic has these of its own; shared by topics with the same."""
-        from odradek.storage.config import LogConfig
-
         key = tuple(sorted(configs.items()))
         known = self._log_configs.get(key)
         if known is None:
             values = options.topic_values(configs, self.topic_defaults)
-            known = self._log_configs[key] = LogConfig.from_mapping(values)
+            known = self._log_configs[key] = self._new_log_config(values)
         return known
 
     def check_topic(self, name: str, configs: Mapping[str, str]) -> None:

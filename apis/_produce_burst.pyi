@@ -5,7 +5,7 @@ from typing import Any
 
 from odradek.apis.api import ShortcutConnection
 from odradek.apis.turn import Turn
-from odradek.storage.partition import Partition
+from odradek.storage.log.partition import Partition
 from odradek.wire.errors import KafkaError
 
 KNOWN_MAX: int

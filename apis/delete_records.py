@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import WorkQueue
-    from odradek.storage.partition import Partition
-    from odradek.storage.store import LogStore
+    from odradek.storage.directories.store import LogStore
+    from odradek.storage.log.partition import Partition
     from odradek.wire.work import Work
 
 INVALID_LOW_WATERMARK = -1

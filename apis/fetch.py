@@ -51,8 +51,8 @@ from odradek.apis.leadership import (
     leader_hint,
 )
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
-from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
-from odradek.storage.slices import MAP_AT_LEAST_BYTES, WouldWait
+from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.storage.log.slices import MAP_AT_LEAST_BYTES, WouldWait
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.fetch import (
@@ -69,8 +69,8 @@ from odradek.wire.messages.fetch import (
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.turn import TimerHandle, Timers, WorkQueue
-    from odradek.storage.partition import Partition, ReadResult
-    from odradek.storage.slices import Slice
+    from odradek.storage.log.partition import Partition, ReadResult
+    from odradek.storage.log.slices import Slice
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.fetch")

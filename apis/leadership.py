@@ -17,8 +17,8 @@ from odradek.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
     from odradek.coordinator.cluster import ClusterView, PartitionView
-    from odradek.storage.partition import Partition
-    from odradek.storage.store import LogStore
+    from odradek.storage.directories.store import LogStore
+    from odradek.storage.log.partition import Partition
 
 
 class LedPartition:

@@ -35,7 +35,7 @@ from odradek.wire.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.coordinator.cluster import ClusterView
-    from odradek.storage.store import LogStore
+    from odradek.storage.directories.store import LogStore
 
 FUTURE_NAME_BYTES_MAX = 255
 FUTURE_ENDING_BYTES = len(".") + 32 + len("-future")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from odradek.apis.turn import Timers, Turn, WorkQueue
     from odradek.coordinator.cluster import ClusterMachine
     from odradek.coordinator.topics import NewTopic
-    from odradek.storage.store import LogStore
+    from odradek.storage.directories.store import LogStore
 
 
 def _leave_them() -> None:

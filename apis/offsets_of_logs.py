@@ -22,7 +22,7 @@ from odradek.apis.api import WorkAnswer
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
 from odradek.apis.questions import FEW_KNOWN_MAX, Known, Questions, read_question
-from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import response_parts
 from odradek.wire.messages.list_offsets import (

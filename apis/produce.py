@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from odradek.apis.produce_gates import Preparation
     from odradek.apis.transaction_verification import TransactionVerification, Verdicts
     from odradek.apis.turn import Turn, WorkQueue
-    from odradek.storage.partition import Appended, Partition
-    from odradek.storage.transactions import Verified
+    from odradek.storage.log.partition import Appended, Partition
+    from odradek.storage.log.transactions import Verified
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id with which Kafka's own tools may write to internal topics."""

@@ -22,7 +22,7 @@ from odradek.apis.transactions import PAUSES_MS
 from odradek.coordinator import commands
 from odradek.coordinator.driver import coordinator_error
 from odradek.coordinator.topics import OFFSETS_TOPIC
-from odradek.storage.transactions import Verified
+from odradek.storage.log.transactions import Verified
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

@@ -34,7 +34,7 @@ from odradek.apis.api import Waiting
 from odradek.apis.produce import Unverified
 from odradek.coordinator import transaction_commands as commands
 from odradek.coordinator.topics import INTERNAL_TOPICS
-from odradek.storage.transactions import Verified
+from odradek.storage.log.transactions import Verified
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

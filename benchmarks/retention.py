@@ -12,9 +12,9 @@ from benchmarks.load import RATE, STEADY, STEADY_SAYS, Watch, finish_load, run_l
 from benchmarks.log_builder import BATCH_BYTES, RECORDS_PER_BATCH, BuiltLog, Shape, build
 from benchmarks.run import Run
 from benchmarks.wire_client import WireClient
-from odradek.storage.partition import SEGMENTS_PER_STEP
-from odradek.storage.segment import DELETED, LOG, file_name
-from odradek.storage.upkeep import REMOVED_PER_STEP
+from odradek.storage.directories.upkeep import REMOVED_PER_STEP
+from odradek.storage.log.partition import SEGMENTS_PER_STEP
+from odradek.storage.log.segment import DELETED, LOG, file_name
 
 SEGMENTS, SMALL_SEGMENTS = 1_000, 30
 BATCHES_PER_SEGMENT, BATCHES_PER_SMALL_SEGMENT = 200, 20

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
-from odradek.storage.partition import Partition
-from odradek.storage.store import LogStore
+from odradek.storage.log.partition import Partition
 from odradek.wire.records import Record, build_batch
 
 NOW_MS = 1_700_000_000_000

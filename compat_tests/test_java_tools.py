@@ -20,8 +20,8 @@ from compat_tests.clients import DEADLINE_SECONDS, Message, wait_until
 from compat_tests.clients.kafka_python import KafkaPythonClient
 from compat_tests.reference import kafka_tool, tool_command
 from compat_tests.stories import START_MS, Sending, topic_name
-from odradek.storage.batches import scan
-from odradek.storage.store import MANY_TO_CLOSE
+from odradek.storage.directories.store import MANY_TO_CLOSE
+from odradek.storage.log.batches import scan
 
 TOOLS = "org.apache.kafka.tools"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -30,14 +30,14 @@ from odradek.offline.kraft_settings import METADATA_DIRECTORY
 from odradek.offline.repair_partition import Repair, repair_caches, repair_log, sync_log
 from odradek.server import meta_properties, metadata_store
 from odradek.storage import checkpoints
+from odradek.storage.directories.places import FUTURE_SUFFIX, is_aside, topic_id_in
+from odradek.storage.directories.store import DELETE_SUFFIX, STRAY_SUFFIX, Key, key_of
 from odradek.storage.disk import Disk, Lock, OsDisk, OsFile, read_file
-from odradek.storage.ends import ENDS, End
-from odradek.storage.group_log import NAMES as GROUP_LOGS
-from odradek.storage.group_log import read_entries, replay
-from odradek.storage.heads import HEADS, Head
-from odradek.storage.places import FUTURE_SUFFIX, is_aside, topic_id_in
-from odradek.storage.recovery import base_offset_of, finish_interrupted
-from odradek.storage.segment import (
+from odradek.storage.log.end_checkpoint import ENDS, End
+from odradek.storage.log.flush_journal import NAMES as GROUP_LOGS
+from odradek.storage.log.flush_journal import read_entries, replay
+from odradek.storage.log.scan_checkpoint import HEADS, Head
+from odradek.storage.log.segment import (
     CLEANED,
     DELETED,
     INDEX,
@@ -48,7 +48,7 @@ from odradek.storage.segment import (
     TRANSACTION_INDEX,
     file_name,
 )
-from odradek.storage.store import DELETE_SUFFIX, STRAY_SUFFIX, Key, key_of
+from odradek.storage.recovery.recovery import base_offset_of, finish_interrupted
 from odradek.wire.errors import KafkaError
 from odradek.wire.schema import uuid_to_text
 

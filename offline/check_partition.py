@@ -20,9 +20,6 @@ from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 
-from odradek.storage import transaction_index
-from odradek.storage._staging import ProducerEntry
-from odradek.storage.batches import HEADER_BYTES, StoredBatch
 from odradek.storage.checkpoints import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
@@ -30,11 +27,12 @@ from odradek.storage.checkpoints import (
     read_partition_metadata,
 )
 from odradek.storage.disk import Disk, File, read_file
-from odradek.storage.leader_epochs import LeaderEpochs
-from odradek.storage.log_walk import Hole, Mend, batch_of, walk
-from odradek.storage.producer_state import ProducerState, decode_snapshot, encode_snapshot
-from odradek.storage.recovery import base_offset_of
-from odradek.storage.segment import (
+from odradek.storage.log import transaction_index
+from odradek.storage.log._staging import ProducerEntry
+from odradek.storage.log.batches import HEADER_BYTES, StoredBatch
+from odradek.storage.log.leader_epochs import LeaderEpochs
+from odradek.storage.log.producer_state import ProducerState, decode_snapshot, encode_snapshot
+from odradek.storage.log.segment import (
     CLEANED,
     DELETED,
     INDEX,
@@ -45,8 +43,10 @@ from odradek.storage.segment import (
     TRANSACTION_INDEX,
     file_name,
 )
-from odradek.storage.transaction_index import AbortedTransaction
-from odradek.storage.transactions import stored_marker
+from odradek.storage.log.transaction_index import AbortedTransaction
+from odradek.storage.log.transactions import stored_marker
+from odradek.storage.recovery.log_walk import Hole, Mend, batch_of, walk
+from odradek.storage.recovery.recovery import base_offset_of
 from odradek.wire.end_marker import EndMarker
 
 __all__ = ["DAMAGE", "NOTE", "Finding", "LostSegment", "PartitionCheck", "SegmentCheck", "lost_logs"]

@@ -7,9 +7,9 @@ uncompressed messages are put together. What is a batch already is copied as it 
 
 from collections.abc import Iterator
 
-from odradek.storage.batches import StoredBatch
 from odradek.storage.disk import File, write_all
-from odradek.storage.log_walk import Hole, batch_of, walk
+from odradek.storage.log.batches import StoredBatch
+from odradek.storage.recovery.log_walk import Hole, batch_of, walk
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import LegacyMessage, batch_of_stored, iter_messages, stored_messages
 

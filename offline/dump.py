@@ -19,7 +19,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO
 
-from odradek.storage import transaction_index
+from odradek.storage.log import transaction_index
 from odradek.wire.errors import KafkaError, MalformedMessage
 
 __all__ = ["dump"]
@@ -433,7 +433,7 @@ def _odd_end(path: str, entry: struct.Struct) -> Iterator[Fact]:
 
 
 def _snapshot(path: str) -> Iterator[Fact]:
-    from odradek.storage.producer_state import decode_snapshot
+    from odradek.storage.log.producer_state import decode_snapshot
 
     producers = decode_snapshot(_read(path))
     if producers is None:
@@ -458,11 +458,11 @@ def _checkpoint(path: str) -> Iterator[Fact]:
     if os.path.basename(path) == "leader-epoch-checkpoint":
         names = ("leader_epoch", "start_offset")
     elif os.path.basename(path) == "head-checkpoint":
-        from odradek.storage.heads import Head
+        from odradek.storage.log.scan_checkpoint import Head
 
         names = ("topic", "partition", *Head._fields)
     elif os.path.basename(path) == "log-end-checkpoint":
-        from odradek.storage.ends import End
+        from odradek.storage.log.end_checkpoint import End
 
         names = ("topic", "partition", *End._fields)
     lines = _read(path).decode("utf-8", "replace").splitlines()
@@ -500,7 +500,7 @@ def _group_log(directory: str, name: str | None = None) -> Iterator[Fact]:
     is one of its two files, else both are shown in the order in which they were written.
     """
     from odradek.offline.check import ReadingDisk
-    from odradek.storage.group_log import NAMES, read_entries
+    from odradek.storage.log.flush_journal import NAMES, read_entries
 
     names = NAMES if name is None else (name,)
     size_bytes = 0

@@ -45,10 +45,10 @@ from odradek.offline.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_
 from odradek.offline.repair_partition import repair_caches, sync_log
 from odradek.server import meta_properties, metadata_store
 from odradek.storage import checkpoints
+from odradek.storage.directories.places import is_aside
+from odradek.storage.directories.store import FILE_NAME_BYTES_MAX, STRAY_SUFFIX, Key, key_of
 from odradek.storage.disk import Lock, OsDisk, read_file, replace_file, write_all
-from odradek.storage.places import is_aside
-from odradek.storage.recovery import base_offset_of, finish_interrupted
-from odradek.storage.segment import (
+from odradek.storage.log.segment import (
     CLEANED,
     INDEX,
     LOG,
@@ -58,7 +58,7 @@ from odradek.storage.segment import (
     TRANSACTION_INDEX,
     file_name,
 )
-from odradek.storage.store import FILE_NAME_BYTES_MAX, STRAY_SUFFIX, Key, key_of
+from odradek.storage.recovery.recovery import base_offset_of, finish_interrupted
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.schema import uuid_to_text
 

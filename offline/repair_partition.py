@@ -16,8 +16,7 @@ from typing import NamedTuple
 from odradek.offline.check_partition import PartitionCheck, SegmentCheck
 from odradek.storage.checkpoints import LEADER_EPOCHS, write_leader_epochs
 from odradek.storage.disk import Disk, File, replace_file, write_all
-from odradek.storage.log_walk import Hole, Mend
-from odradek.storage.segment import (
+from odradek.storage.log.segment import (
     CLEANED,
     INDEX,
     LOG,
@@ -28,7 +27,8 @@ from odradek.storage.segment import (
     Segment,
     file_name,
 )
-from odradek.storage.transaction_index import encode_aborted
+from odradek.storage.log.transaction_index import encode_aborted
+from odradek.storage.recovery.log_walk import Hole, Mend
 
 __all__ = ["Repair", "repair_caches", "repair_log", "sync_log"]
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from odradek.server.disks import Disks
     from odradek.server.metadata_store import SqliteMetadataStore
     from odradek.storage.config import LogConfig
-    from odradek.storage.store import LogStore
+    from odradek.storage.directories.store import LogStore
     from odradek.wire.work import Work
 
 logger = logging.getLogger("odradek.broker")
@@ -232,8 +232,8 @@ class BrokerServer:
         from odradek.server.log_directories import absent_directories, refuse_misplaced
         from odradek.server.meta_properties import claim_directories
         from odradek.server.metadata_store import FILE_NAME
+        from odradek.storage.directories.store import DirectoryInUse, LogStore
         from odradek.storage.disk import OsDisk
-        from odradek.storage.store import DirectoryInUse, LogStore
 
         config = self.config
         refuse_misplaced(config.data_directories)

@@ -1,6 +1,6 @@
 """Drives compaction: plans with the store, has the work done elsewhere, puts the results in place.
 
-The work is `storage.cleaning_run`. It is done by a process of its own at the lowest priority
+The work is `storage.compaction.run`. It is done by a process of its own at the lowest priority
 (`server/cleaner_process.py`), one for each of `log.cleaner.threads`, started when there is something to do
 and ended when there has been nothing for a while; it dies with the broker. Where no process can be started
 the same work is done between the requests, a millisecond at a time. Everything that touches the store runs
@@ -26,8 +26,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.server.child_python import let_find_package
-from odradek.storage.cleaner import Cleaner, CleanerSettings, Cleaning
-from odradek.storage.cleaning_run import (
+from odradek.storage.compaction.cleaner import Cleaner, CleanerSettings, Cleaning
+from odradek.storage.compaction.run import (
     CleanedGroup,
     CleaningJob,
     CleaningOutcome,
@@ -42,7 +42,7 @@ from odradek.wire.work import Work, finish
 if TYPE_CHECKING:
     from odradek.server.timers import Timer, Timers
     from odradek.server.work import WorkQueue
-    from odradek.storage.partition import Partition
+    from odradek.storage.log.partition import Partition
 
 logger = logging.getLogger("odradek.cleaner")
 

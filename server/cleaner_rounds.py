@@ -20,7 +20,7 @@ import traceback
 from dataclasses import asdict
 from typing import Any
 
-from odradek.storage.cleaning_run import CleanedGroup, CleaningJob, CleaningOutcome, cleaning_round
+from odradek.storage.compaction.run import CleanedGroup, CleaningJob, CleaningOutcome, cleaning_round
 from odradek.storage.disk import OsDisk
 from odradek.storage.throttle import Throttle
 from odradek.wire.errors import KafkaError

@@ -16,8 +16,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
-from odradek.storage import transactions as storage
-from odradek.storage.partition import Origin
+from odradek.storage.log import transactions as storage
+from odradek.storage.log.partition import Origin
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
     batch_records,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from odradek.coordinator.effects import LoggedRecord, LogRecord
     from odradek.server.turn import LoopTurn
-    from odradek.storage.partition import Appended, Partition
+    from odradek.storage.log.partition import Appended, Partition
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.records import BatchHeader
 

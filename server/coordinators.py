@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from odradek.server.turn import LoopTurn
     from odradek.server.work import WorkQueue
     from odradek.storage.config import LogConfig
-    from odradek.storage.store import LogStore
+    from odradek.storage.directories.store import LogStore
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.errors import ErrorCode
     from odradek.wire.work import Work

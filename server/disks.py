@@ -12,13 +12,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.storage.failing_disks import RESCAN_PAUSE_MS
-from odradek.storage.store import StoreListener
+from odradek.storage.directories.failing_disks import RESCAN_PAUSE_MS
+from odradek.storage.directories.store import StoreListener
 
 if TYPE_CHECKING:
     from odradek.server.timers import Timers
     from odradek.server.work import WorkQueue
-    from odradek.storage.store import LogStore
+    from odradek.storage.directories.store import LogStore
 
 logger = logging.getLogger("odradek.disks")
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from odradek.config.broker_config import ConfigError
 from odradek.config.properties import parse_properties
 from odradek.server import metadata_store
-from odradek.storage.store import key_of
+from odradek.storage.directories.store import key_of
 from odradek.wire.schema import uuid_to_text
 
 __all__ = ["FILE_NAME", "Identity", "claim_directories", "is_kafkas", "is_ours", "mended"]

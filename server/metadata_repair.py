@@ -36,8 +36,8 @@ from odradek.coordinator.topics import INTERNAL_TOPICS
 from odradek.server.metadata_store import LOG, REPAIRED, UNREADABLE, SqliteMetadataStore, checksum, verify
 from odradek.server.write_ahead_log import Patch, likeliest_first, patch
 from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metadata
+from odradek.storage.directories.store import key_of
 from odradek.storage.disk import Disk
-from odradek.storage.store import key_of
 from odradek.wire.errors import KafkaError
 
 __all__ = ["choose", "finish_repair", "repair"]
@@ -347,7 +347,7 @@ def _topics_on_disk(
 
 
 def _is_old(disk: Disk, path: str) -> bool:
-    from odradek.storage.legacy_segments import begins_with_messages  # a repair is rare
+    from odradek.storage.recovery.legacy_segments import begins_with_messages  # a repair is rare
 
     try:
         return begins_with_messages(disk, path)

@@ -65,17 +65,20 @@ ONE_WAY_THROUGH_THE_HOUSE = """
     server.metadata_store: server.metadata_repair
     spark.admission: spark.stream_source
     spark.stream_source: spark.admission
-    storage.checkpointing: storage.partition storage.places
-    storage.cleaner: storage.partition storage.store
-    storage.failing_disks: storage.opening storage.places
-    storage.moving: storage.partition
-    storage.opening: storage.partition storage.places
-    storage.partition: storage.cleaner
-    storage.places: storage.partition
-    storage.relocation: storage.moving storage.partition storage.places
-    storage.store: storage.checkpointing storage.cleaner storage.failing_disks storage.opening
-    storage.store: storage.partition storage.places storage.relocation storage.upkeep
-    storage.upkeep: storage.partition storage.places
+    storage.compaction.cleaner: storage.directories.store storage.log.partition
+    storage.directories.checkpointing: storage.directories.places storage.log.partition
+    storage.directories.failing_disks: storage.directories.opening storage.directories.places
+    storage.directories.moving: storage.log.partition
+    storage.directories.opening: storage.directories.places storage.log.partition
+    storage.directories.places: storage.log.partition
+    storage.directories.relocation: storage.directories.moving storage.directories.places
+    storage.directories.relocation: storage.log.partition
+    storage.directories.store: storage.compaction.cleaner storage.directories.checkpointing
+    storage.directories.store: storage.directories.failing_disks storage.directories.opening
+    storage.directories.store: storage.directories.places storage.directories.relocation
+    storage.directories.store: storage.directories.upkeep storage.log.partition
+    storage.directories.upkeep: storage.directories.places storage.log.partition
+    storage.log.partition: storage.compaction.cleaner
     wire._records: wire.record_refusals
     wire.record_refusals: wire._records
 """
@@ -228,11 +231,11 @@ def test_a_circle_is_seen_in_functions_and_among_types_and_ends_with_one_import(
     assert in_circles(circle) == {("a", "b"), ("b", "c"), ("c", "a")}
     assert in_circles({**circle, "b": set()}) == set()
     source = (
-        "if TYPE_CHECKING:\n    from odradek.storage.store import Key\n"
+        "if TYPE_CHECKING:\n    from odradek.storage.directories.store import Key\n"
         "def f():\n    from odradek.wire import codec\n"
     )
     found = list(imported_names(ast.parse(source)))
-    assert found == [(2, "odradek.storage.store"), (4, "odradek.wire.codec")]
+    assert found == [(2, "odradek.storage.directories.store"), (4, "odradek.wire.codec")]
 
 
 def test_no_layer_of_the_broker_sends_what_kafka_never_sends_to_idempotent_producers():

@@ -1,8 +1,8 @@
 """Batches packed anew: `compression.type` of a topic may ask for another codec than the producer's.
 
 A MB of text takes 3 ms to snappy or lz4, 11 ms to zstd and 36 ms to gzip (their default levels; 75 ms to lz4
-at 17, 750 ms to zstd at 19), 1 to 5 ms more when it came packed: `storage/preparation.py` says what of it is
-done in the event loop.
+at 17, 750 ms to zstd at 19), 1 to 5 ms more when it came packed: `storage/log/preparation.py` says what
+of it is done in the event loop.
 
 Source: `LogValidator.buildRecordsAndAssignOffsets` and `MemoryRecordsBuilder` of Kafka 4.3.
 """

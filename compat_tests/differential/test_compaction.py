@@ -21,10 +21,10 @@ from compat_tests.differential.harness import Pair, Side
 from compat_tests.differential.test_records import produce
 from compat_tests.differential.topics import NOW_MS, new_topic
 from odradek.server.embedded import Broker
-from odradek.storage.cleaning_run import CleanedGroup, CleaningJob, JobSegment, cleaning_round
+from odradek.storage.compaction.run import CleanedGroup, CleaningJob, JobSegment, cleaning_round
 from odradek.storage.disk import OsDisk
-from odradek.storage.producer_state import decode_snapshot
-from odradek.storage.transaction_index import decode_aborted
+from odradek.storage.log.producer_state import decode_snapshot
+from odradek.storage.log.transaction_index import decode_aborted
 from odradek.wire.records import Record, build_batch, iter_batches, iter_records, verify_crc
 
 SETTINGS = {

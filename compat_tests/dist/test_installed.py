@@ -44,7 +44,7 @@ from odradek.server.timers import Timers, wall_clock_ms
 from odradek.server.work import WorkQueue
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import OsDisk
-from odradek.storage.store import LogStore
+from odradek.storage.directories.store import LogStore
 from odradek.wire.records import build_batch
 
 async def main(directory):

@@ -39,9 +39,9 @@ from odradek.coordinator.transaction_coordinator import TransactionCoordinator
 from odradek.coordinator.transaction_settings import TransactionSettings
 from odradek.server.coordinator_log import PartitionLog
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk, OsFile
-from odradek.storage.slices import Slice
-from odradek.storage.store import LogStore
+from odradek.storage.log.slices import Slice
 from odradek.wire.codec import decode_message, encode_message, encoder
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import build_batch

@@ -10,8 +10,8 @@ import pytest
 from odradek.apis.api import LatePart
 from odradek.apis.fetch import LOOKS_MAX
 from odradek.coordinator.cluster import Broker, Endpoint
-from odradek.storage.segment import LOG, Segment
-from odradek.storage.slices import Slice
+from odradek.storage.log.segment import LOG, Segment
+from odradek.storage.log.slices import Slice
 from odradek.wire.compression import Compression
 from odradek.wire.down_conversion import CHUNK_BYTES, down_convert
 from odradek.wire.errors import ErrorCode
@@ -479,7 +479,7 @@ def test_an_old_version_cannot_have_zstd(node):
 
 
 def test_a_disk_that_fails_during_the_conversion_is_an_error_of_that_partition(node, monkeypatch):
-    from odradek.storage.slices import Slice
+    from odradek.storage.log.slices import Slice
 
     def fail(self):
         raise OSError("the disk does not answer")

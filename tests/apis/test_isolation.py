@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.storage.slices import Slice
+from odradek.storage.log.slices import Slice
 from odradek.wire.errors import ErrorCode
 from odradek.wire.legacy_records import iter_messages
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

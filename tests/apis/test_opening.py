@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.apis.opening import OPENED_AT_ONCE_MAX
-from odradek.storage.store import LogStore
+from odradek.storage.directories.store import LogStore
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.apis.conftest import QuickDisk

@@ -7,7 +7,7 @@ from odradek.apis.transaction_offsets import TxnOffsetCommit
 from odradek.coordinator.runtime import RETRY_LOAD_AFTER_SECONDS
 from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.coordinator.transaction_commands import AddPartitions, VerifyPartitions
-from odradek.storage.partition import READ_COMMITTED
+from odradek.storage.log.partition import READ_COMMITTED
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError

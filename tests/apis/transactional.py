@@ -1,6 +1,6 @@
 """Transactions of a node's partitions, written straight to the logs: no coordinator takes part."""
 
-from odradek.storage.transactions import Verified
+from odradek.storage.log.transactions import Verified
 from odradek.wire.end_marker import EndMarker
 
 

@@ -13,8 +13,8 @@ from benchmarks.log_builder import (
     write_log,
 )
 from odradek.storage import checkpoints
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
-from odradek.storage.store import LogStore
 
 NOW_MS = 1_800_000_000_000
 FIRST_MS = NOW_MS - 1_000_000

@@ -16,8 +16,8 @@ from odradek.server import cli
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
-from odradek.storage.store import LogStore
 from odradek.wire.records import Record, build_batch
 
 NOW_MS = 1_700_000_000_000

@@ -8,14 +8,14 @@ import pytest
 
 from odradek.offline.check_partition import DAMAGE, PartitionCheck
 from odradek.offline.repair_partition import repair_caches, repair_log
-from odradek.storage import transaction_index
-from odradek.storage.batches import StoredBatch, scan
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import read_file, replace_file
-from odradek.storage.producer_state import ProducerEntry, encode_snapshot
-from odradek.storage.store import LogStore
-from odradek.storage.transaction_index import AbortedTransaction as Aborted
-from odradek.storage.transaction_index import encode_aborted
+from odradek.storage.log import transaction_index
+from odradek.storage.log.batches import StoredBatch, scan
+from odradek.storage.log.producer_state import ProducerEntry, encode_snapshot
+from odradek.storage.log.transaction_index import AbortedTransaction as Aborted
+from odradek.storage.log.transaction_index import encode_aborted
 from odradek.wire.legacy_records import build_message
 from odradek.wire.records import Record, build_batch, end_txn_marker, iter_records, patch_batch
 from tests.storage.memory_disk import MemoryDisk

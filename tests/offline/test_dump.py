@@ -10,9 +10,9 @@ from odradek.offline.dump import dump
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import SqliteMetadataStore
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
-from odradek.storage.producer_state import ProducerEntry, encode_snapshot
-from odradek.storage.store import LogStore
+from odradek.storage.log.producer_state import ProducerEntry, encode_snapshot
 from odradek.wire.messages import group_records, transaction_records
 from odradek.wire.records import Record, build_batch, end_txn_marker
 

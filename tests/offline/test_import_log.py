@@ -17,9 +17,9 @@ from odradek.server.embedded import BrokerStartError
 from odradek.server.meta_properties import claim_directories
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk, OsFile
-from odradek.storage.store import LogStore
-from odradek.storage.transactions import Verified
+from odradek.storage.log.transactions import Verified
 from odradek.wire.compression import Compression, compress
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode

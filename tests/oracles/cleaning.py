@@ -1,11 +1,11 @@
-"""What `odradek.storage._cleaning` has to do, in plain Python.
+"""What `odradek.storage.compaction._cleaning` has to do, in plain Python.
 
 `index_batches` and `filter_batches` decline every batch, so a round of compaction takes them one by one.
 """
 
 from hashlib import blake2b
 
-from odradek.storage._cleaning import SLOT_BYTES, FilterRules, Selection
+from odradek.storage.compaction._cleaning import SLOT_BYTES, FilterRules, Selection
 from tests.oracles.records import scan_records
 
 __all__ = [

@@ -4,7 +4,7 @@ import mmap
 import os
 from collections.abc import Callable
 
-from odradek.storage.batches import EXTENT, LOG_OVERHEAD_BYTES
+from odradek.storage.log.batches import EXTENT, LOG_OVERHEAD_BYTES
 
 _mincore: Callable[[memoryview], bool] | None = None
 _has_mincore = True

@@ -1,9 +1,9 @@
-"""What the `Stretch` of `odradek.storage._staging` has to take of a segment, in plain Python."""
+"""What the `Stretch` of `odradek.storage.log._staging` has to take of a segment, in plain Python."""
 
 import struct
 from collections.abc import Callable
 
-from odradek.storage.batches import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from odradek.storage.log.batches import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from odradek.wire.checksums import crc32c
 
 _ORDER = struct.Struct(">qiibI2xi30xi").unpack_from

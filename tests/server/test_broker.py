@@ -17,11 +17,11 @@ from odradek.server import broker as broker_module
 from odradek.server import work
 from odradek.server.broker import BrokerServer
 from odradek.server.timers import wall_clock_ms
-from odradek.storage import time_search
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsFile
-from odradek.storage.group_log import Block
-from odradek.storage.partition import Partition
-from odradek.storage.store import LogStore
+from odradek.storage.log import time_search
+from odradek.storage.log.flush_journal import Block
+from odradek.storage.log.partition import Partition
 from odradek.wire.compression import Compression
 from odradek.wire.messages import (
     api_versions,

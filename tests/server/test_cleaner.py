@@ -22,9 +22,9 @@ from odradek.server.cleaner import CleanerOptions, LogCleaner
 from odradek.server.timers import Timers, wall_clock_ms
 from odradek.server.work import WorkQueue
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
-from odradek.storage.partition import Partition
-from odradek.storage.store import LogStore
+from odradek.storage.log.partition import Partition
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import Work
 

@@ -8,10 +8,10 @@ from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.server.coordinator_log import PartitionLog
 from odradek.server.turn import LoopTurn
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
-from odradek.storage.partition import READ_COMMITTED
-from odradek.storage.store import LogStore
-from odradek.storage.transactions import Verified
+from odradek.storage.log.partition import READ_COMMITTED
+from odradek.storage.log.transactions import Verified
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 

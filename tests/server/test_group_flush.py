@@ -9,9 +9,9 @@ import pytest
 from odradek.server import group_flush
 from odradek.server.turn import LoopTurn
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk, SyncFailed
-from odradek.storage.group_log import PAGE_BYTES, GroupLog
-from odradek.storage.store import LogStore
+from odradek.storage.log.flush_journal import PAGE_BYTES, GroupLog
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish

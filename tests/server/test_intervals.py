@@ -18,10 +18,10 @@ from odradek.server import coordinators
 from odradek.server.broker import BrokerServer
 from odradek.server.connections import Connections
 from odradek.server.timers import Timers
-from odradek.storage.checkpointing import Checkpointing
 from odradek.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS
-from odradek.storage.partition import Partition
-from odradek.storage.store import LogStore
+from odradek.storage.directories.checkpointing import Checkpointing
+from odradek.storage.directories.store import LogStore
+from odradek.storage.log.partition import Partition
 from odradek.wire.work import finish
 
 START_MS = 1_700_000_000_000

@@ -9,7 +9,7 @@ import pytest
 from odradek.apis import _produce_burst
 from odradek.config.broker_config import load
 from odradek.server.broker import BrokerServer
-from odradek.storage import partition as storage_partition
+from odradek.storage.log import partition as storage_partition
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import read_response, request_frame

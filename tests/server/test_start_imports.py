@@ -13,7 +13,7 @@ NOT_NEEDED = (
     "odradek.coordinator.driver",
     "odradek.coordinator.transaction_coordinator",
     "odradek.offline",
-    "odradek.storage.cleaner",
+    "odradek.storage.compaction.cleaner",
     "shutil",
     "uuid",
 )

@@ -18,8 +18,8 @@ from odradek.spark.log_options import read_log_options
 from odradek.spark.log_plan import batches_of, plan
 from odradek.spark.options import OptionError
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
-from odradek.storage.store import LogStore
 from odradek.wire.compression import Compression
 from odradek.wire.legacy_records import to_legacy
 from odradek.wire.records import build_batch

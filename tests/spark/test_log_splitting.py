@@ -15,10 +15,10 @@ from odradek.spark.log_options import MAX_BYTES_PER_PARTITION, read_log_options
 from odradek.spark.log_plan import batches_of, plan
 from odradek.spark.options import OptionError
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
-from odradek.storage.indexes import OffsetIndex
-from odradek.storage.log_walk import batch_of, walk
-from odradek.storage.store import LogStore
+from odradek.storage.log.indexes import OffsetIndex
+from odradek.storage.recovery.log_walk import batch_of, walk
 from odradek.wire.compression import Compression
 from odradek.wire.legacy_records import build_message, to_legacy
 from odradek.wire.records import build_batch

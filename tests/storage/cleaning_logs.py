@@ -5,9 +5,9 @@ says that has to stay of them.
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from odradek.storage import _cleaning, cleaning_run
-from odradek.storage.cleaning_run import CleanedGroup, CleaningJob, JobSegment, cleaning_round
-from odradek.storage.transaction_index import AbortedTransaction
+from odradek.storage.compaction import _cleaning, run
+from odradek.storage.compaction.run import CleanedGroup, CleaningJob, JobSegment, cleaning_round
+from odradek.storage.log.transaction_index import AbortedTransaction
 from odradek.wire.records import (
     Record,
     build_batch,
@@ -38,19 +38,19 @@ NAMES = (
 @contextmanager
 def using(module):
     """Let rounds work with this one of the two."""
-    before = {name: getattr(cleaning_run, name) for name in NAMES}
+    before = {name: getattr(run, name) for name in NAMES}
     try:
         for name in NAMES:
-            setattr(cleaning_run, name, getattr(module, name))
+            setattr(run, name, getattr(module, name))
         yield
     finally:
         for name, value in before.items():
-            setattr(cleaning_run, name, value)
+            setattr(run, name, value)
 
 
 def room_for(keys: int) -> int:
     """Bytes in which a map has so many slots, with the module that is at work."""
-    return keys * cleaning_run.SLOT_BYTES
+    return keys * run.SLOT_BYTES
 
 
 @dataclass

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from odradek.storage import segment
+from odradek.storage.log import segment
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 

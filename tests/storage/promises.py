@@ -22,13 +22,13 @@ from memory_disk import MemoryDisk, PowerLost
 from transacting import check_transactions
 
 from odradek.storage.config import LogConfig
-from odradek.storage.group_log import PAGE_BYTES, GroupLog
-from odradek.storage.leader_epochs import LeaderEpochs
-from odradek.storage.partition import Partition
-from odradek.storage.producer_state import ProducerState
-from odradek.storage.segment import Segment
-from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
-from odradek.storage.transactions import Verified, marker_batch
+from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.storage.log.flush_journal import PAGE_BYTES, GroupLog
+from odradek.storage.log.leader_epochs import LeaderEpochs
+from odradek.storage.log.partition import Partition
+from odradek.storage.log.producer_state import ProducerState
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.transactions import Verified, marker_batch
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches

@@ -1,7 +1,7 @@
 """What tests of a store have in common: opening one, and records that say at which offset they belong."""
 
-from odradek.storage.partition import Partition
-from odradek.storage.store import LogStore
+from odradek.storage.directories.store import LogStore
+from odradek.storage.log.partition import Partition
 from odradek.wire.records import Record, build_batch, iter_records
 from odradek.wire.work import finish
 

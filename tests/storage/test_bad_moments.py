@@ -11,9 +11,9 @@ from promises import EVERY_OPERATION, World, history
 from stores import NOW_MS, open_store
 
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.storage.disk import OsDisk
-from odradek.storage.slices import Slice
-from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.storage.log.slices import Slice
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records
 

@@ -9,12 +9,12 @@ import stores
 from memory_disk import MemoryDisk, PowerLost
 from stores import NOW_MS
 
-from odradek.storage._cleaning import SLOT_BYTES
-from odradek.storage.cleaner import CleanableSegment, CleanerSettings, Cleaning, plan_cleaning
-from odradek.storage.cleaning_run import CleanedGroup, cleaning_round
+from odradek.storage.compaction._cleaning import SLOT_BYTES
+from odradek.storage.compaction.cleaner import CleanableSegment, CleanerSettings, Cleaning, plan_cleaning
+from odradek.storage.compaction.run import CleanedGroup, cleaning_round
 from odradek.storage.config import LogConfig
-from odradek.storage.partition import Partition
-from odradek.storage.store import LogStore
+from odradek.storage.directories.store import LogStore
+from odradek.storage.log.partition import Partition
 from odradek.wire.compression import Compression
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import BatchHeader, Record, build_batch, iter_records, iter_whole_batches

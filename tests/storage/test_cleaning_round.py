@@ -26,11 +26,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from odradek.server.child_python import let_find_package
-from odradek.storage import _cleaning
-from odradek.storage.cleaning_run import CleaningJob, JobSegment, cleaning_round, group_segments
-from odradek.storage.indexes import OffsetIndex, TimeIndex
+from odradek.storage.compaction import _cleaning
+from odradek.storage.compaction.run import CleaningJob, JobSegment, cleaning_round, group_segments
+from odradek.storage.log.indexes import OffsetIndex, TimeIndex
+from odradek.storage.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
 from odradek.storage.throttle import INTERVAL_S, Throttle
-from odradek.storage.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
 from odradek.wire.compression import Compression
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, end_txn_marker, iter_records
@@ -421,7 +421,7 @@ def test_a_full_map_stays_within_its_memory():
     # In a process that has freed nothing yet.
     program = (
         "import os\n"
-        "from odradek.storage._cleaning import SLOT_BYTES, OffsetMap\n"
+        "from odradek.storage.compaction._cleaning import SLOT_BYTES, OffsetMap\n"
         "def taken(): return int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE')\n"
         f"slots = {memory_bytes} // SLOT_BYTES\n"
         "before = taken()\n"

@@ -11,11 +11,11 @@ import pytest
 from memory_disk import MemoryDisk, MemoryFile
 from stores import NOW_MS, append, open_store
 
-from odradek.storage.cleaner import CleanerSettings, unread_of_plan
+from odradek.storage.compaction.cleaner import CleanerSettings, unread_of_plan
 from odradek.storage.config import LogConfig
-from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
-from odradek.storage.slices import WouldWait
-from odradek.storage.store import LogStore
+from odradek.storage.directories.store import LogStore
+from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.storage.log.slices import WouldWait
 from odradek.wire.records import iter_records
 from odradek.wire.work import Work
 

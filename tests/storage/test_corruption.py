@@ -17,10 +17,10 @@ from memory_disk import MemoryDisk
 from promises import CONFIGS, START_MS, Sent, World, history
 from stores import write_checkpoints
 
-from odradek.storage.batches import scan
 from odradek.storage.config import LogConfig
-from odradek.storage.partition import Partition
-from odradek.storage.store import LogStore, StoreListener
+from odradek.storage.directories.store import LogStore, StoreListener
+from odradek.storage.log.batches import scan
+from odradek.storage.log.partition import Partition
 from odradek.wire.down_conversion import down_convert
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import to_legacy

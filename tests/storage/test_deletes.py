@@ -9,10 +9,10 @@ from memory_disk import MemoryDisk
 from stores import NOW_MS, offsets_of, open_store, value_at
 
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
+from odradek.storage.directories.upkeep import WRITTEN_MS
 from odradek.storage.disk import OsDisk
-from odradek.storage.segment import DELETED, LOG
-from odradek.storage.store import LogStore
-from odradek.storage.upkeep import WRITTEN_MS
+from odradek.storage.log.segment import DELETED, LOG
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records
 from odradek.wire.work import finish

@@ -12,13 +12,13 @@ from stores import NOW_MS
 from test_heads import CONFIG, DIRECTORY, LATER_MS, SEGMENT, TOPIC_ID, append, everything
 from transacting import Producer
 
-from odradek.storage import ends
 from odradek.storage.checkpoints import RECOVERY_POINTS, read_facts, read_offsets, write_offsets
 from odradek.storage.config import LogConfig
-from odradek.storage.ends import ENDS, End
-from odradek.storage.heads import HEADS, Head
-from odradek.storage.partition import Partition
-from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore, StoreListener
+from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore, StoreListener
+from odradek.storage.log import end_checkpoint
+from odradek.storage.log.end_checkpoint import ENDS, End
+from odradek.storage.log.partition import Partition
+from odradek.storage.log.scan_checkpoint import HEADS, Head
 from odradek.wire.errors import ErrorCode, KafkaError
 
 READ_SOONER = LogConfig()
@@ -168,16 +168,16 @@ def test_a_recovery_that_reads_much_does_not_wait(monkeypatch):
     store.maintain(LATER_MS)
     size_bytes = end_of(disk).size_bytes
     for limit_bytes, waits in ((size_bytes, True), (size_bytes - 1, False)):
-        monkeypatch.setattr("odradek.storage.opening.UNREAD_BYTES_MAX", limit_bytes)
+        monkeypatch.setattr("odradek.storage.directories.opening.UNREAD_BYTES_MAX", limit_bytes)
         assert started(disk, config).is_unopened("t", 0) is waits
     # Of what is before a head nothing is read.
     monkeypatch.undo()
     disk, store, config = filled()
     store.close(NOW_MS)
     started(disk, config)
-    monkeypatch.setattr("odradek.storage.opening.UNREAD_BYTES_MAX", 0)
+    monkeypatch.setattr("odradek.storage.directories.opening.UNREAD_BYTES_MAX", 0)
     assert started(disk, config).is_unopened("t", 0)
-    assert ends.UNREAD_BYTES_MAX > 0
+    assert end_checkpoint.UNREAD_BYTES_MAX > 0
 
 
 def test_the_recovery_that_has_waited_reads_nothing_before_the_head_of_the_stop_and_syncs_nothing():

@@ -10,8 +10,8 @@ from memory_disk import MemoryDisk
 from stores import NOW_MS, append, offsets_of, value_at, write_checkpoints
 
 from odradek.storage.config import LogConfig
-from odradek.storage.group_log import PAGE_BYTES, GroupLog
-from odradek.storage.store import LogStore, StoreListener
+from odradek.storage.directories.store import LogStore, StoreListener
+from odradek.storage.log.flush_journal import PAGE_BYTES, GroupLog
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish

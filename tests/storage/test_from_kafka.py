@@ -13,11 +13,11 @@ from memory_disk import MemoryDisk
 from transacting import check_transactions, committed_values
 
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import read_file
-from odradek.storage.partition import Partition
-from odradek.storage.producer_state import decode_snapshot, encode_snapshot
-from odradek.storage.store import LogStore
-from odradek.storage.transactions import Verified, read_marker
+from odradek.storage.log.partition import Partition
+from odradek.storage.log.producer_state import decode_snapshot, encode_snapshot
+from odradek.storage.log.transactions import Verified, read_marker
 from odradek.wire.records import iter_batches, patch_batch
 
 FROM_KAFKA = pathlib.Path(__file__).parent / "from_kafka"

@@ -9,10 +9,10 @@ from itertools import count
 import pytest
 from memory_disk import MemoryDisk, PowerLost
 
-from odradek.storage import group_log
 from odradek.storage.config import LogConfig
-from odradek.storage.group_log import NAMES, PAGE_BYTES, GroupLog, read_entries
-from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.storage.log import flush_journal
+from odradek.storage.log.flush_journal import NAMES, PAGE_BYTES, GroupLog, read_entries
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 
@@ -422,7 +422,7 @@ def test_without_room_there_is_no_group_log_and_nothing_is_left_of_it(disk, stor
 
 
 def test_a_block_has_a_bound_and_the_rest_is_for_a_flush(store, log, monkeypatch):
-    monkeypatch.setattr(group_log, "BLOCK_BYTES_MAX", 1000)
+    monkeypatch.setattr(flush_journal, "BLOCK_BYTES_MAX", 1000)
     partitions = [made(store, index=index) for index in range(5)]
     for partition in partitions:
         append(partition, b"x" * 200)

@@ -13,12 +13,12 @@ from promises import latest
 from stores import NOW_MS
 from transacting import Producer, check_transactions
 
-from odradek.storage.checkpointing import HEADS_PER_ROUND
 from odradek.storage.checkpoints import read_facts
 from odradek.storage.config import LogConfig
-from odradek.storage.heads import HEADS, Head
-from odradek.storage.partition import Partition
-from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.storage.directories.checkpointing import HEADS_PER_ROUND
+from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.storage.log.partition import Partition
+from odradek.storage.log.scan_checkpoint import HEADS, Head
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish

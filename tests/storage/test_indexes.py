@@ -11,8 +11,8 @@ import pytest
 from memory_disk import MemoryDisk
 
 from odradek.storage.disk import OsDisk, read_file
-from odradek.storage.indexes import DamagedIndex, OffsetIndex, TimeIndex
-from odradek.storage.segment import FilePool, Segment
+from odradek.storage.log.indexes import DamagedIndex, OffsetIndex, TimeIndex
+from odradek.storage.log.segment import FilePool, Segment
 from odradek.wire.records import Record, build_batch
 
 BASE = 1000

@@ -6,8 +6,8 @@ import pytest
 from memory_disk import MemoryDisk
 
 from odradek.storage.config import LogConfig
-from odradek.storage.partition import Origin, Partition
-from odradek.storage.store import LogStore
+from odradek.storage.directories.store import LogStore
+from odradek.storage.log.partition import Origin, Partition
 from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError

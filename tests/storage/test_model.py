@@ -11,7 +11,7 @@ from memory_disk import MemoryDisk
 from stores import write_checkpoints
 
 from odradek.storage.config import LogConfig
-from odradek.storage.store import LogStore
+from odradek.storage.directories.store import LogStore
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish

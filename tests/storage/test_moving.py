@@ -8,10 +8,10 @@ import stores
 from memory_disk import MemoryDisk, PowerLost
 from stores import NOW_MS, offsets_of, value_at, write_checkpoints
 
-from odradek.storage import moving
 from odradek.storage.config import LogConfig
+from odradek.storage.directories import moving
+from odradek.storage.directories.store import LogStore, StoreListener
 from odradek.storage.disk import OsDisk
-from odradek.storage.store import LogStore, StoreListener
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish

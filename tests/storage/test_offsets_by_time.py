@@ -12,7 +12,7 @@ from memory_disk import MemoryDisk
 from stores import write_checkpoints
 
 from odradek.storage.config import LogConfig
-from odradek.storage.store import LogStore
+from odradek.storage.directories.store import LogStore
 from odradek.wire.compression import Compression
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish

@@ -10,7 +10,7 @@ import pytest
 
 from odradek.storage import disk
 from odradek.storage.disk import SAMPLE_EVERY_BYTES, OsDisk
-from odradek.storage.slices import MAP_AT_LEAST_BYTES, Slice
+from odradek.storage.log.slices import MAP_AT_LEAST_BYTES, Slice
 
 CONTENT = os.urandom(64 * SAMPLE_EVERY_BYTES)
 """Much more than is read ahead: Linux begins with that when it is only asked."""

@@ -3,9 +3,9 @@
 import pytest
 
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
-from odradek.storage.partition import Partition
-from odradek.storage.store import LogStore
+from odradek.storage.log.partition import Partition
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 

@@ -9,9 +9,9 @@ import pytest
 from memory_disk import MemoryDisk, PowerLost
 
 from odradek.storage.config import LogConfig
-from odradek.storage.partition import Partition
-from odradek.storage.producer_state import ProducerState
-from odradek.storage.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.storage.log.partition import Partition
+from odradek.storage.log.producer_state import ProducerState
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish

@@ -6,8 +6,8 @@ import os
 from memory_disk import MemoryDisk
 
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
-from odradek.storage.store import LogStore
 from odradek.wire.records import Record, build_batch
 
 NOW_MS = 1_700_000_000_000

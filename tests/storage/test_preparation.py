@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from memory_disk import MemoryDisk
 
 from odradek.storage.config import LogConfig
-from odradek.storage.store import LogStore
+from odradek.storage.directories.store import LogStore
 from odradek.wire.batch_validation import RECORD_ERRORS_MAX, InvalidRecords
 from odradek.wire.checksums import crc32c
 from odradek.wire.compression import Compression, compress

@@ -2,9 +2,9 @@
 
 import pytest
 
-from odradek.storage.batches import SEQUENCE_MAX
-from odradek.storage.leader_epochs import LeaderEpochs
-from odradek.storage.producer_state import ProducerState, decode_snapshot, encode_snapshot
+from odradek.storage.log.batches import SEQUENCE_MAX
+from odradek.storage.log.leader_epochs import LeaderEpochs
+from odradek.storage.log.producer_state import ProducerState, decode_snapshot, encode_snapshot
 from odradek.wire.errors import ErrorCode, KafkaError
 
 

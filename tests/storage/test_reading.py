@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.storage import _reading
-from odradek.storage.batches import EXTENT, LOG_OVERHEAD_BYTES
+from odradek.storage.log.batches import EXTENT, LOG_OVERHEAD_BYTES
 from tests.oracles import reading as oracle
 
 

@@ -6,9 +6,9 @@ import pytest
 from memory_disk import MemoryDisk
 
 from odradek.storage.config import LogConfig
-from odradek.storage.partition import SEGMENTS_PER_STEP
-from odradek.storage.retention import SegmentFacts, segments_to_delete
-from odradek.storage.store import LogStore
+from odradek.storage.directories.store import LogStore
+from odradek.storage.log.partition import SEGMENTS_PER_STEP
+from odradek.storage.log.retention import SegmentFacts, segments_to_delete
 from odradek.wire.records import Record, build_batch
 
 NOW_MS = 1_700_000_000_000

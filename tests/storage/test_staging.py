@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.storage._staging import ProducerEntry, Stretch
-from odradek.storage.batches import EXTENT
 from odradek.storage.config import LogConfig
-from odradek.storage.partition import Origin, Partition
-from odradek.storage.store import LogStore
-from odradek.storage.transactions import Verification, Verified
+from odradek.storage.directories.store import LogStore
+from odradek.storage.log._staging import ProducerEntry, Stretch
+from odradek.storage.log.batches import EXTENT
+from odradek.storage.log.partition import Origin, Partition
+from odradek.storage.log.transactions import Verification, Verified
 from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError

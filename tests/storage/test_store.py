@@ -10,9 +10,9 @@ from memory_disk import MemoryDisk, PowerLost
 from stores import NOW_MS, offsets_of
 
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, MANY_TO_CLOSE, DirectoryInUse, LogStore
 from odradek.storage.disk import OsDisk
-from odradek.storage.producer_state import decode_snapshot, encode_snapshot
-from odradek.storage.store import CHECKPOINT_INTERVAL_MS, MANY_TO_CLOSE, DirectoryInUse, LogStore
+from odradek.storage.log.producer_state import decode_snapshot, encode_snapshot
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish

@@ -14,8 +14,8 @@ from stores import write_checkpoints
 from transacting import NOW_MS, check_transactions, committed
 
 from odradek.storage.config import LogConfig
-from odradek.storage.store import LogStore
-from odradek.storage.transactions import Verified
+from odradek.storage.directories.store import LogStore
+from odradek.storage.log.transactions import Verified
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch

@@ -8,14 +8,14 @@ from transacting import NOW_MS, Producer, check_transactions, committed_values
 
 from odradek.offline.check_partition import PartitionCheck
 from odradek.offline.repair_partition import repair_caches
-from odradek.storage.batches import SEQUENCE_MAX
 from odradek.storage.config import LogConfig
+from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import read_file
-from odradek.storage.partition import READ_COMMITTED, Origin, Partition
-from odradek.storage.producer_state import decode_snapshot
-from odradek.storage.store import LogStore
-from odradek.storage.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
-from odradek.storage.transactions import ProducerInfo, Verified
+from odradek.storage.log.batches import SEQUENCE_MAX
+from odradek.storage.log.partition import READ_COMMITTED, Origin, Partition
+from odradek.storage.log.producer_state import decode_snapshot
+from odradek.storage.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
+from odradek.storage.log.transactions import ProducerInfo, Verified
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, end_txn_marker, iter_records, iter_whole_batches

@@ -5,9 +5,9 @@ and a walk through a log that finds out by itself what is open and what was abor
 import heapq
 from typing import NamedTuple
 
-from odradek.storage._staging import Appended
-from odradek.storage.partition import READ_COMMITTED, Partition
-from odradek.storage.transactions import Verified
+from odradek.storage.log._staging import Appended
+from odradek.storage.log.partition import READ_COMMITTED, Partition
+from odradek.storage.log.transactions import Verified
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches, read_end_txn_marker
 

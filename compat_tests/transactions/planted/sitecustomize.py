@@ -92,8 +92,8 @@ def end_a_partition_the_other_way(module: ModuleType) -> None:
 
 
 BUGS: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
-    "commit-what-was-aborted": ("odradek.storage.partition", commit_what_was_aborted),
-    "abort-what-was-committed": ("odradek.storage.partition", abort_what_was_committed),
+    "commit-what-was-aborted": ("odradek.storage.log.partition", commit_what_was_aborted),
+    "abort-what-was-committed": ("odradek.storage.log.partition", abort_what_was_committed),
     "apply-offsets-at-once": ("odradek.coordinator.group_machine", apply_offsets_at_once),
     "abort-nothing-that-timed-out": (
         "odradek.coordinator.transaction_machine",
@@ -103,7 +103,7 @@ BUGS: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
         "odradek.coordinator.transaction_machine",
         end_a_partition_the_other_way,
     ),
-    "read-what-is-open": ("odradek.storage.partition", read_what_is_open),
+    "read-what-is-open": ("odradek.storage.log.partition", read_what_is_open),
 }
 """Name -> the module that has what is spoilt, and what spoils it."""
 

@@ -13,15 +13,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS
-from odradek.storage.data_directory import DataDirectory, Key
-from odradek.storage.partition import Partition
-from odradek.storage.places import DELETE_SUFFIX, FUTURE_SUFFIX, Place, Places
+from odradek.storage.directories.data_directory import DataDirectory, Key
+from odradek.storage.directories.places import DELETE_SUFFIX, FUTURE_SUFFIX, Place, Places
+from odradek.storage.log.partition import Partition
 from odradek.storage.throttle import Allowance
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work
 
 if TYPE_CHECKING:
-    from odradek.storage.moving import Move
+    from odradek.storage.directories.moving import Move
 
 PREFERENCES_MAX = 10_000
 
@@ -60,7 +60,7 @@ class Relocation:
 
     def begin(self, topic: str, index: int, directory: str) -> None:
         """See `LogStore.begin_move`."""
-        from odradek.storage.moving import Move  # few brokers have two directories
+        from odradek.storage.directories.moving import Move  # few brokers have two directories
 
         key = (topic, index)
         places = self._places

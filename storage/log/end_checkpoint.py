@@ -19,7 +19,7 @@ Kafka passes the file over.
 from typing import NamedTuple
 
 from odradek.storage.disk import Disk
-from odradek.storage.segment import LOG, SWAP, SYNC_FAILED, Segment, file_name
+from odradek.storage.log.segment import LOG, SWAP, SYNC_FAILED, Segment, file_name
 
 ENDS = "log-end-checkpoint"
 UNREAD_BYTES_MAX = 16 * 1024 * 1024

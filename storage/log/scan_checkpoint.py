@@ -22,12 +22,12 @@ Kafka passes the file over, and takes the snapshot for what it is.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odradek.storage.batches import HEADER_BYTES, scan
 from odradek.storage.disk import read_file
-from odradek.storage.indexes import DamagedIndex
-from odradek.storage.producer_state import ProducerState, decode_snapshot
-from odradek.storage.segment import SNAPSHOT, TRANSACTION_INDEX, Segment, file_name
-from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex
+from odradek.storage.log.batches import HEADER_BYTES, scan
+from odradek.storage.log.indexes import DamagedIndex
+from odradek.storage.log.producer_state import ProducerState, decode_snapshot
+from odradek.storage.log.segment import SNAPSHOT, TRANSACTION_INDEX, Segment, file_name
+from odradek.storage.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.errors import KafkaError
 
 HEADS = "head-checkpoint"

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from odradek.storage.checkpoints import FIRST_DIRTY, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
-from odradek.storage.data_directory import CHECKPOINTS, DataDirectory, Key
+from odradek.storage.directories.data_directory import CHECKPOINTS, DataDirectory, Key
+from odradek.storage.directories.places import Place, Places
 from odradek.storage.disk import SyncFailed
-from odradek.storage.heads import Draft, Head, is_due
-from odradek.storage.log import Log
-from odradek.storage.partition import Partition
-from odradek.storage.places import Place, Places
+from odradek.storage.log.log import Log
+from odradek.storage.log.partition import Partition
+from odradek.storage.log.scan_checkpoint import Draft, Head, is_due
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import Work
 

@@ -4,12 +4,12 @@ A log that has not been taken in must not become a topic's by the way: recovery 
 damage and cut them off.
 """
 
-from odradek.storage.batches import StoredBatch
 from odradek.storage.disk import Disk
-from odradek.storage.log_walk import walk
-from odradek.storage.recovery import base_offset_of
-from odradek.storage.segment import LOG
-from odradek.storage.validation import MAGIC_POSITION
+from odradek.storage.log.batches import StoredBatch
+from odradek.storage.log.segment import LOG
+from odradek.storage.log.validation import MAGIC_POSITION
+from odradek.storage.recovery.log_walk import walk
+from odradek.storage.recovery.recovery import base_offset_of
 
 __all__ = ["begins_with_messages"]
 

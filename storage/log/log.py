@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
 
-from odradek.storage._staging import LogStaging, StagedSegment
-from odradek.storage.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer, Disk, SyncFailed, sync_file, write_all
-from odradek.storage.ends import End
-from odradek.storage.heads import Draft, Head
-from odradek.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
-from odradek.storage.leader_epochs import LeaderEpochs
-from odradek.storage.producer_state import ProducerState, encode_snapshot
-from odradek.storage.retention import SegmentFacts
-from odradek.storage.segment import (
+from odradek.storage.log._staging import LogStaging, StagedSegment
+from odradek.storage.log.batches import HEADER_BYTES, StoredBatch, scan
+from odradek.storage.log.end_checkpoint import End
+from odradek.storage.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from odradek.storage.log.leader_epochs import LeaderEpochs
+from odradek.storage.log.producer_state import ProducerState, encode_snapshot
+from odradek.storage.log.retention import SegmentFacts
+from odradek.storage.log.scan_checkpoint import Draft, Head
+from odradek.storage.log.segment import (
     INDEX,
     LOG,
     RELATIVE_OFFSET_MAX,
@@ -39,8 +39,8 @@ from odradek.storage.segment import (
     note_failed_sync,
     segment_holding,
 )
-from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
-from odradek.storage.transaction_index import AbortedTransaction
+from odradek.storage.log.slices import EMPTY, FIRST_TOO_LARGE, Slice
+from odradek.storage.log.transaction_index import AbortedTransaction
 from odradek.wire.checksums import crc32c
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError

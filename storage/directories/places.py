@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from odradek.storage import checkpoints
 from odradek.storage.config import LogConfig
-from odradek.storage.data_directory import DataDirectory, Key, is_failure
+from odradek.storage.directories.data_directory import DataDirectory, Key, is_failure
 from odradek.storage.disk import Disk
-from odradek.storage.partition import Partition
-from odradek.storage.segment import FilePool
+from odradek.storage.log.partition import Partition
+from odradek.storage.log.segment import FilePool
 
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"

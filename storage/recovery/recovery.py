@@ -14,16 +14,16 @@ who read it, who are told (`Segment.check`), and the log goes on at the offset a
 from dataclasses import dataclass
 from enum import Enum
 
-from odradek.storage.batches import HEADER_BYTES, scan
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_leader_epochs
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Disk, SyncFailed, read_file, replace_file, sync_file, write_all
-from odradek.storage.ends import End
-from odradek.storage.heads import Head, TakenUp, take_up
-from odradek.storage.leader_epochs import LeaderEpochs
-from odradek.storage.log import READ_SOONER_BYTES, Log
-from odradek.storage.producer_state import EXPIRATION_MS, ProducerState, decode_snapshot
-from odradek.storage.segment import (
+from odradek.storage.log.batches import HEADER_BYTES, scan
+from odradek.storage.log.end_checkpoint import End
+from odradek.storage.log.leader_epochs import LeaderEpochs
+from odradek.storage.log.log import READ_SOONER_BYTES, Log
+from odradek.storage.log.producer_state import EXPIRATION_MS, ProducerState, decode_snapshot
+from odradek.storage.log.scan_checkpoint import Head, TakenUp, take_up
+from odradek.storage.log.segment import (
     CLEANED,
     DELETED,
     INDEX,
@@ -39,7 +39,7 @@ from odradek.storage.segment import (
     note_failed_sync,
     segment_holding,
 )
-from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex, encode_aborted
+from odradek.storage.log.transaction_index import AbortedTransaction, TransactionIndex, encode_aborted
 from odradek.wire.errors import KafkaError
 
 _INDEX_KINDS = (INDEX, TIME_INDEX, TRANSACTION_INDEX)

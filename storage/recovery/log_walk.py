@@ -14,7 +14,7 @@ from itertools import chain
 from struct import Struct
 from typing import NamedTuple, cast
 
-from odradek.storage.batches import (
+from odradek.storage.log.batches import (
     CHECKED_FROM,
     HEADER,
     HEADER_BYTES,

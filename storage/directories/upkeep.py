@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from odradek.storage.data_directory import Key
+from odradek.storage.directories.data_directory import Key
+from odradek.storage.directories.places import Places, remove_with_files
 from odradek.storage.disk import Disk
-from odradek.storage.partition import Partition
-from odradek.storage.places import Places, remove_with_files
-from odradek.storage.segment import DELETED, LOG, Segment
+from odradek.storage.log.partition import Partition
+from odradek.storage.log.segment import DELETED, LOG, Segment
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import Work
 

@@ -29,14 +29,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from odradek.storage.batches import scan
 from odradek.storage.config import LogConfig
 from odradek.storage.disk import Disk, File, write_all
-from odradek.storage.group_log import read_entries
-from odradek.storage.heads import Head
-from odradek.storage.log import Log
-from odradek.storage.recovery import Recovered, open_log
-from odradek.storage.segment import LOG, FilePool, Segment, file_name
+from odradek.storage.log.batches import scan
+from odradek.storage.log.flush_journal import read_entries
+from odradek.storage.log.log import Log
+from odradek.storage.log.scan_checkpoint import Head
+from odradek.storage.log.segment import LOG, FilePool, Segment, file_name
+from odradek.storage.recovery.recovery import Recovered, open_log
 
 COPY = ".log.tmp"
 """What a crash leaves under that name goes at the next start."""

@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 from odradek.storage import checkpoints
 from odradek.storage.checkpoints import FIRST_DIRTY, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.disk import Disk, Lock, write_all
-from odradek.storage.ends import ENDS, End
-from odradek.storage.heads import HEADS, Head
+from odradek.storage.log.end_checkpoint import ENDS, End
+from odradek.storage.log.scan_checkpoint import HEADS, Head
 
 Key = tuple[str, int]
 

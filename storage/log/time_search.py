@@ -9,9 +9,9 @@ removed meanwhile.
 from collections.abc import Sequence
 from functools import partial
 
-from odradek.storage.batches import StoredBatch
-from odradek.storage.log import Log
-from odradek.storage.segment import Segment
+from odradek.storage.log.batches import StoredBatch
+from odradek.storage.log.log import Log
+from odradek.storage.log.segment import Segment
 from odradek.wire.records import read_batch_header, records_section, scan_records
 from odradek.wire.work import Work
 

@@ -27,10 +27,10 @@ from odradek.storage.checkpoints import (
     write_leader_epochs,
     write_partition_metadata,
 )
-from odradek.storage.data_directory import DataDirectory
+from odradek.storage.directories.data_directory import DataDirectory
 from odradek.storage.disk import Disk, read_file, write_all
-from odradek.storage.partition import Partition
-from odradek.storage.segment import (
+from odradek.storage.log.partition import Partition
+from odradek.storage.log.segment import (
     INDEX,
     LOG,
     SNAPSHOT,

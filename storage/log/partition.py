@@ -24,8 +24,10 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from odradek.storage._staging import Appended, PartitionStaging
-from odradek.storage.batches import (
+from odradek.storage.config import LONG_MAX, LogConfig
+from odradek.storage.disk import Buffer, SyncFailed
+from odradek.storage.log._staging import Appended, PartitionStaging
+from odradek.storage.log.batches import (
     HEADER,
     LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
@@ -34,18 +36,16 @@ from odradek.storage.batches import (
     SEQUENCE_MAX,
     TRANSACTIONAL,
 )
-from odradek.storage.config import LONG_MAX, LogConfig
-from odradek.storage.disk import Buffer, SyncFailed
-from odradek.storage.group_log import identity_of
-from odradek.storage.heads import Head
-from odradek.storage.log import Log
-from odradek.storage.preparation import prepare, prepare_quickly
-from odradek.storage.retention import segments_to_delete
-from odradek.storage.segment import Segment
-from odradek.storage.slices import EMPTY, FIRST_TOO_LARGE, Slice
-from odradek.storage.time_search import Found, finding_first, finding_latest
-from odradek.storage.transactions import ProducerInfo, Verification, Verified, marker_batch, read_marker
-from odradek.storage.validation import (
+from odradek.storage.log.flush_journal import identity_of
+from odradek.storage.log.log import Log
+from odradek.storage.log.preparation import prepare, prepare_quickly
+from odradek.storage.log.retention import segments_to_delete
+from odradek.storage.log.scan_checkpoint import Head
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.slices import EMPTY, FIRST_TOO_LARGE, Slice
+from odradek.storage.log.time_search import Found, finding_first, finding_latest
+from odradek.storage.log.transactions import ProducerInfo, Verification, Verified, marker_batch, read_marker
+from odradek.storage.log.validation import (
     check_size,
     in_stored_codec,
     rules_of,
@@ -64,7 +64,7 @@ from odradek.wire.records import (
 from odradek.wire.work import Work
 
 if TYPE_CHECKING:
-    from odradek.storage.cleaner import Plan
+    from odradek.storage.compaction.cleaner import Plan
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -673,7 +673,7 @@ class Partition(PartitionStaging):
         """Whether this log is due for compaction; `first_dirty` is how far it has been compacted."""
         if not self.config.is_compacted or self._failure is not None:
             return None
-        from odradek.storage.cleaner import plan_log  # not needed to start
+        from odradek.storage.compaction.cleaner import plan_log  # not needed to start
 
         return plan_log(
             self.log,

@@ -8,12 +8,12 @@ partition whose flush has failed comes back by a rescan (`rescan.py`).
 from functools import partial
 from typing import cast
 
-from odradek.storage.data_directory import DataDirectory, Key
+from odradek.storage.directories.data_directory import DataDirectory, Key
+from odradek.storage.directories.opening import Opening
+from odradek.storage.directories.places import Place, Places
 from odradek.storage.disk import Disk
-from odradek.storage.opening import Opening
-from odradek.storage.places import Place, Places
-from odradek.storage.recovery import Recovered
-from odradek.storage.segment import FilePool
+from odradek.storage.log.segment import FilePool
+from odradek.storage.recovery.recovery import Recovered
 from odradek.wire.work import Work
 
 RESCAN_PAUSE_MS = 5_000
@@ -81,7 +81,11 @@ class FailingDisks:
         self._places.listener.directory(home.path, reason)
 
     def _bringing_back(self, key: Key, place: Place) -> Work[None]:
-        from odradek.storage.rescan import DiskWhileHeld, rescan, take_over  # not needed while all is well
+        from odradek.storage.recovery.rescan import (  # not needed while all is well
+            DiskWhileHeld,
+            rescan,
+            take_over,
+        )
 
         places = self._places
         partition = place.partition

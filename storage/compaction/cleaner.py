@@ -1,7 +1,7 @@
 """Compaction: which log is due, how far, and putting cleaned segments in the place of the old ones.
 
 What is cleaned is the sealed part of a log; the active segment is never touched, nor what transactions have
-not decided yet. The work itself, reading and writing, is `cleaning_run.cleaning_round`, which may run
+not decided yet. The work itself, reading and writing, is `run.cleaning_round`, which may run
 anywhere; here is what the owner of the log does: `plan_log` decides, `Cleaning` holds on to what a round
 was planned on, and `Cleaning.swapping` puts a group of cleaned segments in place as soon as it is ready, as
 Kafka does: a log never needs room for more than one group twice.
@@ -16,20 +16,20 @@ from functools import partial
 from os import urandom
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.storage.batches import HEADER_BYTES
-from odradek.storage.cleaning_run import CleanedGroup, CleaningJob, JobSegment, Round, cleaning_round
+from odradek.storage.compaction.run import CleanedGroup, CleaningJob, JobSegment, Round, cleaning_round
 from odradek.storage.config import LONG_MAX, LogConfig
-from odradek.storage.data_directory import NO_ROOM
+from odradek.storage.directories.data_directory import NO_ROOM
 from odradek.storage.disk import read_file
-from odradek.storage.log import Log, first_timestamp
-from odradek.storage.segment import LOG, TRANSACTION_INDEX, Segment
-from odradek.storage.transaction_index import AbortedTransaction, decode_aborted
+from odradek.storage.log.batches import HEADER_BYTES
+from odradek.storage.log.log import Log, first_timestamp
+from odradek.storage.log.segment import LOG, TRANSACTION_INDEX, Segment
+from odradek.storage.log.transaction_index import AbortedTransaction, decode_aborted
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
-    from odradek.storage.partition import Partition
-    from odradek.storage.store import LogStore
+    from odradek.storage.directories.store import LogStore
+    from odradek.storage.log.partition import Partition
 
 
 class CleanableSegment(NamedTuple):
@@ -302,7 +302,7 @@ def _aborted_of(log: Log, end_offset: int) -> tuple[AbortedTransaction, ...]:
 
 class Cleaner:
     """What compaction a store wants: which round is next, those that are under way, and which partitions are
-    beyond it. The store's thread owns it; the rounds themselves (`cleaning_run`) run where there is time.
+    beyond it. The store's thread owns it; the rounds themselves (`run`) run where there is time.
 
     A round goes `next_round` > `swap` for each group > `finish`, or at any point `abandon`, and `judge` where
     it had failed. A partition has one round at a time.

@@ -9,7 +9,7 @@ half a millisecond or so, and leaves all else alone.
 """
 
 from odradek.storage.config import LogConfig
-from odradek.storage.validation import (
+from odradek.storage.log.validation import (
     check_batch,
     check_client_batch,
     check_size,

@@ -10,16 +10,10 @@ of one partition one stays.
 from functools import partial
 
 from odradek.storage import checkpoints
-from odradek.storage.batches import HEADER_BYTES
 from odradek.storage.checkpoints import FIRST_DIRTY, LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.config import LONG_MAX
-from odradek.storage.data_directory import DataDirectory, Key
-from odradek.storage.ends import ENDS, UNREAD_BYTES_MAX, End
-from odradek.storage.group_log import remove_files, replay
-from odradek.storage.heads import HEADS
-from odradek.storage.log import Log
-from odradek.storage.partition import ZERO_UUID, Partition
-from odradek.storage.places import (
+from odradek.storage.directories.data_directory import DataDirectory, Key
+from odradek.storage.directories.places import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
     STRAY_SUFFIX,
@@ -30,8 +24,14 @@ from odradek.storage.places import (
     remove_with_files,
     topic_id_in,
 )
-from odradek.storage.recovery import AfterCrash, Recovered, look_after_crash, open_log
-from odradek.storage.segment import FilePool
+from odradek.storage.log.batches import HEADER_BYTES
+from odradek.storage.log.end_checkpoint import ENDS, UNREAD_BYTES_MAX, End
+from odradek.storage.log.flush_journal import remove_files, replay
+from odradek.storage.log.log import Log
+from odradek.storage.log.partition import ZERO_UUID, Partition
+from odradek.storage.log.scan_checkpoint import HEADS
+from odradek.storage.log.segment import FilePool
+from odradek.storage.recovery.recovery import AfterCrash, Recovered, look_after_crash, open_log
 
 
 class DirectoryInUse(Exception):

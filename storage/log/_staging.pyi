@@ -4,7 +4,7 @@ what an earlier run has written."""
 from collections.abc import Callable
 from typing import Any
 
-from odradek.storage.batches import BatchMemory
+from odradek.storage.log.batches import BatchMemory
 
 class Appended:
     """The answer to one append. `log_append_time_ms` is -1 unless the topic has LogAppendTime."""

@@ -21,17 +21,13 @@ from os import urandom
 from typing import TYPE_CHECKING
 
 from odradek.storage import checkpoints
-from odradek.storage.checkpointing import Checkpointing
 from odradek.storage.checkpoints import FIRST_DIRTY
 from odradek.storage.config import CLEANING_STEP_BYTES, LogConfig
-from odradek.storage.data_directory import DataDirectory, Key
-from odradek.storage.disk import Disk
-from odradek.storage.failing_disks import FailingDisks
-from odradek.storage.group_log import GroupLog
-from odradek.storage.heads import HEAD_INTERVAL_BYTES
-from odradek.storage.opening import DirectoryInUse, Opening
-from odradek.storage.partition import ZERO_UUID, Partition
-from odradek.storage.places import (
+from odradek.storage.directories.checkpointing import Checkpointing
+from odradek.storage.directories.data_directory import DataDirectory, Key
+from odradek.storage.directories.failing_disks import FailingDisks
+from odradek.storage.directories.opening import DirectoryInUse, Opening
+from odradek.storage.directories.places import (
     DELETE_SUFFIX,
     FILE_NAME_BYTES_MAX,
     STRAY_SUFFIX,
@@ -44,18 +40,22 @@ from odradek.storage.places import (
     topic_id_in,
     unknown_topic_id,
 )
-from odradek.storage.producer_state import EXPIRATION_MS
-from odradek.storage.recovery import base_offset_of, begin_log, open_log
-from odradek.storage.relocation import Relocation
-from odradek.storage.segment import LOG, FilePool, Segment
+from odradek.storage.directories.relocation import Relocation
+from odradek.storage.directories.upkeep import Upkeep
+from odradek.storage.disk import Disk
+from odradek.storage.log.flush_journal import GroupLog
+from odradek.storage.log.partition import ZERO_UUID, Partition
+from odradek.storage.log.producer_state import EXPIRATION_MS
+from odradek.storage.log.scan_checkpoint import HEAD_INTERVAL_BYTES
+from odradek.storage.log.segment import LOG, FilePool, Segment
+from odradek.storage.recovery.recovery import base_offset_of, begin_log, open_log
 from odradek.storage.throttle import Allowance
-from odradek.storage.upkeep import Upkeep
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
-    from odradek.storage.cleaner import Cleaner
-    from odradek.storage.log import Log
+    from odradek.storage.compaction.cleaner import Cleaner
+    from odradek.storage.log.log import Log
 
 __all__ = [
     "CHECKPOINT_INTERVAL_MS",
@@ -341,7 +341,7 @@ class LogStore:
         if said not in (None, topic_id):
             raise _inconsistent(place.name)
         if said is None:
-            from odradek.storage.legacy_segments import begins_with_messages  # rare
+            from odradek.storage.recovery.legacy_segments import begins_with_messages  # rare
 
             if begins_with_messages(self.disk, place.path):
                 path = self.set_aside(topic, index)
@@ -701,7 +701,7 @@ class LogStore:
     def cleaner(self) -> "Cleaner":
         """What compaction is to be done, under way and impossible: see there."""
         if self._cleaner is None:
-            from odradek.storage.cleaner import Cleaner  # not needed to start
+            from odradek.storage.compaction.cleaner import Cleaner  # not needed to start
 
             self._cleaner = Cleaner(self)
         return self._cleaner

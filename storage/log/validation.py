@@ -4,8 +4,8 @@ Order and error codes as in `ProduceRequest.validateRecords`, `UnifiedLog.analyz
 `LogValidator.java`. What concerns the content of a batch is in `wire/batch_validation.py`.
 """
 
-from odradek.storage.batches import LOG_OVERHEAD_BYTES
 from odradek.storage.config import LogConfig
+from odradek.storage.log.batches import LOG_OVERHEAD_BYTES
 from odradek.wire.batch_validation import BatchRules, validate_batch
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError

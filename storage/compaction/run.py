@@ -27,7 +27,7 @@ from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from odradek.storage._cleaning import (
+from odradek.storage.compaction._cleaning import (
     SLOT_BYTES,
     Copy,
     FilterRules,
@@ -38,12 +38,19 @@ from odradek.storage._cleaning import (
     select_records,
     shift_timestamps,
 )
-from odradek.storage.batches import HAS_DELETE_HORIZON, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from odradek.storage.config import LONG_MAX
 from odradek.storage.disk import Disk, File, write_all
-from odradek.storage.indexes import TIME_ENTRY_BYTES
-from odradek.storage.segment import CLEANED, LOG, RELATIVE_OFFSET_MAX, TRANSACTION_INDEX, FilePool, Segment
-from odradek.storage.transaction_index import AbortedTransaction, encode_aborted
+from odradek.storage.log.batches import HAS_DELETE_HORIZON, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from odradek.storage.log.indexes import TIME_ENTRY_BYTES
+from odradek.storage.log.segment import (
+    CLEANED,
+    LOG,
+    RELATIVE_OFFSET_MAX,
+    TRANSACTION_INDEX,
+    FilePool,
+    Segment,
+)
+from odradek.storage.log.transaction_index import AbortedTransaction, encode_aborted
 from odradek.wire.checksums import crc32c
 from odradek.wire.compression import compress
 from odradek.wire.errors import ErrorCode, KafkaError

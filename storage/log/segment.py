@@ -16,18 +16,18 @@ from contextlib import contextmanager
 from functools import partial
 
 from odradek.storage._reading import hop
-from odradek.storage._staging import SegmentExtent, Stretch
-from odradek.storage.batches import EXTENT, LOG_OVERHEAD_BYTES, StoredBatch, scan
 from odradek.storage.disk import Buffer, Disk, File, read_file, sync_file
-from odradek.storage.indexes import (
+from odradek.storage.log._staging import SegmentExtent, Stretch
+from odradek.storage.log.batches import EXTENT, LOG_OVERHEAD_BYTES, StoredBatch, scan
+from odradek.storage.log.indexes import (
     OFFSET_ENTRY_BYTES,
     TIME_ENTRY_BYTES,
     DamagedIndex,
     OffsetIndex,
     TimeIndex,
 )
-from odradek.storage.slices import WouldWait
-from odradek.storage.transaction_index import AbortedTransaction, TransactionIndex
+from odradek.storage.log.slices import WouldWait
+from odradek.storage.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.errors import ErrorCode, KafkaError
 
 LOG = ".log"

@@ -1,0 +1,6 @@
+"""All partitions of a broker and the data directories in which they lie. To be read in this order:
+
+`data_directory` (one of `log.dirs`, with its checkpoint files), `places` (the table that all share),
+`opening` (a start), `upkeep` (retention, removing files, expiry of producers), `checkpointing`,
+`failing_disks`, `moving` and `relocation` (of partitions between directories), `store` (what others see).
+"""

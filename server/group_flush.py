@@ -2,11 +2,11 @@
 
 What gathers while a flush runs is the next one, so any number of waiting produces costs one sync. It begins
 when nobody else comes for a turn or two, a millisecond later at the most: a flush costs the processor as much
-as several requests, so many small ones would keep a busy broker from its work. Where a
-partition's end can go to the group log of its data directory (`storage/log/flush_journal.py`), that is one
-write and one sync for all partitions together, in a thread of its own. Other partitions are flushed by a few workers
-that each take several. The first time that somebody waits the group log is made, which takes a moment; until
-it is there, and after it has failed, every partition is flushed by itself.
+as several requests, so many small ones would keep a busy broker from its work. Where a partition's end can
+go to the group log of its data directory (`storage/log/flush_journal.py`), that is one write and one sync for
+all partitions together, in a thread of its own. Other partitions are flushed by a few workers that each take
+several. The first time that somebody waits the group log is made, which takes a moment; until it is there,
+and after it has failed, every partition is flushed by itself.
 """
 
 from __future__ import annotations

@@ -38,6 +38,10 @@ BUFFERS_PER_WRITE_MAX = 1024
 FALLOC_FL_KEEP_SIZE = 1
 
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The disk is full, or as much of it as this process may have."""
+
+
 class SyncFailed(OSError):
     """The disk did not take what had been written. Nobody knows what it has of it, and it will not be tried
     again: the kernel takes the pages for clean (`fsync` of Linux).

@@ -1,5 +1,6 @@
 """Compaction: of each key the last record stays. To be read in this order:
 
-`cleaner` (which log is due, how far, and putting cleaned segments in place), `run` (one round: reads sealed
-segments and writes cleaned ones, in any process), `_cleaning` (compiled: the loops over records).
+`plan` (which log is due, and how far), `run` (one round: reads sealed segments and writes cleaned ones, in
+any process), `_cleaning` (compiled: its loops over records), `cleaner` (begins rounds of a store and puts
+their segments in place).
 """

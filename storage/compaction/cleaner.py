@@ -1,55 +1,29 @@
-"""Compaction: which log is due, how far, and putting cleaned segments in the place of the old ones.
+"""Compaction of a store's logs: which round is next, and putting cleaned segments in place of the old ones.
 
-What is cleaned is the sealed part of a log; the active segment is never touched, nor what transactions have
-not decided yet. The work itself, reading and writing, is `run.cleaning_round`, which may run
-anywhere; here is what the owner of the log does: `plan_log` decides, `Cleaning` holds on to what a round
-was planned on, and `Cleaning.swapping` puts a group of cleaned segments in place as soon as it is ready, as
-Kafka does: a log never needs room for more than one group twice.
+The work itself, reading and writing, is `run.cleaning_round`, which may run anywhere; here is what the owner
+of the log does: `Cleaning` holds on to what a round was planned on (`plan.py`), and `Cleaning.swapping` puts
+a group of cleaned segments in place as soon as it is ready, as Kafka does: a log never needs room for more
+than one group twice.
 
 A round that meets a log which has lost one of its segments meanwhile (retention, deletion) comes to nothing.
-Rules as in `LogCleanerManager.java` and `LogCleaner.java`.
+Rules as in `LogCleaner.java`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import urandom
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Protocol
 
+from odradek.storage.compaction.plan import Plan, look_ahead, plan_partition, unread_of_plan
 from odradek.storage.compaction.run import CleanedGroup, CleaningJob, JobSegment, Round, cleaning_round
-from odradek.storage.config import LONG_MAX, LogConfig
-from odradek.storage.directories.data_directory import NO_ROOM
-from odradek.storage.disk import read_file
-from odradek.storage.log.batches import HEADER_BYTES
-from odradek.storage.log.log import Log, first_timestamp
+from odradek.storage.disk import NO_ROOM, Disk, read_file
+from odradek.storage.log.log import Log
+from odradek.storage.log.partition import Partition
 from odradek.storage.log.segment import LOG, TRANSACTION_INDEX, Segment
 from odradek.storage.log.transaction_index import AbortedTransaction, decode_aborted
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import Work, finish
-
-if TYPE_CHECKING:
-    from odradek.storage.directories.store import LogStore
-    from odradek.storage.log.partition import Partition
-
-
-class CleanableSegment(NamedTuple):
-    """A sealed segment as the plan sees it. `end_offset` is the next segment's base offset."""
-
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-
-
-@dataclass(slots=True, frozen=True)
-class Plan:
-    """Clean from the log's start up to `end_offset` (a segment's end); what is before `first_dirty` is
-    known clean. `overdue_ms`: for how long `max.compaction.lag.ms` has been over, else 0.
-    """
-
-    first_dirty: int
-    end_offset: int
-    dirty_ratio: float
-    overdue_ms: int = 0
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -63,117 +37,12 @@ class CleanerSettings:
     buffer_bytes: int = 262_144
 
 
-def plan_cleaning(
-    segments: Sequence[CleanableSegment],
-    config: LogConfig,
-    *,
-    first_dirty: int,
-    log_start_offset: int,
-    last_stable_offset: int,
-    now_ms: int,
-    latest_timestamp_of: Callable[[int], int],
-    first_timestamp_of: Callable[[int], int],
-) -> Plan | None:
-    """Whether a log should be compacted, and how far. `segments` are the sealed ones, oldest first; the two
-    functions tell timestamps of the segment at a place in that list and are asked only where a setting needs
-    them.
-
-    A segment is left alone, with all after it, while one of its records is not stable or, in the dirty part,
-    younger than `min.compaction.lag.ms`. The log is due when the dirty part has more than
-    `min.cleanable.dirty.ratio` of the bytes, or when its oldest segment began more than
-    `max.compaction.lag.ms` ago.
-    """
-    if not segments:
-        return None
-    log_end = segments[-1].end_offset
-    if not log_start_offset <= first_dirty <= log_end:
-        # The records before it were deleted, or the end of the log was lost.
-        first_dirty = log_start_offset
-    dirty = [place for place, segment in enumerate(segments) if segment.end_offset > first_dirty]
-    stop = next((place for place in dirty if segments[place].end_offset > last_stable_offset), len(segments))
-    if config.min_compaction_lag_ms > 0:
-        youngest_ms = now_ms - config.min_compaction_lag_ms
-        stop = next(
-            (place for place in dirty if place < stop and latest_timestamp_of(place) > youngest_ms), stop
-        )
-    clean_bytes = sum(segment.size_bytes for segment in segments if segment.base_offset < first_dirty)
-    dirty_bytes = sum(segments[place].size_bytes for place in dirty if place < stop)
-    if dirty_bytes == 0:
-        return None
-    overdue_ms = 0
-    if config.max_compaction_lag_ms < LONG_MAX:
-        begun = [begun_ms for place in dirty if (begun_ms := first_timestamp_of(place)) > 0]
-        overdue_ms = max(now_ms - config.max_compaction_lag_ms - min(begun, default=now_ms), 0)
-    ratio = dirty_bytes / (clean_bytes + dirty_bytes)
-    if ratio <= config.min_cleanable_dirty_ratio and not overdue_ms:
-        return None
-    return Plan(first_dirty, segments[stop - 1].end_offset, ratio, overdue_ms)
-
-
-def plan_log(
-    log: Log, *, first_dirty: int, log_start_offset: int, last_stable_offset: int, now_ms: int
-) -> Plan | None:
-    """`plan_cleaning` for a log. Raises `OSError` where a timestamp has to be read and cannot be."""
-    sealed = log.segments[:-1]
-
-    def latest_timestamp_of(place: int) -> int:
-        return sealed[place].retention_timestamp_ms()
-
-    def first_timestamp_of(place: int) -> int:
-        segment = sealed[place]
-        if segment.first_timestamp_ms is None:
-            segment.first_timestamp_ms = first_timestamp(segment)
-        return segment.first_timestamp_ms
-
-    return plan_cleaning(
-        [
-            CleanableSegment(segment.base_offset, end_offset, segment.size_bytes)
-            for segment, end_offset in zip(sealed, log.bases[1:], strict=True)
-        ],
-        log.config,
-        first_dirty=first_dirty,
-        log_start_offset=log_start_offset,
-        last_stable_offset=last_stable_offset,
-        now_ms=now_ms,
-        latest_timestamp_of=latest_timestamp_of,
-        first_timestamp_of=first_timestamp_of,
-    )
-
-
-def unread_of_plan(log: Log, first_dirty: int) -> list[Segment]:
-    """The segments of which `plan_log` may have to ask the disk when they were written."""
-    config = log.config
-    wants_latest, wants_first = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < LONG_MAX
-    if not config.is_compacted or not (wants_latest or wants_first):
-        return []
-    return [
-        segment
-        for segment, end_offset in zip(log.segments, log.bases[1:], strict=False)
-        if end_offset > first_dirty
-        and (
-            (wants_latest and not segment.knows_latest_timestamp)
-            or (wants_first and segment.first_timestamp_ms is None)
-        )
-    ]
-
-
-def _look_ahead(segments: list[Segment]) -> None:
-    """In a worker thread: what `plan_log` asks for is in memory then."""
-    for segment in segments:
-        segment.look_ahead()
-        try:
-            segment.load(0, HEADER_BYTES)
-        except OSError:
-            # Whoever needs it will know.
-            pass
-
-
 class Cleaning:
     """One round over one log: what it was planned on, and the way of its results into the log."""
 
     def __init__(
         self,
-        partition: "Partition",
+        partition: Partition,
         plan: Plan,
         *,
         now_ms: int,
@@ -300,6 +169,27 @@ def _aborted_of(log: Log, end_offset: int) -> tuple[AbortedTransaction, ...]:
     return tuple(found)
 
 
+class Cleanable(Protocol):
+    """The part of a store that compaction uses."""
+
+    @property
+    def disk(self) -> Disk: ...
+
+    def loaded(self) -> Iterable[Partition]: ...
+
+    def is_held(self, partition: Partition) -> bool: ...
+
+    def first_dirty_of(self, partition: Partition) -> int: ...
+
+    def noting_first_dirty(self, partition: Partition, offset: int) -> Work[None]: ...
+
+    def vouching_for(self, partition: Partition, end_offset: int) -> Work[bool]: ...
+
+    def remove_later(self, segments: Sequence[Segment], due_ms: int) -> None: ...
+
+    def new_token(self) -> str: ...
+
+
 class Cleaner:
     """What compaction a store wants: which round is next, those that are under way, and which partitions are
     beyond it. The store's thread owns it; the rounds themselves (`run`) run where there is time.
@@ -308,7 +198,7 @@ class Cleaner:
     it had failed. A partition has one round at a time.
     """
 
-    def __init__(self, store: "LogStore") -> None:
+    def __init__(self, store: Cleanable) -> None:
         self._store = store
         self._under_way: set[Partition] = set()
         self._uncleanable: dict[Partition, str] = {}
@@ -316,7 +206,7 @@ class Cleaner:
         self.on_uncleanable: Callable[[str, str], None] = _not_told
         """Called with the name of a partition that is left alone from now on, and the reason."""
 
-    def next_round(self, now_ms: int, settings: CleanerSettings | None = None) -> "Work[Cleaning | None]":
+    def next_round(self, now_ms: int, settings: CleanerSettings | None = None) -> Work[Cleaning | None]:
         """Begin a round over the dirtiest log that is due; None when none is."""
         store = self._store
         self._forget_gone()
@@ -326,11 +216,11 @@ class Cleaner:
                 continue
             unread = unread_of_plan(partition.log, store.first_dirty_of(partition))
             if unread:
-                yield partial(_look_ahead, unread)
+                yield partial(look_ahead, unread)
                 if not partition.is_available or not store.is_held(partition):
                     continue
             try:
-                plan = partition.plan_cleaning(now_ms, store.first_dirty_of(partition))
+                plan = plan_partition(partition, now_ms, store.first_dirty_of(partition))
             except OSError:
                 # Who reads or writes it hears of it.
                 continue
@@ -353,7 +243,7 @@ class Cleaner:
             return begun
         return None
 
-    def swap(self, cleaning: "Cleaning", group: CleanedGroup, now_ms: int) -> Work[bool]:
+    def swap(self, cleaning: Cleaning, group: CleanedGroup, now_ms: int) -> Work[bool]:
         """Put what a round has cleaned in place; False when the log is not what it was, and the round is to
         be abandoned.
         """
@@ -368,7 +258,7 @@ class Cleaner:
         self._store.remove_later(replaced, now_ms + partition.config.file_delete_delay_ms)
         return len(replaced) == len(group.old_bases)
 
-    def finish(self, cleaning: "Cleaning", first_dirty: int) -> Work[None]:
+    def finish(self, cleaning: Cleaning, first_dirty: int) -> Work[None]:
         """The round is over and all its groups are in place: note how far the log is clean."""
         self._under_way.discard(cleaning.partition)
         if not self._store.is_held(cleaning.partition):
@@ -379,7 +269,7 @@ class Cleaner:
             # It is written with the others again; without it the next round does more than it needs to.
             pass
 
-    def abandon(self, cleaning: "Cleaning") -> Work[None]:
+    def abandon(self, cleaning: Cleaning) -> Work[None]:
         """Nobody works at the round any more: remove what it has left behind. The log is clean as far as it
         was.
         """
@@ -390,7 +280,7 @@ class Cleaner:
             pass
         self._under_way.discard(cleaning.partition)
 
-    def judge(self, cleaning: "Cleaning", reason: str, error_number: int | None = None) -> bool:
+    def judge(self, cleaning: Cleaning, reason: str, error_number: int | None = None) -> bool:
         """A round has failed for `reason`, `error_number` if that was an OSError: whether its partition is
         left alone from now on, until the next start. Not when the disk was full, the partition is offline or
         the log has changed since the round was planned: the next round may do better.
@@ -403,7 +293,7 @@ class Cleaner:
         self._leave_alone(partition, reason)
         return True
 
-    def _leave_alone(self, partition: "Partition", reason: str) -> None:
+    def _leave_alone(self, partition: Partition, reason: str) -> None:
         self._uncleanable[partition] = reason
         self.on_uncleanable(partition.name, reason)
 

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from odradek.storage import checkpoints
 from odradek.storage.checkpoints import FIRST_DIRTY, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
-from odradek.storage.disk import Disk, Lock, write_all
+from odradek.storage.disk import NO_ROOM, Disk, Lock, write_all
 from odradek.storage.log.end_checkpoint import ENDS, End
 from odradek.storage.log.scan_checkpoint import HEADS, Head
 
@@ -26,8 +26,6 @@ Key = tuple[str, int]
 CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, FIRST_DIRTY)
 PROBE = ".odradek-probe"
 PROBE_BYTES = 4096
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The disk is full, or as much of it as this process may have."""
 NO_FAILURE_OF_A_DISK = NO_ROOM | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN}
 """What a sound disk answers, too: it is full, or this process has too much open."""
 

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer, SyncFailed
@@ -62,9 +62,6 @@ from odradek.wire.records import (
     verify_crc,
 )
 from odradek.wire.work import Work
-
-if TYPE_CHECKING:
-    from odradek.storage.compaction.cleaner import Plan
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -668,20 +665,6 @@ class Partition(PartitionStaging):
         if offset > self.log_start_offset:
             self._start_at(offset)
         return self.log_start_offset
-
-    def plan_cleaning(self, now_ms: int, first_dirty: int) -> "Plan | None":
-        """Whether this log is due for compaction; `first_dirty` is how far it has been compacted."""
-        if not self.config.is_compacted or self._failure is not None:
-            return None
-        from odradek.storage.compaction.cleaner import plan_log  # not needed to start
-
-        return plan_log(
-            self.log,
-            first_dirty=first_dirty,
-            log_start_offset=self.log_start_offset,
-            last_stable_offset=self.last_stable_offset,
-            now_ms=now_ms,
-        )
 
     def wants_flush(self, now_ms: int, asked_ms: int) -> bool:
         """Whether sealed segments are not on the disk yet, or records would have waited for longer than

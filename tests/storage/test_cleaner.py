@@ -10,7 +10,8 @@ from memory_disk import MemoryDisk, PowerLost
 from stores import NOW_MS
 
 from odradek.storage.compaction._cleaning import SLOT_BYTES
-from odradek.storage.compaction.cleaner import CleanableSegment, CleanerSettings, Cleaning, plan_cleaning
+from odradek.storage.compaction.cleaner import CleanerSettings, Cleaning
+from odradek.storage.compaction.plan import CleanableSegment, plan_cleaning
 from odradek.storage.compaction.run import CleanedGroup, cleaning_round
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore

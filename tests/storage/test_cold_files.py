@@ -11,7 +11,8 @@ import pytest
 from memory_disk import MemoryDisk, MemoryFile
 from stores import NOW_MS, append, open_store
 
-from odradek.storage.compaction.cleaner import CleanerSettings, unread_of_plan
+from odradek.storage.compaction.cleaner import CleanerSettings
+from odradek.storage.compaction.plan import unread_of_plan
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED

@@ -8,6 +8,7 @@ from transacting import NOW_MS, Producer, check_transactions, committed_values
 
 from odradek.offline.check_partition import PartitionCheck
 from odradek.offline.repair_partition import repair_caches
+from odradek.storage.compaction.plan import plan_partition
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import read_file
@@ -713,10 +714,10 @@ def test_compaction_ends_before_what_is_not_decided(disk):
         producer.send(b"%d" % number * 30)
     partition.log.roll(NOW_MS)
     assert partition.last_stable_offset == 2
-    assert partition.plan_cleaning(NOW_MS, 0).end_offset <= 2
+    assert plan_partition(partition, NOW_MS, 0).end_offset <= 2
     producer.end(commit=True)
     partition.log.roll(NOW_MS)
-    assert partition.plan_cleaning(NOW_MS, 0).end_offset == partition.high_watermark
+    assert plan_partition(partition, NOW_MS, 0).end_offset == partition.high_watermark
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -33,10 +33,10 @@ from odradek.storage import checkpoints
 from odradek.storage.directories.places import FUTURE_SUFFIX, is_aside, topic_id_in
 from odradek.storage.directories.store import DELETE_SUFFIX, STRAY_SUFFIX, Key, key_of
 from odradek.storage.disk import Disk, Lock, OsDisk, OsFile, read_file
-from odradek.storage.log.end_checkpoint import ENDS, End
+from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, EndCheckpoint
 from odradek.storage.log.flush_journal import NAMES as GROUP_LOGS
 from odradek.storage.log.flush_journal import read_entries, replay
-from odradek.storage.log.scan_checkpoint import HEADS, Head
+from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint
 from odradek.storage.log.segment import (
     CLEANED,
     DELETED,
@@ -443,7 +443,10 @@ class _Check:
             directory.offsets[name] = offsets
         if directory.only is not None:
             return
-        for path, of_numbers in ((f"{directory.path}/{HEADS}", Head), (f"{directory.path}/{ENDS}", End)):
+        for path, of_numbers in (
+            (f"{directory.path}/{SCAN_CHECKPOINTS}", ScanCheckpoint),
+            (f"{directory.path}/{END_CHECKPOINTS}", EndCheckpoint),
+        ):
             with self._going_on(path):
                 if checkpoints.read_facts(self._disk, path, of_numbers) is not None:
                     continue
@@ -749,8 +752,8 @@ class _Check:
     def _write_checkpoints(self, directory: _Directory) -> None:
         if directory.unreadable:
             # Of a partition that was repaired neither holds any more, and they are quickly made anew.
-            self._disk.remove(f"{directory.path}/{HEADS}")
-            self._disk.remove(f"{directory.path}/{ENDS}")
+            self._disk.remove(f"{directory.path}/{SCAN_CHECKPOINTS}")
+            self._disk.remove(f"{directory.path}/{END_CHECKPOINTS}")
         for name in sorted(directory.unreadable):
             path = f"{directory.path}/{name}"
             checkpoints.write_offsets(self._disk, path, directory.offsets[name])

@@ -458,13 +458,13 @@ def _checkpoint(path: str) -> Iterator[Fact]:
     if os.path.basename(path) == "leader-epoch-checkpoint":
         names = ("leader_epoch", "start_offset")
     elif os.path.basename(path) == "head-checkpoint":
-        from odradek.storage.log.scan_checkpoint import Head
+        from odradek.storage.log.scan_checkpoint import ScanCheckpoint
 
-        names = ("topic", "partition", *Head._fields)
+        names = ("topic", "partition", *ScanCheckpoint._fields)
     elif os.path.basename(path) == "log-end-checkpoint":
-        from odradek.storage.log.end_checkpoint import End
+        from odradek.storage.log.end_checkpoint import EndCheckpoint
 
-        names = ("topic", "partition", *End._fields)
+        names = ("topic", "partition", *EndCheckpoint._fields)
     lines = _read(path).decode("utf-8", "replace").splitlines()
     if len(lines) < 2 or not lines[1].strip().isdecimal():
         yield _damage(path, "a checkpoint begins with its version and its number of entries")

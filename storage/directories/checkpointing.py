@@ -1,12 +1,13 @@
 """What is written down now and then, so that the next start need not find it out: the checkpoints of the data
-directories, heads of the logs that have grown (`heads.py`), ends of those that a flush has had all of
-(`ends.py`).
+directories, scan checkpoints of the logs that have grown (`scan_checkpoint.py`), end checkpoints of those
+that are flushed whole (`end_checkpoint.py`).
 
-With the checkpoints a head is drafted for every log whose active segment has grown by `head_interval_bytes`
-since its last one. A draft wants a flush (`waiting_for_flush`); when it has come, what belongs to the head is
-written and synced, and at last its line. So a start after a crash reads of each partition what came since the
-last checkpoint but one second or two, and that interval at the most. A clean stop makes a head of every log
-that it writes an index and a snapshot for.
+With the checkpoints a scan checkpoint is begun for every log whose active segment has grown by
+`scan_checkpoint_interval_bytes` since its last one. A pending checkpoint wants a flush (`waiting_for_flush`);
+when it has come, what belongs to the scan checkpoint is written and synced, and at last its line. So a start
+after a crash reads of each partition what came since the last checkpoint but one second or two, and that
+interval at the most. A clean stop makes a scan checkpoint of every log that it writes an index and a snapshot
+for.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,12 +19,12 @@ from odradek.storage.directories.places import Place, Places
 from odradek.storage.disk import SyncFailed
 from odradek.storage.log.log import Log
 from odradek.storage.log.partition import Partition
-from odradek.storage.log.scan_checkpoint import Draft, Head, is_due
+from odradek.storage.log.scan_checkpoint import PendingCheckpoint, ScanCheckpoint, is_due
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import Work
 
 NOTED_PER_STEP = 256
-HEADS_PER_ROUND = 32
+SCAN_CHECKPOINTS_PER_ROUND = 32
 """A tenth of a second: others wait for the worker."""
 
 
@@ -31,22 +32,22 @@ class Checkpointing:
     """See the module. Anything may happen to the store between the steps of a `Work`."""
 
     def __init__(
-        self, places: Places, interval_ms: int, start_interval_ms: int, head_interval_bytes: int
+        self, places: Places, interval_ms: int, start_interval_ms: int, scan_checkpoint_interval_bytes: int
     ) -> None:
         self._interval_ms, self._last_ms = interval_ms, 0
         self._start_interval_ms, self._start_last_ms = start_interval_ms, 0
         self._places = places
-        self._head_interval_bytes = head_interval_bytes
-        # None where the moment for a draft was not there yet.
-        self._drafts: dict[Key, Draft | None] = {}
+        self._scan_checkpoint_interval_bytes = scan_checkpoint_interval_bytes
+        # None where a pending checkpoint could not be taken yet.
+        self._pending: dict[Key, PendingCheckpoint | None] = {}
 
     def begin(self, now_ms: int) -> None:
         """What is on the disk is as of now."""
         self._last_ms = self._start_last_ms = now_ms
 
     def writing_if_due(self, now_ms: int) -> Work[None]:
-        """The checkpoints when it is time for them, and the heads that are ready. Of the log starts it is
-        time when it is for them, whatever the others do (Kafka has a task for each).
+        """The checkpoints when it is time for them, and the scan checkpoints that are ready. Of the log
+        starts it is time when it is for them, whatever the others do (Kafka has a task for each).
         """
         is_due = now_ms - self._last_ms >= self._interval_ms
         names: list[str] = []
@@ -59,8 +60,8 @@ class Checkpointing:
         if names:
             yield from self.writing(*names)
         if is_due:
-            yield from self.wanting_heads()
-        yield from self.making_heads()
+            yield from self.wanting_scan_checkpoints()
+        yield from self.making_scan_checkpoints()
 
     def writing(self, *names: str) -> Work[None]:
         """These checkpoints of all directories; all, when none is named."""
@@ -85,7 +86,7 @@ class Checkpointing:
                 if place.home is home and not partition.is_broken:
                     home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
                     home.offsets[HIGH_WATERMARKS][key] = partition.high_watermark
-                    _note_end(key, place)
+                    _note_end_checkpoint(key, place)
             if number % NOTED_PER_STEP == 0:
                 yield None
         home.want(*names)
@@ -96,14 +97,14 @@ class Checkpointing:
         """
         home, partition = place.home, place.partition
         assert partition is not None
-        head = partition.close(home.heads.get(key))
-        if head is None:
-            home.heads.pop(key, None)
+        scan_checkpoint = partition.close(home.scan_checkpoints.get(key))
+        if scan_checkpoint is None:
+            home.scan_checkpoints.pop(key, None)
         else:
-            home.heads[key] = head
-        _note_end(key, place)
-        if key in home.ends:
-            home.ends[key] = home.ends[key]._replace(was_closed=1)
+            home.scan_checkpoints[key] = scan_checkpoint
+        _note_end_checkpoint(key, place)
+        if key in home.end_checkpoints:
+            home.end_checkpoints[key] = home.end_checkpoints[key]._replace(was_closed=1)
 
     def saving_starts(self, partitions: Iterable[Partition]) -> Work[list[Partition]]:
         """See `LogStore.saving_starts`."""
@@ -147,93 +148,105 @@ class Checkpointing:
             yield home.write
         return True
 
-    # Heads
+    # Scan checkpoints
 
-    def wanting_heads(self) -> Work[None]:
-        """Have heads made of those logs that have grown enough."""
+    def wanting_scan_checkpoints(self) -> Work[None]:
+        """Have scan checkpoints made of those logs that have grown enough."""
         for number, (key, place) in enumerate(list(self._places.by_key.items()), 1):
             partition = place.partition
             if partition is not None and partition.is_available and place.home.failure is None:
-                head = place.home.heads.get(key)
-                if is_due(partition.log.active, head, self._head_interval_bytes):
-                    self._drafts.setdefault(key, None)
+                scan_checkpoint = place.home.scan_checkpoints.get(key)
+                if is_due(partition.log.active, scan_checkpoint, self._scan_checkpoint_interval_bytes):
+                    self._pending.setdefault(key, None)
             if number % NOTED_PER_STEP == 0:
                 yield None
 
     def waiting_for_flush(self) -> Iterator[Partition]:
-        """The partitions with a draft that a flush has to come to."""
-        for key, draft in self._drafts.items():
+        """The partitions with a pending checkpoint that a flush has to come to."""
+        for key, pending in self._pending.items():
             place = self._places.by_key.get(key)
             partition = None if place is None else place.partition
-            if partition is not None and draft is not None and partition.log.recovery_point < draft.offset:
+            if (
+                partition is not None
+                and pending is not None
+                and partition.log.recovery_point < pending.offset
+            ):
                 yield partition
 
-    def making_heads(self) -> Work[None]:
-        """Draft what is wanted, make some of what a flush has come to."""
-        made: dict[DataDirectory, list[tuple[Log, Head]]] = {}
+    def making_scan_checkpoints(self) -> Work[None]:
+        """Begin what is wanted, make some of what a flush has come to."""
+        made: dict[DataDirectory, list[tuple[Log, ScanCheckpoint]]] = {}
         count = 0
-        for key in list(self._drafts):
-            if count == HEADS_PER_ROUND:
+        for key in list(self._pending):
+            if count == SCAN_CHECKPOINTS_PER_ROUND:
                 break
             place = self._places.by_key.get(key)
             partition = None if place is None else place.partition
             if place is None or partition is None or not partition.is_available:
-                del self._drafts[key]
+                del self._pending[key]
                 continue
-            head = yield from self._making_head(key, place, partition)
-            if head is None or self._places.by_key.get(key) is not place or not partition.is_available:
+            scan_checkpoint = yield from self._making_scan_checkpoint(key, place, partition)
+            if (
+                scan_checkpoint is None
+                or self._places.by_key.get(key) is not place
+                or not partition.is_available
+            ):
                 continue
             count += 1
-            home, old = place.home, place.home.heads.get(key)
+            home, old = place.home, place.home.scan_checkpoints.get(key)
             home.offsets[RECOVERY_POINTS][key] = partition.log.recovery_checkpoint
-            home.heads[key] = head
+            home.scan_checkpoints[key] = scan_checkpoint
             of_home = made.setdefault(home, [])
-            if old is not None and old.offset != head.offset:
+            if old is not None and old.offset != scan_checkpoint.offset:
                 of_home.append((partition.log, old))
         for home, followed in made.items():
             home.want(RECOVERY_POINTS)
             try:
                 yield home.write
                 for log, old in followed:
-                    log.forget_head(old)
+                    log.forget_scan_checkpoint(old)
             except OSError as error:
                 self._places.failed(home.path, error, f"Writing checkpoints in {home.path} failed: {error}")
 
-    def _making_head(self, key: Key, place: Place, partition: Partition) -> Work[Head | None]:
+    def _making_scan_checkpoint(
+        self, key: Key, place: Place, partition: Partition
+    ) -> Work[ScanCheckpoint | None]:
         """None when it is too early for it, or too late."""
         log, path = partition.log, place.path
         try:
-            draft = self._drafts[key]
-            if draft is None:
-                draft = self._drafts[key] = log.draft_head()
-            if draft is not None and draft.segment is not log.active:
+            pending = self._pending[key]
+            if pending is None:
+                pending = self._pending[key] = log.pending_checkpoint()
+            if pending is not None and pending.segment is not log.active:
                 # The next checkpoint takes another one.
-                del self._drafts[key]
+                del self._pending[key]
                 return None
-            if draft is None or log.recovery_point < draft.offset:
+            if pending is None or log.recovery_point < pending.offset:
                 return None
-            del self._drafts[key]
-            head = log.write_head(draft)
-            if head is not None:
-                yield partial(log.sync_head, draft)
+            del self._pending[key]
+            scan_checkpoint = log.write_scan_checkpoint(pending)
+            if scan_checkpoint is not None:
+                yield partial(log.sync_scan_checkpoint, pending)
         except SyncFailed as error:
             partition.take_offline(f"flushing {path} failed: {error}")
             return None
         except (OSError, KafkaError) as error:
             if isinstance(error, OSError) and place.path == path and partition.is_available:
-                self._places.failed(place.home.path, error, f"Writing a head of {path} failed: {error}")
-            self._drafts.pop(key, None)
+                self._places.failed(
+                    place.home.path, error, f"Writing a scan checkpoint of {path} failed: {error}"
+                )
+            self._pending.pop(key, None)
             return None
-        is_as_it_was = partition.log is log and place.path == path and draft.segment is log.active
-        return head if is_as_it_was else None
+        is_as_it_was = partition.log is log and place.path == path and pending.segment is log.active
+        return scan_checkpoint if is_as_it_was else None
 
 
-def _note_end(key: Key, place: Place) -> None:
+def _note_end_checkpoint(key: Key, place: Place) -> None:
     """An older one stays true of a log that has grown since."""
     assert place.partition is not None
-    end, ends = place.partition.log.end_on_disk(), place.home.ends
-    if end is not None and (key not in ends or ends[key][:3] != end[:3]):
-        ends[key] = end
+    end, noted = place.partition.log.end_checkpoint(), place.home.end_checkpoints
+    if end is not None and (key not in noted or noted[key][:3] != end[:3]):
+        noted[key] = end
 
 
 def _note_start(key: Key, place: Place) -> None:

@@ -1,9 +1,10 @@
 """One data directory: its checkpoint files, and whether the disk under it answers.
 
 Four checkpoint files are Kafka's: one offset for each partition that lies in the directory. Two are ours, of
-heads (`heads.py`) and of ends (`ends.py`). The thread that owns the store keeps what they say and tells which
-files it wants brought up to date (`want`); `write` does that in any thread, one after the other. What is on
-the disk is never older than what was wanted before the `write` that returned.
+scan checkpoints (`scan_checkpoint.py`) and end checkpoints (`end_checkpoint.py`). The thread that owns the
+store keeps what they say and tells which files it wants brought up to date (`want`); `write` does that in any
+thread, one after the other. What is on the disk is never older than what was wanted before the `write` that
+returned.
 
 A partition's name says nothing of the topic's id. So whoever makes a partition has to `forget` what an
 earlier one of its name left behind, on the disk too: else a start after a kill would take that for its own.
@@ -18,8 +19,8 @@ from typing import Any, Generic, TypeVar
 from odradek.storage import checkpoints
 from odradek.storage.checkpoints import FIRST_DIRTY, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from odradek.storage.disk import NO_ROOM, Disk, Lock, write_all
-from odradek.storage.log.end_checkpoint import ENDS, End
-from odradek.storage.log.scan_checkpoint import HEADS, Head
+from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, EndCheckpoint
+from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint
 
 Key = tuple[str, int]
 
@@ -88,14 +89,14 @@ class DataDirectory:
         "_files",
         "_writing",
         "disk",
-        "ends",
+        "end_checkpoints",
         "failure",
-        "heads",
         "is_vouched",
         "lock",
         "offsets",
         "partition_count",
         "path",
+        "scan_checkpoints",
         "was_opened",
     )
 
@@ -110,14 +111,22 @@ class DataDirectory:
         self.partition_count = 0
         read, write, read_facts = checkpoints.read_offsets, checkpoints.write_offsets, checkpoints.read_facts
         offsets = {name: _Checkpoint(read, write, is_kafkas=True) for name in CHECKPOINTS}
-        heads = _Checkpoint(partial(read_facts, of_numbers=Head), checkpoints.write_facts, is_kafkas=False)
-        ends = _Checkpoint(partial(read_facts, of_numbers=End), checkpoints.write_facts, is_kafkas=False)
+        scan_checkpoints = _Checkpoint(
+            partial(read_facts, of_numbers=ScanCheckpoint), checkpoints.write_facts, is_kafkas=False
+        )
+        end_checkpoints = _Checkpoint(
+            partial(read_facts, of_numbers=EndCheckpoint), checkpoints.write_facts, is_kafkas=False
+        )
         self.offsets: dict[str, dict[Key, int]] = {name: file.now for name, file in offsets.items()}
-        self.heads: dict[Key, Head] = heads.now
-        self.ends: dict[Key, End] = ends.now
+        self.scan_checkpoints: dict[Key, ScanCheckpoint] = scan_checkpoints.now
+        self.end_checkpoints: dict[Key, EndCheckpoint] = end_checkpoints.now
         self._writing = writing
-        # In the order in which they are written: a head or an end before which nobody vouches is none.
-        self._files: dict[str, _Checkpoint[Any]] = {**offsets, HEADS: heads, ENDS: ends}
+        # In the order in which they are written: one of ours holds only with the recovery point before it.
+        self._files: dict[str, _Checkpoint[Any]] = {
+            **offsets,
+            SCAN_CHECKPOINTS: scan_checkpoints,
+            END_CHECKPOINTS: end_checkpoints,
+        }
 
     def __repr__(self) -> str:
         return f"DataDirectory({self.path})"
@@ -158,9 +167,9 @@ class DataDirectory:
 
     def want(self, *names: str) -> None:
         """The next `write` shall put these on the disk as they are now (all, when none is named), and the
-        heads and ends.
+        scan and end checkpoints.
         """
-        for name in (*(names or CHECKPOINTS), HEADS, ENDS):
+        for name in (*(names or CHECKPOINTS), SCAN_CHECKPOINTS, END_CHECKPOINTS):
             self._files[name].want()
 
     def write(self) -> None:

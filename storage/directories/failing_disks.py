@@ -113,11 +113,11 @@ class FailingDisks:
                 log_start_offset=partition.log_start_offset,
                 now_ms=places.now_ms,
                 producer_expiration_ms=places.producer_expiration_ms,
-                head=place.home.heads.get(key),
+                scan_checkpoint=place.home.scan_checkpoints.get(key),
             )
         try:
             recovered: Recovered = yield look
-            if is_held() and self._opening.settle_end(key, place.home, recovered.log):
+            if is_held() and self._opening.settle_end_checkpoint(key, place.home, recovered.log):
                 yield place.home.write
         except OSError as error:
             if not is_held():
@@ -135,6 +135,6 @@ class FailingDisks:
         if partition is None:
             self._opening.take_in(key, place, recovered)
         else:
-            place.home.heads.pop(key, None)
+            place.home.scan_checkpoints.pop(key, None)
             partition.reopen(recovered.log, recovered.log_start_offset)
         places.listener.recovered(place.name, recovered.cut_bytes)

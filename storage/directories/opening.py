@@ -1,10 +1,10 @@
 """Opening data directories and the partitions in them.
 
 After a clean stop a partition's files are looked at when it is first asked for. After any other each one's
-directory is looked at: those of which a flush had everything (`ends.py`) are recovered when they are first
-asked for, those without records need not be, all others are recovered first. What a crash has left half done
-is finished: deletions go on, copies of moves go, what the group log has is put back, and of two directories
-of one partition one stays.
+directory is looked at: those of which a flush had everything (`end_checkpoint.py`) are recovered when they
+are first asked for, those without records need not be, all others are recovered first. What a crash has left
+half done is finished: deletions go on, copies of moves go, what the group log has is put back, and of two
+directories of one partition one stays.
 """
 
 from functools import partial
@@ -25,11 +25,11 @@ from odradek.storage.directories.places import (
     topic_id_in,
 )
 from odradek.storage.log.batches import HEADER_BYTES
-from odradek.storage.log.end_checkpoint import ENDS, UNREAD_BYTES_MAX, End
+from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, UNREAD_BYTES_MAX, EndCheckpoint
 from odradek.storage.log.flush_journal import remove_files, replay
 from odradek.storage.log.log import Log
 from odradek.storage.log.partition import ZERO_UUID, Partition
-from odradek.storage.log.scan_checkpoint import HEADS
+from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS
 from odradek.storage.log.segment import FilePool
 from odradek.storage.recovery.recovery import AfterCrash, Recovered, look_after_crash, open_log
 
@@ -70,7 +70,11 @@ class Opening:
         clean = checkpoints.take_clean_shutdown(disk, directory)
         self.was_clean = self.was_clean and clean
         for damaged in home.read_checkpoints():
-            instead = "more is read" if damaged in (HEADS, ENDS) else "what it said is found again"
+            instead = (
+                "more is read"
+                if damaged in (SCAN_CHECKPOINTS, END_CHECKPOINTS)
+                else "what it said is found again"
+            )
             self._places.listener.damage(f"{directory}/{damaged} is damaged: {instead} in the logs.")
         if clean:
             # Not ours, else it were gone: another broker has had the directory since.
@@ -100,7 +104,7 @@ class Opening:
         if place.partition is not None:
             return
         if clean:
-            end = home.ends.get(key)
+            end = home.end_checkpoints.get(key)
             place.was_clean = end is None or bool(end.was_closed)
         elif places.is_known(key):
             self._look_after_crash(key, place)
@@ -164,7 +168,7 @@ class Opening:
         return second_stays
 
     def _look_after_crash(self, key: Key, place: Place) -> None:
-        places, end = self._places, self._end_to_believe(key, place.home)
+        places, end = self._places, self._usable_end_checkpoint(key, place.home)
         try:
             found = look_after_crash(places.disk, place.path, end)
             if found is AfterCrash.UNKNOWN:
@@ -187,16 +191,16 @@ class Opening:
             place.was_clean = False
             if end.was_closed:
                 # It says so, should it not have been asked for until the next clean stop.
-                place.home.ends[key] = end._replace(was_closed=0)
+                place.home.end_checkpoints[key] = end._replace(was_closed=0)
 
-    def _end_to_believe(self, key: Key, home: DataDirectory) -> End | None:
+    def _usable_end_checkpoint(self, key: Key, home: DataDirectory) -> EndCheckpoint | None:
         """None where there is none, the recovery point says something else, or a recovery would read much."""
-        end = home.ends.get(key)
-        if end is None or not end.is_of(home.offset(RECOVERY_POINTS, key)):
+        end = home.end_checkpoints.get(key)
+        if end is None or not end.matches_checkpoint(home.offset(RECOVERY_POINTS, key)):
             return None
-        head = home.heads.get(key)
-        is_of_segment = head is not None and head.base_offset == end.base_offset
-        position = head.position if head is not None and is_of_segment else 0
+        scan_checkpoint = home.scan_checkpoints.get(key)
+        is_in_segment = scan_checkpoint is not None and scan_checkpoint.base_offset == end.base_offset
+        position = scan_checkpoint.position if scan_checkpoint is not None and is_in_segment else 0
         return end if end.size_bytes - position <= UNREAD_BYTES_MAX else None
 
     # One partition
@@ -204,29 +208,29 @@ class Opening:
     def load(self, key: Key, place: Place, *, clean: bool) -> int:
         """Open its log and take it in; how many bytes at its end were not sound. Raises `OSError`."""
         recovered = self.open_log(self._places.pool, key, place, clean=clean)
-        if self.settle_end(key, place.home, recovered.log):
+        if self.settle_end_checkpoint(key, place.home, recovered.log):
             place.home.write()
         self.take_in(key, place, recovered)
         return recovered.cut_bytes
 
-    def settle_end(self, key: Key, home: DataDirectory, log: Log) -> bool:
-        """Compare a log that has been opened with its end, which vouches for it. Whether the checkpoint is to
-        be written before the log, which is shorter, goes on.
+    def settle_end_checkpoint(self, key: Key, home: DataDirectory, log: Log) -> bool:
+        """Compare a log that has been opened with its end checkpoint. Whether that is to be given up on the
+        disk before the log, which is shorter, goes on.
         """
-        end = home.ends.get(key)
+        end = home.end_checkpoints.get(key)
         if end is None or log.log_end_offset > end.offset:
             return False
         if log.log_end_offset == end.offset:
             log.vouch_until(end.offset)
             return False
-        del home.ends[key]
+        del home.end_checkpoints[key]
         home.want()
         return True
 
     def open_log(self, pool: FilePool, key: Key, place: Place, *, clean: bool) -> Recovered:
         """May run in a worker thread with a pool of its own. Raises `OSError`."""
         home, config = place.home, self._places.config_for(key[0])
-        recovery_point, end = home.offset(RECOVERY_POINTS, key), home.ends.get(key)
+        recovery_point, end = home.offset(RECOVERY_POINTS, key), home.end_checkpoints.get(key)
         # Up to where compaction may have made gaps, as far as that is known when the recovery point is lost.
         gaps_until = 0
         if not home.is_vouched:
@@ -241,8 +245,8 @@ class Opening:
             now_ms=self._places.now_ms,
             gaps_until=gaps_until,
             producer_expiration_ms=self._places.producer_expiration_ms,
-            head=home.heads.get(key),
-            end=end if end is not None and end.is_of(recovery_point) else None,
+            scan_checkpoint=home.scan_checkpoints.get(key),
+            end_checkpoint=end if end is not None and end.matches_checkpoint(recovery_point) else None,
         )
 
     def take_in(self, key: Key, place: Place, recovered: Recovered) -> None:
@@ -252,8 +256,8 @@ class Opening:
         topic_id = topic_id_in(disk, place.path)
         if recovered.damage is not None:
             listener.damage(recovered.damage)
-        if recovered.head is None:
-            place.home.heads.pop(key, None)
+        if recovered.scan_checkpoint is None:
+            place.home.scan_checkpoints.pop(key, None)
         path = f"{place.path}/{checkpoints.PARTITION_METADATA}"
         if topic_id is None and disk.exists(path):
             listener.damage(f"{path} is damaged: {place.name} is taken for one of the topic of today.")

@@ -46,7 +46,7 @@ from odradek.storage.disk import Disk
 from odradek.storage.log.flush_journal import GroupLog
 from odradek.storage.log.partition import ZERO_UUID, Partition
 from odradek.storage.log.producer_state import EXPIRATION_MS
-from odradek.storage.log.scan_checkpoint import HEAD_INTERVAL_BYTES
+from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINT_INTERVAL_BYTES
 from odradek.storage.log.segment import LOG, FilePool, Segment
 from odradek.storage.recovery.recovery import base_offset_of, begin_log, open_log
 from odradek.storage.throttle import Allowance
@@ -110,7 +110,7 @@ class LogStore:
         new_id: Callable[[], str] = _new_id,
         checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
         start_checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
-        head_interval_bytes: int = HEAD_INTERVAL_BYTES,
+        scan_checkpoint_interval_bytes: int = SCAN_CHECKPOINT_INTERVAL_BYTES,
         producer_expiration_ms: int = EXPIRATION_MS,
         retention_interval_ms: int = 0,
         new_lock: Callable[[], AbstractContextManager] = nullcontext,
@@ -143,7 +143,7 @@ class LogStore:
             retention_interval_ms=retention_interval_ms,
         )
         self._checkpointing = Checkpointing(
-            self._table, checkpoint_interval_ms, start_checkpoint_interval_ms, head_interval_bytes
+            self._table, checkpoint_interval_ms, start_checkpoint_interval_ms, scan_checkpoint_interval_bytes
         )
         self._failing = FailingDisks(self._table, self._opening)
         self._relocation = Relocation(self._table, self.get, self._upkeep.remove_directory)
@@ -679,7 +679,7 @@ class LogStore:
 
     def flush_due(self, now_ms: int) -> list[Partition]:
         """The partitions that want a `flush` soon: sealed segments not on the disk yet, or `flush.ms` is
-        over, or would be before the next such question, or the head of one is to be made.
+        over, or would be before the next such question, or the scan checkpoint of one is to be made.
         """
         asked_ms, self._flushes_asked_ms = self._flushes_asked_ms, now_ms
         if asked_ms is None or asked_ms > now_ms:

@@ -6,7 +6,7 @@ int32, position int32) and (timestamp int64, relative offset int32), appended in
 searched where it is, in a mapping (`Mapped`): opening an index costs the same whatever its size. What is
 appended lives in arrays until `save` writes it, with ordinary writes behind what the file has; a start after
 a crash rebuilds what had not been saved. An index that was made anew takes the place of the file, for good: a
-start may believe the first entries of the one that was there (`heads.py`).
+start may believe the first entries of the one that was there (`scan_checkpoint.py`).
 
 Nobody reads a mapped index through to see whether it is in order. A search looks at the neighbours of what
 it has found: one wrong entry can only lead astray by standing next to the place where the search ends.

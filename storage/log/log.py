@@ -19,12 +19,12 @@ from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer, Disk, SyncFailed, sync_file, write_all
 from odradek.storage.log._staging import LogStaging, StagedSegment
 from odradek.storage.log.batches import HEADER_BYTES, StoredBatch, scan
-from odradek.storage.log.end_checkpoint import End
+from odradek.storage.log.end_checkpoint import EndCheckpoint
 from odradek.storage.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.producer_state import ProducerState, encode_snapshot
 from odradek.storage.log.retention import SegmentFacts
-from odradek.storage.log.scan_checkpoint import Draft, Head
+from odradek.storage.log.scan_checkpoint import PendingCheckpoint, ScanCheckpoint
 from odradek.storage.log.segment import (
     INDEX,
     LOG,
@@ -100,9 +100,9 @@ class Log(LogStaging):
         self._changed = recovery_point < log_end_offset
         # Nor, after a kill, that of the directory in the one above it.
         self._directory_is_new = not self._directory_is_synced
-        # What `write_down` has left is safe; the head that it makes, if it does.
+        # What `write_down` has left is safe; the scan checkpoint that it makes, if it does.
         self._is_written_down = False
-        self._written_head: Head | None = None
+        self._written_checkpoint: ScanCheckpoint | None = None
         # Moved here, and no flush has made the name of the directory safe.
         self._is_unsafe_place = False
         # Where the batch with an offset begins, for those who read on where they stopped.
@@ -532,16 +532,16 @@ class Log(LogStaging):
             finally:
                 file.close()
 
-    # Heads
+    # Scan checkpoints
 
-    def draft_head(self) -> Draft | None:
-        """How things are at the log's end, for `heads.py`; None while something is staged. Raises
+    def pending_checkpoint(self) -> PendingCheckpoint | None:
+        """How things are at the log's end, for `scan_checkpoint.py`; None while something is staged. Raises
         `OSError`.
         """
         if self.has_staged or self._cut_wanted:
             return None
         active = self.active
-        return Draft(
+        return PendingCheckpoint(
             active,
             self.log_end_offset,
             active.size_bytes,
@@ -550,37 +550,37 @@ class Log(LogStaging):
             encode_snapshot(self.producers.producers),
         )
 
-    def write_head(self, draft: Draft) -> Head | None:
-        """Once a flush has come so far: write what belongs to a draft beside the log, for `sync_head`. None
-        when the segment is not the active one any more.
+    def write_scan_checkpoint(self, pending: PendingCheckpoint) -> ScanCheckpoint | None:
+        """Once a flush has come so far: write what belongs to a pending checkpoint beside the log, for
+        `sync_scan_checkpoint`. None when the segment is not the active one any more.
 
         Raises `OSError`, and KAFKA_STORAGE_ERROR where the transaction index is damaged.
         """
-        segment = draft.segment
+        segment = pending.segment
         if segment is not self.active:
             return None
-        assert draft.offset <= self.recovery_point
-        counts = segment.entries_before(draft.offset)
+        assert pending.offset <= self.recovery_point
+        counts = segment.entries_before(pending.offset)
         segment.save_indexes()
-        self._write_snapshot(draft.offset, draft.snapshot)
-        return Head(
+        self._write_snapshot(pending.offset, pending.snapshot)
+        return ScanCheckpoint(
             segment.base_offset,
-            draft.offset,
-            draft.position,
+            pending.offset,
+            pending.position,
             *counts,
-            segment.aborted.count_before(draft.offset),
-            draft.bytes_since_index,
-            draft.max_timestamp_ms,
-            draft.max_timestamp_offset,
+            segment.aborted.count_before(pending.offset),
+            pending.bytes_since_index,
+            pending.max_timestamp_ms,
+            pending.max_timestamp_offset,
         )
 
-    def sync_head(self, draft: Draft) -> None:
-        """Make what `write_head` wrote survive a loss of power. May run in a worker thread. Raises as
-        `flush`.
+    def sync_scan_checkpoint(self, pending: PendingCheckpoint) -> None:
+        """Make what `write_scan_checkpoint` wrote survive a loss of power. May run in a worker thread. Raises
+        as `flush`.
         """
-        path = f"{self.directory}/{file_name(draft.offset, SNAPSHOT)}"
+        path = f"{self.directory}/{file_name(pending.offset, SNAPSHOT)}"
         try:
-            draft.segment.sync_index_files()
+            pending.segment.sync_index_files()
             file = self.disk.open(path)
             try:
                 sync_file(file, path)
@@ -591,10 +591,10 @@ class Log(LogStaging):
             raise
         self.disk.sync_directory(self.directory)
 
-    def forget_head(self, head: Head) -> None:
-        """Remove the snapshot of a head that another one has followed. Raises `OSError`."""
-        if head.offset not in self.bases:
-            self.disk.remove(f"{self.directory}/{file_name(head.offset, SNAPSHOT)}")
+    def forget_scan_checkpoint(self, scan_checkpoint: ScanCheckpoint) -> None:
+        """Remove the snapshot of a scan checkpoint that another one has followed. Raises `OSError`."""
+        if scan_checkpoint.offset not in self.bases:
+            self.disk.remove(f"{self.directory}/{file_name(scan_checkpoint.offset, SNAPSHOT)}")
 
     def forget_vouched(self) -> None:
         """The next flush has to be of the files, and of the directory's identity too; one that is under way
@@ -744,19 +744,19 @@ class Log(LogStaging):
         self.rollback()
         if self._cut_wanted:
             self._cut()
-        self._written_head = None
+        self._written_checkpoint = None
         if not self._is_read_sooner():
             for segment in self._segments_after(self._indexes_end):
                 segment.save_indexes()
-            self._written_head = self._write_end()
+            self._written_checkpoint = self._write_scan_checkpoint_at_end()
         if self.leader_epochs.dirty:
             self.save_leader_epochs(sync=False)
             # Until `is_safe`: who closes without it has to write them again, and sync them.
             self.leader_epochs.dirty = True
 
-    def _write_end(self, *, sync: bool = False) -> Head | None:
-        """Write indexes and a snapshot that say all of the log; the head that they make where they are safe.
-        None where there is none: the active segment is empty, or its transaction index damaged.
+    def _write_scan_checkpoint_at_end(self, *, sync: bool = False) -> ScanCheckpoint | None:
+        """Write indexes and a snapshot that say all of the log; the scan checkpoint that they make where they
+        are safe. None where there is none: the active segment is empty, or its transaction index damaged.
         """
         active = self.active
         active.seal()
@@ -768,7 +768,7 @@ class Log(LogStaging):
             aborted_count = len(active.aborted)
         except KafkaError:
             return None
-        return Head(
+        return ScanCheckpoint(
             active.base_offset,
             self.log_end_offset,
             active.size_bytes,
@@ -786,9 +786,10 @@ class Log(LogStaging):
         self._directory_is_new = self._changed = self.leader_epochs.dirty = self._is_unsafe_place = False
         self._is_written_down = True
 
-    def close(self, head: Head | None = None) -> Head | None:
+    def close(self, scan_checkpoint: ScanCheckpoint | None = None) -> ScanCheckpoint | None:
         """Flush, and leave on the disk what makes the next start fast: indexes, a snapshot of the
-        producers. Returns the head that they make; `head`, the one that there was, where nothing has changed.
+        producers. Returns the scan checkpoint that they make; `scan_checkpoint`, the one that there was,
+        where nothing has changed.
         """
         self.rollback()
         if self._cut_wanted:
@@ -797,26 +798,26 @@ class Log(LogStaging):
         if self._changed:
             self.flush()
             try:
-                head = self._write_end(sync=True)
+                scan_checkpoint = self._write_scan_checkpoint_at_end(sync=True)
             except SyncFailed:
                 note_failed_sync(self.disk, self.directory)
                 raise
             # Their names, too: the recovery point is going to pass over what they index.
             self.disk.sync_directory(self.directory)
         elif self._is_written_down:
-            head = self._written_head
+            scan_checkpoint = self._written_checkpoint
         if self.leader_epochs.dirty:
             self.save_leader_epochs()
         self._indexes_end = self.log_end_offset
         self.release_files()
-        return head
+        return scan_checkpoint
 
     def vouch_until(self, offset: int) -> None:
         """An earlier flush is known to have come so far. (Not of the indexes that a recovery has made.)"""
         self.recovery_point = max(self.recovery_point, offset)
         self.durable_offset = max(self.durable_offset, offset)
 
-    def end_on_disk(self) -> End | None:
+    def end_checkpoint(self) -> EndCheckpoint | None:
         """How the log ends, when a flush has had all of it."""
         if (
             self._cut_wanted
@@ -825,7 +826,7 @@ class Log(LogStaging):
             or not self._directory_is_synced
         ):
             return None
-        return End(self.active.base_offset, self.active.size_bytes, self.log_end_offset)
+        return EndCheckpoint(self.active.base_offset, self.active.size_bytes, self.log_end_offset)
 
     def _is_read_sooner(self) -> bool:
         """Whether the next start can do without indexes and a snapshot: it finds them in a few batches, and

@@ -40,7 +40,7 @@ from odradek.storage.log.flush_journal import identity_of
 from odradek.storage.log.log import Log
 from odradek.storage.log.preparation import prepare, prepare_quickly
 from odradek.storage.log.retention import segments_to_delete
-from odradek.storage.log.scan_checkpoint import Head
+from odradek.storage.log.scan_checkpoint import ScanCheckpoint
 from odradek.storage.log.segment import Segment
 from odradek.storage.log.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.log.time_search import Found, finding_first, finding_latest
@@ -682,15 +682,15 @@ class Partition(PartitionStaging):
         next_ms = now_ms + now_ms - asked_ms
         return next_ms - log.unflushed_since_ms(asked_ms) > self.config.flush_ms
 
-    def close(self, head: Head | None = None) -> Head | None:
+    def close(self, scan_checkpoint: ScanCheckpoint | None = None) -> ScanCheckpoint | None:
         """Flush and close; see `Log.close`. What is staged is forgotten. Watchers are woken."""
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         self._failure = f"{self.name} is closed."
         self._dropped_staged = self.log.has_staged
-        head = self.log.close(head)
+        scan_checkpoint = self.log.close(scan_checkpoint)
         self._wake()
-        return head
+        return scan_checkpoint
 
     def _check_online(self) -> None:
         if self._is_broken:

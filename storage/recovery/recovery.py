@@ -1,11 +1,11 @@
 """Opening a partition's directory: what is there, what is sound, and what has to be made anew.
 
 After a clean stop the last segment's end is enough. After any other the log is read from the segment that
-holds the recovery point (what a flush vouched for), or from the head of that segment (`heads.py`), and cut at
-the first batch that is not sound; segments after a cut go, indexes are rebuilt. Indexes, snapshots and
-checkpoints are caches: whatever of them is missing or damaged is made anew. So are transaction indexes, from
-the markers and the snapshot before them; that one is missing shows only where the log is read for another
-reason.
+holds the recovery point (what a flush vouched for), or from the scan checkpoint of that segment
+(`scan_checkpoint.py`), and cut at the first batch that is not sound; segments after a cut go, indexes are
+rebuilt. Indexes, snapshots and checkpoints are caches: whatever of them is missing or damaged is made anew.
+So are transaction indexes, from the markers and the snapshot before them; that one is missing shows only
+where the log is read for another reason.
 
 What a flush or a clean stop vouched for is not cut when the medium has damaged it since: it stays for those
 who read it, who are told (`Segment.check`), and the log goes on at the offset at which it had ended.
@@ -18,11 +18,11 @@ from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Disk, SyncFailed, read_file, replace_file, sync_file, write_all
 from odradek.storage.log.batches import HEADER_BYTES, scan
-from odradek.storage.log.end_checkpoint import End
+from odradek.storage.log.end_checkpoint import EndCheckpoint
 from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.log import READ_SOONER_BYTES, Log
 from odradek.storage.log.producer_state import EXPIRATION_MS, ProducerState, decode_snapshot
-from odradek.storage.log.scan_checkpoint import Head, TakenUp, take_up
+from odradek.storage.log.scan_checkpoint import RestoredSegment, ScanCheckpoint, restore_segment
 from odradek.storage.log.segment import (
     CLEANED,
     DELETED,
@@ -58,7 +58,7 @@ class Recovered:
     cut_bytes: int = 0
     damage: str | None = None
     """A sentence about what was found damaged and has not been cut."""
-    head: Head | None = None
+    scan_checkpoint: ScanCheckpoint | None = None
     """The one that was given, unless it does not hold any more."""
 
 
@@ -74,23 +74,31 @@ def open_log(
     gaps_until: int = 0,
     producer_expiration_ms: int = EXPIRATION_MS,
     is_rescan: bool = False,
-    head: Head | None = None,
-    end: End | None = None,
+    scan_checkpoint: ScanCheckpoint | None = None,
+    end_checkpoint: EndCheckpoint | None = None,
 ) -> Recovered:
-    """Open (or begin) the log in `directory`. `recovery_point`, `log_start_offset`, `head` and `end` are the
-    checkpoints', or 0 and None. Where it is not known any more what a flush has vouched for, `gaps_until`
-    says up to where offsets may be missing because of compaction. `is_rescan`: what can be read of files may
-    not be on the disk, and the log files have been written again.
+    """Open (or begin) the log in `directory`. `recovery_point`, `log_start_offset`, `scan_checkpoint` and
+    `end_checkpoint` are the checkpoints', or 0 and None. Where it is not known any more what a flush has
+    vouched for, `gaps_until` says up to where offsets may be missing because of compaction. `is_rescan`: what
+    can be read of files may not be on the disk, and the log files have been written again.
     """
     names = finish_interrupted(pool.disk, directory, pool.disk.list(directory))
     opening = _Opening(
-        pool, directory, config, clean, recovery_point, log_start_offset, gaps_until, head, end
+        pool,
+        directory,
+        config,
+        clean,
+        recovery_point,
+        log_start_offset,
+        gaps_until,
+        scan_checkpoint,
+        end_checkpoint,
     )
     opening.find_segments(names, now_ms)
     sync_has_failed = SYNC_FAILED in names
     try:
         if not clean:
-            opening.recover_from_point(believes_head=not (sync_has_failed or is_rescan))
+            opening.recover_from_point(believes_checkpoint=not (sync_has_failed or is_rescan))
             if sync_has_failed:
                 _write_again(opening.segments, recovery_point)
         opening.find_end(now_ms)
@@ -117,21 +125,25 @@ class _Opening:
         recovery_point: int,
         log_start_offset: int,
         gaps_until: int,
-        head: Head | None,
-        end: End | None,
+        scan_checkpoint: ScanCheckpoint | None,
+        end_checkpoint: EndCheckpoint | None,
     ) -> None:
         self.pool, self.directory, self.config = pool, directory, config
         self.clean = clean
         """Whether the stop was, and what it left is as it said."""
-        self.recovery_point, self.gaps_until, self.head = recovery_point, gaps_until, head
-        self.end = end
+        self.recovery_point, self.gaps_until, self.scan_checkpoint = (
+            recovery_point,
+            gaps_until,
+            scan_checkpoint,
+        )
+        self.end_checkpoint = end_checkpoint
         self.log_start_offset = log_start_offset
         self.segments: list[Segment] = []
         self.end_offset = 0
         self.known_epochs = read_leader_epochs(pool.disk, f"{directory}/{LEADER_EPOCHS}")
         self.epochs = LeaderEpochs(self.known_epochs)
-        self.taken: TakenUp | None = None
-        self.kept_head: Head | None = None
+        self.restored: RestoredSegment | None = None
+        self.kept_checkpoint: ScanCheckpoint | None = None
         self.unsure_from = LONG_MAX
         """From there on transaction indexes are not believed."""
         self.told_end: int | None = None
@@ -149,25 +161,31 @@ class _Opening:
             self.segments = [Segment.create(self.pool, self.directory, start, now_ms)]
             self.recovery_point = min(self.recovery_point, start)
 
-    def recover_from_point(self, *, believes_head: bool) -> None:
-        """What comes after the recovery point, or after the head where one holds, is read and judged."""
+    def recover_from_point(self, *, believes_checkpoint: bool) -> None:
+        """What comes after the recovery point, or after the scan checkpoint where one holds, is read and
+        judged.
+        """
         first = _segment_to_recover(self.segments, self.recovery_point)
         self.unsure_from = first.base_offset
-        head = self.head
+        scan_checkpoint = self.scan_checkpoint
         # The point is the log's end then, or one before it (`Log.recovery_checkpoint`).
-        if head is not None and believes_head and head.offset <= self.recovery_point + 1:
-            self.taken = take_up(first, head)
-        has_lost_head = head is not None and self.taken is None
-        self._recover(self.recovery_point, self.taken, takes_place=has_lost_head)
+        if (
+            scan_checkpoint is not None
+            and believes_checkpoint
+            and scan_checkpoint.offset <= self.recovery_point + 1
+        ):
+            self.restored = restore_segment(first, scan_checkpoint)
+        has_lost_checkpoint = scan_checkpoint is not None and self.restored is None
+        self._recover(self.recovery_point, self.restored, takes_place=has_lost_checkpoint)
 
-    def _recover(self, recovery_point: int, taken: TakenUp | None, *, takes_place: bool) -> None:
+    def _recover(self, recovery_point: int, restored: RestoredSegment | None, *, takes_place: bool) -> None:
         cut_bytes, self.told_end = _recover(
             self.segments,
             self.config,
             self.epochs,
             recovery_point,
             self.gaps_until,
-            taken,
+            restored,
             takes_place=takes_place,
         )
         self.cut_bytes += cut_bytes
@@ -176,8 +194,8 @@ class _Opening:
         last = self.segments[-1]
         end_offset = _read_end(last)
         is_certain = not self.clean
-        if self.clean and self.end is not None and self.end.is_that_of_segment(last):
-            self.told_end, is_certain = self.end.offset, True
+        if self.clean and self.end_checkpoint is not None and self.end_checkpoint.matches_segment(last):
+            self.told_end, is_certain = self.end_checkpoint.offset, True
         if self.told_end is not None and _is_end_damaged(last, end_offset, self.told_end, certain=is_certain):
             # Whoever reads the last batches is told. What is appended from now on is out of their reach.
             end_offset = self.told_end
@@ -187,7 +205,7 @@ class _Opening:
         if end_offset is None:
             # Its index, or the stop that claimed to be clean, was not what it seemed.
             self.unsure_from = min(self.unsure_from, last.base_offset)
-            self._recover(last.base_offset, None, takes_place=self.head is not None)
+            self._recover(last.base_offset, None, takes_place=self.scan_checkpoint is not None)
             self._give_up_claims()
             end_offset = _read_end(self.segments[-1])
             assert end_offset is not None
@@ -204,7 +222,7 @@ class _Opening:
         self.log_start_offset = max(start, self.segments[0].base_offset)
 
     def _give_up_claims(self) -> None:
-        self.taken = None
+        self.restored = None
         self.clean = False
 
     def settle_epochs(self) -> None:
@@ -221,22 +239,26 @@ class _Opening:
         self.epochs.truncate_start(self.log_start_offset)
 
     def load_producers(self, *, writes_again: bool) -> ProducerState:
-        """From snapshots and batches; decides, too, whether the head still holds."""
+        """From snapshots and batches; decides, too, whether the scan checkpoint still holds."""
         self.unsure_from = min(self.unsure_from, _look_at_aborted(self.segments, self.end_offset))
-        head = self.head
-        if self.taken is not None and self.unsure_from < self.taken.head.base_offset:
-            self.taken = None
-        if head is not None and head.offset <= self.end_offset and (self.clean or self.taken is not None):
-            self.kept_head = head
+        scan_checkpoint = self.scan_checkpoint
+        if self.restored is not None and self.unsure_from < self.restored.checkpoint.base_offset:
+            self.restored = None
+        if (
+            scan_checkpoint is not None
+            and scan_checkpoint.offset <= self.end_offset
+            and (self.clean or self.restored is not None)
+        ):
+            self.kept_checkpoint = scan_checkpoint
         producers = _load_producers(
             self.segments,
             self.end_offset,
             self.unsure_from,
-            self.kept_head,
-            self.taken,
+            self.kept_checkpoint,
+            self.restored,
             writes_again=writes_again,
         )
-        if self.kept_head is not head:
+        if self.kept_checkpoint is not scan_checkpoint:
             # The snapshot of one that does not hold any more must not come back with a loss of power.
             self.pool.disk.sync_directory(self.directory)
         return producers
@@ -252,7 +274,7 @@ class _Opening:
             self.epochs,
             recovery_point=self.end_offset if self.clean else min(self.recovery_point, self.end_offset),
         )
-        return Recovered(log, self.log_start_offset, self.cut_bytes, self.damage, self.kept_head)
+        return Recovered(log, self.log_start_offset, self.cut_bytes, self.damage, self.kept_checkpoint)
 
 
 def _segments_of(pool: FilePool, directory: str, names: list[str], now_ms: int) -> list[Segment]:
@@ -295,11 +317,15 @@ class AfterCrash(Enum):
     UNKNOWN = "to be recovered"
 
 
-def look_after_crash(disk: Disk, directory: str, end: End | None) -> AfterCrash:
-    """One listing and one look at a file. `end` is where the log is known to have ended. Raises `OSError`."""
+def look_after_crash(disk: Disk, directory: str, end_checkpoint: EndCheckpoint | None) -> AfterCrash:
+    """One listing and one look at a file. `end_checkpoint` says where the log ended. Raises `OSError`."""
     names = disk.list(directory)
-    if end is not None:
-        return AfterCrash.AS_FLUSHED if end.is_that_of(disk, directory, names) else AfterCrash.UNKNOWN
+    if end_checkpoint is not None:
+        return (
+            AfterCrash.AS_FLUSHED
+            if end_checkpoint.matches_directory(disk, directory, names)
+            else AfterCrash.UNKNOWN
+        )
     logs = [name for name in names if base_offset_of(name, LOG) is not None]
     others = set(names).difference(logs, (PARTITION_METADATA, LEADER_EPOCHS))
     if len(logs) != 1 or others or disk.size(f"{directory}/{logs[0]}") > 0:
@@ -432,11 +458,11 @@ def _recover(
     epochs: LeaderEpochs,
     recovery_point: int,
     gaps_until: int,
-    taken: TakenUp | None = None,
+    restored: RestoredSegment | None = None,
     *,
     takes_place: bool = False,
 ) -> tuple[int, int | None]:
-    """Check everything after the recovery point, or after the head that was taken up; cut at the first
+    """Check everything after the recovery point, or after the scan checkpoint that fits; cut at the first
     unsound batch and drop what follows. `takes_place`: a later start may believe in the index files that are
     there, so others take their places at once and for good.
 
@@ -458,7 +484,7 @@ def _recover(
             epochs,
             recovery_point,
             gaps_until,
-            taken if place == first else None,
+            restored if place == first else None,
             takes_place=takes_place,
         )
         if valid_bytes < segment.size_bytes:
@@ -483,23 +509,25 @@ def _check_segment(
     epochs: LeaderEpochs,
     recovery_point: int,
     gaps_until: int,
-    taken: TakenUp | None,
+    restored: RestoredSegment | None,
     *,
     takes_place: bool,
 ) -> tuple[int, int, bool]:
-    """Read a segment with checksums, from its head on if that was taken up, and rebuild its indexes.
+    """Read a segment with checksums, from its scan checkpoint on if that fits, and rebuild its indexes.
 
     Returns where the part ends that stays, the offset there, and whether that had to be taken from the
-    recovery point or the head, since the last batch is damaged.
+    recovery point or the scan checkpoint, since the last batch is damaged.
     """
     size_bytes = segment.size_bytes
-    if taken is None:
+    if restored is None:
         segment.reset_indexes()
         position, expected, counted, is_told = 0, segment.base_offset, -1, False
     else:
-        head = taken.head
-        # With nothing behind it nobody reads the last batch here: the head has to say where the log ends.
-        position, expected, counted, is_told = head.position, head.offset, -1, head.position == size_bytes
+        checkpoint = restored.checkpoint
+        # With nothing behind it nobody reads the last batch here: the scan checkpoint has to say where the
+        # log ends.
+        position, expected, counted = checkpoint.position, checkpoint.offset, -1
+        is_told = checkpoint.position == size_bytes
     while True:
         for batch in scan(segment.read, position, size_bytes, window_bytes=1_048_576, verify=True):
             if not expected <= batch.base_offset <= max(expected, recovery_point, gaps_until):
@@ -525,22 +553,24 @@ def _check_segment(
         counted, is_told = expected, position == size_bytes
     segment.seal()
     end_offset = counted if is_told and counted >= 0 else expected
-    _replace_indexes(segment, taken, is_vouched=end_offset <= recovery_point, takes_place=takes_place)
+    _replace_indexes(segment, restored, is_vouched=end_offset <= recovery_point, takes_place=takes_place)
     return position, end_offset, is_told
 
 
-def _replace_indexes(segment: Segment, taken: TakenUp | None, *, is_vouched: bool, takes_place: bool) -> None:
+def _replace_indexes(
+    segment: Segment, restored: RestoredSegment | None, *, is_vouched: bool, takes_place: bool
+) -> None:
     """Write those of a segment that has just been read; where the recovery point has passed it, for good."""
-    has_head = taken is not None
+    has_checkpoint = restored is not None
     disk = segment.pool.disk
     was_replaced = False
     is_short = segment.size_bytes <= READ_SOONER_BYTES and not len(segment.offset_index)
     for index, kind in ((segment.offset_index, INDEX), (segment.time_index, TIME_INDEX)):
         path = segment.path(kind)
-        if taken is not None and taken.had_nothing_else and index.saved_count == len(index):
-            # The head vouches for what is there.
+        if restored is not None and restored.had_nothing_else and index.saved_count == len(index):
+            # The scan checkpoint vouches for what is there.
             continue
-        if not has_head and not takes_place:
+        if not has_checkpoint and not takes_place:
             if is_vouched and _says(disk, path, index.encode()):
                 index.saved_count = len(index)
                 continue
@@ -549,7 +579,7 @@ def _replace_indexes(segment: Segment, taken: TakenUp | None, *, is_vouched: boo
                 continue
             disk.remove(path)
         index.is_made_anew = takes_place
-        if len(segment.offset_index) or has_head or takes_place or (is_vouched and segment.size_bytes):
+        if len(segment.offset_index) or has_checkpoint or takes_place or (is_vouched and segment.size_bytes):
             # Of the others a start reads the few batches again sooner than two files. But once the segment is
             # sealed, nobody looks at it who believes in the recovery point.
             try:
@@ -649,12 +679,12 @@ def _load_producers(
     segments: list[Segment],
     end_offset: int,
     unsure_from: int,
-    head: Head | None,
-    taken: TakenUp | None,
+    scan_checkpoint: ScanCheckpoint | None,
+    restored: RestoredSegment | None,
     *,
     writes_again: bool,
 ) -> ProducerState:
-    """What a head that was taken up says, else the newest sound snapshot that is not behind `unsure_from`,
+    """What a scan checkpoint that fits says, else the newest sound snapshot that is not behind `unsure_from`,
     and every batch after it. Transaction indexes from `unsure_from` on, and others that are missing where
     batches are read, are made anew; with `writes_again` also those that say the right thing.
     """
@@ -666,9 +696,9 @@ def _load_producers(
         reverse=True,
     )
     bases = {segment.base_offset for segment in segments}
-    found = taken is not None
-    if taken is not None:
-        state, replay_from = taken.producers, taken.head.offset
+    found = restored is not None
+    if restored is not None:
+        state, replay_from = restored.producers, restored.checkpoint.offset
     for offset in snapshots:
         path = f"{directory}/{offset:020d}{SNAPSHOT}"
         if unsure_from < offset <= end_offset and offset in bases:
@@ -679,7 +709,7 @@ def _load_producers(
             state = ProducerState(producers)
             replay_from = offset
             found = True
-        elif head is not None and offset == head.offset <= end_offset:
+        elif scan_checkpoint is not None and offset == scan_checkpoint.offset <= end_offset:
             continue
         elif not found or offset not in bases:
             # Damaged, of a log that went on further, or left by an earlier clean stop in the
@@ -687,12 +717,12 @@ def _load_producers(
             disk.remove(path)
     if replay_from < end_offset or segments[-1].base_offset >= unsure_from:
         place = max(segment_holding([segment.base_offset for segment in segments], replay_from), 0)
-        if taken is not None:
-            place = segments.index(taken.segment)
+        if restored is not None:
+            place = segments.index(restored.segment)
         for segment in segments[place:]:
             position, aborted = 0, list[AbortedTransaction]()
-            if taken is not None and segment is taken.segment:
-                position, aborted = taken.head.position, taken.aborted
+            if restored is not None and segment is restored.segment:
+                position, aborted = restored.checkpoint.position, restored.aborted
             aborted += [
                 one
                 for batch in segment.batches(position)

@@ -34,7 +34,7 @@ from odradek.storage.disk import Disk, File, write_all
 from odradek.storage.log.batches import scan
 from odradek.storage.log.flush_journal import read_entries
 from odradek.storage.log.log import Log
-from odradek.storage.log.scan_checkpoint import Head
+from odradek.storage.log.scan_checkpoint import ScanCheckpoint
 from odradek.storage.log.segment import LOG, FilePool, Segment, file_name
 from odradek.storage.recovery.recovery import Recovered, open_log
 
@@ -81,10 +81,10 @@ def rescan(
     log_start_offset: int,
     now_ms: int,
     producer_expiration_ms: int,
-    head: Head | None = None,
+    scan_checkpoint: ScanCheckpoint | None = None,
 ) -> Recovered:
     """The log anew, from files that the disk has for sure. `OSError`: it has not, and nothing is lost by
-    trying again. `head` is the one of the checkpoint, which does not hold any more then.
+    trying again. `scan_checkpoint` is the one of the checkpoint, which does not hold any more then.
 
     Nobody else may write to the partition meanwhile, nor may a block with something of it be on its way to
     the group log; runs in any thread, and for seconds where segments are large. The new log opens its files
@@ -118,7 +118,7 @@ def rescan(
         now_ms=now_ms,
         producer_expiration_ms=producer_expiration_ms,
         is_rescan=True,
-        head=head,
+        scan_checkpoint=scan_checkpoint,
     )
     recovered.cut_bytes += cut_bytes
     return recovered

@@ -274,7 +274,7 @@ def test_a_checkpoint_that_is_damaged_or_says_too_much_is_found_and_written_anew
 
 
 @pytest.mark.parametrize("name", ["head-checkpoint", "log-end-checkpoint"])
-def test_a_damaged_checkpoint_of_heads_or_ends_is_found_and_removed(data, name):
+def test_a_damaged_checkpoint_of_ours_is_found_and_removed(data, name):
     path = data / name
     path.write_text("0\n1\norders 0 0 9\n")
     assert told(data, status=1) == [

@@ -109,7 +109,7 @@ class World:
             config_for=CONFIGS.__getitem__,
             leader_epoch_for=lambda topic, _: self.books[topic].leader_epoch if topic in self.books else 0,
             new_id=lambda: f"{next(self._ids):032x}",
-            head_interval_bytes=300,
+            scan_checkpoint_interval_bytes=300,
         )
         self.store.group_logs = [GroupLog(self.disk, "data", file_bytes=GROUP_LOG_BYTES)]
         self.store.open(self.now_ms)
@@ -370,7 +370,7 @@ class World:
             for book in self._live_books():
                 book.safe_start = starts[book.topic]
 
-    def make_heads(self, chance: random.Random) -> None:
+    def make_scan_checkpoints(self, chance: random.Random) -> None:
         """Of all logs that have anything: the next start after a crash begins in the middle of a segment."""
         for book in self._live_books():
             self._flush(book)
@@ -625,7 +625,7 @@ WEIGHTS = {
     "raise_epoch": 1,
     "maintain": 2,
     "checkpoint": 2,
-    "make_heads": 2,
+    "make_scan_checkpoints": 2,
     "delete_records": 1,
     "compact": 2,
     "create": 2,
@@ -682,7 +682,7 @@ EVERY_OPERATION = [
     ("checkpoint", 0),
     ("append", 9),
     ("compact", 0),
-    ("make_heads", 0),
+    ("make_scan_checkpoints", 0),
     ("append", 17),
     ("kill", 0),
     ("pass_by", 1),

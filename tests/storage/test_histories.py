@@ -129,7 +129,7 @@ class HistoryMachine(RuleBasedStateMachine):
         self.run_one(operation, number)
 
     @rule(
-        operation=st.sampled_from(("roll", "raise_epoch", "maintain", "checkpoint", "make_heads")),
+        operation=st.sampled_from(("roll", "raise_epoch", "maintain", "checkpoint", "make_scan_checkpoints")),
         number=NUMBERS,
     )
     def look_after(self, operation, number):

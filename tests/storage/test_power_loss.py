@@ -35,7 +35,9 @@ class History:
         self.numbers = count()
 
     def start(self) -> Partition:
-        self.store = LogStore(self.disk, ["data"], new_id=lambda: "0" * 32, head_interval_bytes=200)
+        self.store = LogStore(
+            self.disk, ["data"], new_id=lambda: "0" * 32, scan_checkpoint_interval_bytes=200
+        )
         self.store.open(self.now_ms)
         self.partition = self.store.create("t", 0, TOPIC_ID, SMALL)
         return self.partition
@@ -49,7 +51,7 @@ class History:
                     self.append,
                     self.flush,
                     self.checkpoint,
-                    self.make_head,
+                    self.make_scan_checkpoint,
                     self.delete_records,
                     self.restart,
                 ),
@@ -89,7 +91,7 @@ class History:
         self.now_ms += CHECKPOINT_INTERVAL_MS
         self.store.maintain(self.now_ms)
 
-    def make_head(self) -> None:
+    def make_scan_checkpoint(self) -> None:
         self.flush()
         self.checkpoint()
 

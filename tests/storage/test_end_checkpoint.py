@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 from memory_disk import MemoryDisk
 from stores import NOW_MS
-from test_heads import CONFIG, DIRECTORY, LATER_MS, SEGMENT, TOPIC_ID, append, everything
+from test_scan_checkpoint import CONFIG, DIRECTORY, LATER_MS, SEGMENT, TOPIC_ID, append, everything
 from transacting import Producer
 
 from odradek.storage.checkpoints import RECOVERY_POINTS, read_facts, read_offsets, write_offsets
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore, StoreListener
 from odradek.storage.log import end_checkpoint
-from odradek.storage.log.end_checkpoint import ENDS, End
+from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, EndCheckpoint
 from odradek.storage.log.partition import Partition
-from odradek.storage.log.scan_checkpoint import HEADS, Head
+from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint
 from odradek.wire.errors import ErrorCode, KafkaError
 
 READ_SOONER = LogConfig()
@@ -70,8 +70,8 @@ def filled(kind: str = "indexed") -> tuple[MemoryDisk, LogStore, LogConfig]:
     return disk, store, config
 
 
-def end_of(disk: MemoryDisk) -> End | None:
-    said = read_facts(disk, f"data/{ENDS}", End)
+def end_checkpoint_of(disk: MemoryDisk) -> EndCheckpoint | None:
+    said = read_facts(disk, f"data/{END_CHECKPOINTS}", EndCheckpoint)
     assert said is not None
     return said.get(("t", 0))
 
@@ -81,7 +81,7 @@ def test_a_start_after_a_kill_reads_nothing_of_what_a_clean_stop_has_closed(kind
     disk, store, config = filled(kind)
     expected = everything(partition_of(store))
     store.close(NOW_MS)
-    assert end_of(disk).was_closed
+    assert end_checkpoint_of(disk).was_closed
     started(disk, config)
     for _ in range(3):
         store = started(disk, config)
@@ -156,7 +156,7 @@ def test_where_the_recovery_point_says_something_else_the_log_is_looked_at():
         store.close(NOW_MS)
         started(disk, config)
         path = f"data/{RECOVERY_POINTS}"
-        assert read_offsets(disk, path)["t", 0] == end_of(disk).offset
+        assert read_offsets(disk, path)["t", 0] == end_checkpoint_of(disk).offset
         write_offsets(disk, path, {("t", 0): recovery_point})
         assert not started(disk, config).is_unopened("t", 0), recovery_point
 
@@ -166,11 +166,11 @@ def test_a_recovery_that_reads_much_does_not_wait(monkeypatch):
     partition = partition_of(store)
     partition.flush()
     store.maintain(LATER_MS)
-    size_bytes = end_of(disk).size_bytes
+    size_bytes = end_checkpoint_of(disk).size_bytes
     for limit_bytes, waits in ((size_bytes, True), (size_bytes - 1, False)):
         monkeypatch.setattr("odradek.storage.directories.opening.UNREAD_BYTES_MAX", limit_bytes)
         assert started(disk, config).is_unopened("t", 0) is waits
-    # Of what is before a head nothing is read.
+    # Of what is before a scan checkpoint nothing is read.
     monkeypatch.undo()
     disk, store, config = filled()
     store.close(NOW_MS)
@@ -180,13 +180,13 @@ def test_a_recovery_that_reads_much_does_not_wait(monkeypatch):
     assert end_checkpoint.UNREAD_BYTES_MAX > 0
 
 
-def test_the_recovery_that_has_waited_reads_nothing_before_the_head_of_the_stop_and_syncs_nothing():
+def test_a_recovery_that_has_waited_reads_nothing_before_the_scan_checkpoint_and_syncs_nothing():
     disk, store, config = filled()
     store.close(NOW_MS)
-    said = read_facts(disk, f"data/{HEADS}", Head)
+    said = read_facts(disk, f"data/{SCAN_CHECKPOINTS}", ScanCheckpoint)
     assert said is not None
-    head, end = said["t", 0], end_of(disk)
-    assert (head.base_offset, head.position, head.offset) == end[:3]
+    scan_checkpoint, end = said["t", 0], end_checkpoint_of(disk)
+    assert (scan_checkpoint.base_offset, scan_checkpoint.position, scan_checkpoint.offset) == end[:3]
     started(disk, config)
     store = started(disk, config)
     synced: list[str] = []
@@ -194,7 +194,7 @@ def test_the_recovery_that_has_waited_reads_nothing_before_the_head_of_the_stop_
     partition_of(store)
     assert synced == []
     # What leads from the last index entry to the end.
-    assert disk.bytes_read[f"{SEGMENT}.log"] < 8_000 < head.position
+    assert disk.bytes_read[f"{SEGMENT}.log"] < 8_000 < scan_checkpoint.position
 
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
@@ -209,7 +209,7 @@ def test_what_a_loss_of_power_has_left_behind_the_index_of_a_stop_is_not_believe
     store = started(disk, config)
     assert store.is_unopened("t", 0)
     store.close(NOW_MS)
-    assert not end_of(disk).was_closed
+    assert not end_checkpoint_of(disk).was_closed
     for _ in range(2):
         store = started(disk, config)
         assert store.was_clean
@@ -229,7 +229,7 @@ def test_a_log_that_has_become_shorter_than_its_end_gives_that_up_before_it_goes
     assert store.is_unopened("t", 0)
     assert partition_of(store).log_end_offset == 0
     assert any("bytes were not sound any more and are cut" in sentence for sentence in told.sentences)
-    assert end_of(disk) is None
+    assert end_checkpoint_of(disk) is None
     assert not started(disk, config).is_unopened("t", 0)
 
 
@@ -263,11 +263,11 @@ def test_a_damaged_checkpoint_of_ends_is_told_and_costs_a_recovery():
     expected = everything(partition_of(store))
     store.close(NOW_MS)
     started(disk, config)
-    content = disk.files[f"data/{ENDS}"].data
+    content = disk.files[f"data/{END_CHECKPOINTS}"].data
     content[len(content) // 2] ^= 1
     told = Told()
     store = started(disk, config, listener=told)
-    assert told.sentences == [f"data/{ENDS} is damaged: more is read in the logs."]
+    assert told.sentences == [f"data/{END_CHECKPOINTS} is damaged: more is read in the logs."]
     assert not store.is_unopened("t", 0)
     assert everything(partition_of(store)) == expected
     store.close(NOW_MS)
@@ -281,26 +281,26 @@ def test_a_topic_that_is_made_again_has_nothing_of_the_ends_before():
     store = started(disk, config)
     store.delete("t", 0)
     store.create("t", 0, bytes(15) + b"!", config)
-    assert end_of(disk) is None
+    assert end_checkpoint_of(disk) is None
 
 
 def test_an_end_is_written_again_only_when_it_has_changed():
     disk, store, config = filled()
     store.close(NOW_MS)
-    written = end_of(disk)
+    written = end_checkpoint_of(disk)
     store = started(disk, config)
     partition_of(store)
-    before = disk.files[f"data/{ENDS}"]
+    before = disk.files[f"data/{END_CHECKPOINTS}"]
     store.maintain(LATER_MS)
-    assert disk.files[f"data/{ENDS}"] is before
+    assert disk.files[f"data/{END_CHECKPOINTS}"] is before
     append(partition_of(store), 1)
     store.maintain(LATER_MS + CHECKPOINT_INTERVAL_MS)
     # Of what is not flushed there is no end, and the one before stays true.
-    assert end_of(disk) == written
+    assert end_checkpoint_of(disk) == written
     partition_of(store).flush()
     store.maintain(LATER_MS + 2 * CHECKPOINT_INTERVAL_MS)
-    assert end_of(disk).offset == written.offset + 1
-    assert not end_of(disk).was_closed
+    assert end_checkpoint_of(disk).offset == written.offset + 1
+    assert not end_checkpoint_of(disk).was_closed
 
 
 def test_a_disk_that_does_not_answer_when_the_partition_is_asked_for_is_asked_again():

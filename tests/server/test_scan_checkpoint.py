@@ -1,4 +1,4 @@
-"""A whole broker has heads made of logs that grow, and after a kill it starts from them."""
+"""A whole broker has scan checkpoints made of logs that grow, and after a kill it starts from them."""
 
 import os
 import time
@@ -49,14 +49,14 @@ def test_a_broker_that_was_killed_reads_what_came_since_its_last_checkpoint():
     with odradek.Broker(process=True, options=options) as broker:
         send(broker, 0, COUNT)
         log_bytes = (broker.data_dir / "t-0" / f"{0:020d}.log").stat().st_size
-        heads = broker.data_dir / "head-checkpoint"
+        checkpoint = broker.data_dir / "head-checkpoint"
 
         def bytes_behind() -> int:
-            line = next((line for line in heads.read_text().splitlines() if line.startswith("t 0 ")), "")
+            line = next((line for line in checkpoint.read_text().splitlines() if line.startswith("t 0 ")), "")
             return log_bytes - int(line.split()[4]) if line else log_bytes
 
         # The last one may be 16 MiB before the end of the log, and is no more.
-        wait_until(lambda: heads.exists() and bytes_behind() <= 16 * 1024 * 1024)
+        wait_until(lambda: checkpoint.exists() and bytes_behind() <= 16 * 1024 * 1024)
         send(broker, COUNT, 2)
         behind_bytes = bytes_behind()
         broker.kill()
@@ -66,6 +66,6 @@ def test_a_broker_that_was_killed_reads_what_came_since_its_last_checkpoint():
             for line in Path(f"/proc/{broker.pid}/io").read_text().splitlines()
             if line.startswith("rchar")
         )
-        # What is behind the head, then its headers, and what Python reads of itself.
+        # What is behind the scan checkpoint, then its headers, and what Python reads of itself.
         assert read < 1.5 * (behind_bytes + 2 * VALUE_BYTES) + 10_000_000 < log_bytes
         assert numbers_in(broker, COUNT + 2) == list(range(COUNT + 2))

@@ -1,7 +1,8 @@
-"""After a crash a start reads what lies behind the head of a log, and finds the same as one that reads all.
+"""After a crash a start reads what lies behind the scan checkpoint of a log, and finds the same as one that
+reads all.
 
-That no crash breaks a promise with heads is what `test_power_loss.py` and `test_histories.py` show, whose
-stores make them as often as they can.
+That no crash breaks a promise with scan checkpoints is what `test_power_loss.py` and `test_histories.py`
+show, whose stores make them as often as they can.
 """
 
 import errno
@@ -15,10 +16,10 @@ from transacting import Producer, check_transactions
 
 from odradek.storage.checkpoints import read_facts
 from odradek.storage.config import LogConfig
-from odradek.storage.directories.checkpointing import HEADS_PER_ROUND
+from odradek.storage.directories.checkpointing import SCAN_CHECKPOINTS_PER_ROUND
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.storage.log.partition import Partition
-from odradek.storage.log.scan_checkpoint import HEADS, Head
+from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 from odradek.wire.work import finish
@@ -40,7 +41,7 @@ def opened(
         disk,
         ["data"],
         config_for=lambda topic: config,
-        head_interval_bytes=interval_bytes,
+        scan_checkpoint_interval_bytes=interval_bytes,
         new_id=lambda: "0" * 32,
     )
     store.open(now_ms)
@@ -89,8 +90,8 @@ def everything(partition: Partition) -> tuple:
     return partition.log_end_offset, data, producers, times, found, latest_time
 
 
-def with_head(count: int = 300, behind: int = 3) -> MemoryDisk:
-    """A log that was flushed and has a head, and so many batches behind it."""
+def with_scan_checkpoint(count: int = 300, behind: int = 3) -> MemoryDisk:
+    """A log that was flushed and has a scan checkpoint, and so many batches behind it."""
     disk = MemoryDisk()
     store = opened(disk)
     partition = partition_of(store)
@@ -106,9 +107,9 @@ def with_head(count: int = 300, behind: int = 3) -> MemoryDisk:
     return disk
 
 
-def head_of(disk: MemoryDisk):
-    heads = read_facts(disk, f"data/{HEADS}", Head)
-    return None if heads is None else heads.get(("t", 0))
+def scan_checkpoint_of(disk: MemoryDisk):
+    checkpoints = read_facts(disk, f"data/{SCAN_CHECKPOINTS}", ScanCheckpoint)
+    return None if checkpoints is None else checkpoints.get(("t", 0))
 
 
 def cost_of_start(disk: MemoryDisk) -> int:
@@ -118,8 +119,8 @@ def cost_of_start(disk: MemoryDisk) -> int:
 
 
 @pytest.mark.parametrize("count", [300, 3000])
-def test_a_start_after_a_kill_reads_what_lies_behind_the_head_and_not_what_is_before(count):
-    disk = with_head(count)
+def test_a_start_after_a_kill_reads_what_lies_behind_the_scan_checkpoint_and_not_what_is_before(count):
+    disk = with_scan_checkpoint(count)
     size_bytes = len(disk.files[f"{SEGMENT}.log"].data)
     assert size_bytes > 170 * count
     cost = cost_of_start(disk)
@@ -129,19 +130,19 @@ def test_a_start_after_a_kill_reads_what_lies_behind_the_head_and_not_what_is_be
     assert disk.bytes_read[f"{SEGMENT}.log"] < 8_000
 
 
-def test_without_a_head_all_of_the_segment_is_read():
-    disk = with_head(3000)
-    disk.remove(f"data/{HEADS}")
+def test_without_a_scan_checkpoint_all_of_the_segment_is_read():
+    disk = with_scan_checkpoint(3000)
+    disk.remove(f"data/{SCAN_CHECKPOINTS}")
     assert cost_of_start(disk) > len(disk.files[f"{SEGMENT}.log"].data)
 
 
-def test_a_start_from_a_head_comes_to_what_a_start_without_comes_to():
-    disk = with_head()
-    disk.remove(f"data/{HEADS}")
+def test_a_start_from_a_scan_checkpoint_comes_to_what_a_start_without_comes_to():
+    disk = with_scan_checkpoint()
+    disk.remove(f"data/{SCAN_CHECKPOINTS}")
     expected = everything(partition_of(opened(disk)))
-    assert everything(partition_of(opened(with_head()))) == expected
+    assert everything(partition_of(opened(with_scan_checkpoint()))) == expected
     # And it goes on, over another kill and a clean stop.
-    disk = with_head()
+    disk = with_scan_checkpoint()
     for _ in range(3):
         store = opened(disk)
         append(partition_of(store), 20)
@@ -152,22 +153,26 @@ def test_a_start_from_a_head_comes_to_what_a_start_without_comes_to():
         assert everything(partition_of(opened(disk))) == expected
 
 
-@pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex", ".snapshot", HEADS])
+@pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex", ".snapshot", SCAN_CHECKPOINTS])
 @pytest.mark.parametrize("is_missing", [True, False])
-def test_a_head_that_lacks_a_file_or_finds_it_damaged_costs_a_whole_scan_and_nothing_else(kind, is_missing):
-    expected = everything(partition_of(opened(with_head())))
-    disk = with_head()
-    head = head_of(disk)
-    path = f"data/{HEADS}" if kind == HEADS else f"{SEGMENT}{kind}"
+def test_a_scan_checkpoint_that_lacks_a_file_or_finds_it_damaged_costs_a_whole_scan_and_nothing_else(
+    kind, is_missing
+):
+    expected = everything(partition_of(opened(with_scan_checkpoint())))
+    disk = with_scan_checkpoint()
+    checkpoint = scan_checkpoint_of(disk)
+    path = f"data/{SCAN_CHECKPOINTS}" if kind == SCAN_CHECKPOINTS else f"{SEGMENT}{kind}"
     if kind == ".snapshot":
-        path = f"{DIRECTORY}/{head.offset:020d}{kind}"
+        path = f"{DIRECTORY}/{checkpoint.offset:020d}{kind}"
     if is_missing:
         disk.remove(path)
     else:
         content = disk.files[path].data
         if kind in (".index", ".timeindex"):
             # The last entry that counts; the middle is looked at when somebody wants it.
-            content[(head.index_count * 8 if kind == ".index" else head.time_count * 12) - 5] ^= 0x40
+            content[(checkpoint.index_count * 8 if kind == ".index" else checkpoint.time_count * 12) - 5] ^= (
+                0x40
+            )
         elif kind == ".txnindex":
             content[20] ^= 0x40
         else:
@@ -176,7 +181,7 @@ def test_a_head_that_lacks_a_file_or_finds_it_damaged_costs_a_whole_scan_and_not
     partition = partition_of(store)
     assert disk.bytes_read[f"{SEGMENT}.log"] > len(disk.files[f"{SEGMENT}.log"].data)
     assert everything(partition) == expected
-    # The next head holds again.
+    # The next scan checkpoint holds again.
     partition.flush()
     store.maintain(LATER_MS)
     cost_of_start(disk)
@@ -187,12 +192,14 @@ def test_a_head_that_lacks_a_file_or_finds_it_damaged_costs_a_whole_scan_and_not
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_stands_behind_the_first_entries_of_an_index_is_not_believed(seed):
     """A roll writes the rest of both indexes without a sync; then the power goes."""
-    expected = everything(partition_of(opened(with_head())))
-    disk, chance = with_head(), random.Random(seed)
+    expected = everything(partition_of(opened(with_scan_checkpoint())))
+    disk, chance = with_scan_checkpoint(), random.Random(seed)
     for kind, entry_bytes in ((".index", 8), (".timeindex", 12), (".txnindex", 34)):
         content = disk.files[f"{SEGMENT}{kind}"].data
-        head = head_of(disk)
-        count = {".index": head.index_count, ".timeindex": head.time_count}.get(kind, head.aborted_count)
+        checkpoint = scan_checkpoint_of(disk)
+        count = {".index": checkpoint.index_count, ".timeindex": checkpoint.time_count}.get(
+            kind, checkpoint.aborted_count
+        )
         del content[count * entry_bytes :]
         content += chance.choice((bytes(50), chance.randbytes(50), bytes(content[:50]), bytes(7)))
     store = opened(disk)
@@ -202,7 +209,7 @@ def test_whatever_stands_behind_the_first_entries_of_an_index_is_not_believed(se
     assert everything(partition_of(opened(disk))) == expected
 
 
-def test_a_log_that_has_grown_wants_a_flush_at_the_checkpoint_and_has_its_head_after_it():
+def test_a_log_that_has_grown_wants_a_flush_at_the_checkpoint_and_has_its_scan_checkpoint_after_it():
     disk = MemoryDisk()
     store = opened(disk, interval_bytes=10_000)
     partition = partition_of(store)
@@ -213,21 +220,21 @@ def test_a_log_that_has_grown_wants_a_flush_at_the_checkpoint_and_has_its_head_a
     store.maintain(LATER_MS + 1)
     assert store.flush_due(LATER_MS + 1) == []
     store.maintain(LATER_MS + CHECKPOINT_INTERVAL_MS)
-    drafted_end = partition.log_end_offset
+    pending_end = partition.log_end_offset
     assert store.flush_due(LATER_MS) == [partition]
-    assert head_of(disk) is None
+    assert scan_checkpoint_of(disk) is None
     append(partition, 5)
     partition.flush()
     assert store.flush_due(LATER_MS) == []
     store.maintain(LATER_MS + CHECKPOINT_INTERVAL_MS + 1000)
-    assert head_of(disk).offset == drafted_end
+    assert scan_checkpoint_of(disk).offset == pending_end
     # Nothing more until it has grown again.
     store.maintain(LATER_MS + 3 * CHECKPOINT_INTERVAL_MS)
-    assert head_of(disk).offset == drafted_end
+    assert scan_checkpoint_of(disk).offset == pending_end
     assert store.flush_due(LATER_MS) == []
 
 
-def test_while_something_is_staged_no_head_is_drafted():
+def test_while_something_is_staged_no_scan_checkpoint_is_begun():
     disk = MemoryDisk()
     store = opened(disk)
     partition = partition_of(store)
@@ -235,20 +242,20 @@ def test_while_something_is_staged_no_head_is_drafted():
     partition.flush()
     partition.append(build_batch([Record(0, NOW_MS, b"k", b"v")]), now_ms=NOW_MS)
     store.maintain(LATER_MS)
-    assert head_of(disk) is None
+    assert scan_checkpoint_of(disk) is None
     partition.commit()
     partition.flush()
     store.maintain(LATER_MS + 1000)
-    assert head_of(disk).offset == 11
+    assert scan_checkpoint_of(disk).offset == 11
 
 
-def test_a_clean_stop_leaves_a_head_for_those_who_are_killed_before_they_have_read_anything():
+def test_a_clean_stop_leaves_a_scan_checkpoint_for_those_who_are_killed_before_they_have_read_anything():
     disk = MemoryDisk()
     store = opened(disk)
     append(partition_of(store), 300)
     expected = everything(partition_of(store))
     store.close(NOW_MS)
-    assert head_of(disk).offset == 300
+    assert scan_checkpoint_of(disk).offset == 300
     for _ in range(2):
         store = LogStore(disk, ["data"], config_for=lambda topic: CONFIG)
         store.open(NOW_MS)
@@ -258,7 +265,7 @@ def test_a_clean_stop_leaves_a_head_for_those_who_are_killed_before_they_have_re
     assert everything(partition_of(opened(disk))) == expected
 
 
-def test_what_is_staged_at_a_clean_stop_is_refused_as_without_a_head():
+def test_what_is_staged_at_a_clean_stop_is_refused_as_without_a_scan_checkpoint():
     store = opened(MemoryDisk())
     partition = partition_of(store)
     append(partition, 5)
@@ -268,20 +275,22 @@ def test_what_is_staged_at_a_clean_stop_is_refused_as_without_a_head():
         partition.commit()
 
 
-def test_a_round_makes_some_heads_and_leaves_the_others_to_the_next():
+def test_a_round_makes_some_scan_checkpoints_and_leaves_the_others_to_the_next():
     disk = MemoryDisk()
     store = opened(disk)
-    partitions = [store.create("t", index, TOPIC_ID, CONFIG) for index in range(HEADS_PER_ROUND + 3)]
+    partitions = [
+        store.create("t", index, TOPIC_ID, CONFIG) for index in range(SCAN_CHECKPOINTS_PER_ROUND + 3)
+    ]
     for partition in partitions:
         append(partition, 1)
         partition.flush()
     store.maintain(LATER_MS)
-    assert len(read_facts(disk, f"data/{HEADS}", Head)) == HEADS_PER_ROUND
+    assert len(read_facts(disk, f"data/{SCAN_CHECKPOINTS}", ScanCheckpoint)) == SCAN_CHECKPOINTS_PER_ROUND
     store.maintain(LATER_MS + 1000)
-    assert len(read_facts(disk, f"data/{HEADS}", Head)) == len(partitions)
+    assert len(read_facts(disk, f"data/{SCAN_CHECKPOINTS}", ScanCheckpoint)) == len(partitions)
 
 
-def test_the_snapshot_of_a_head_goes_when_another_one_has_followed():
+def test_the_snapshot_of_a_scan_checkpoint_goes_when_another_one_has_followed():
     config = LogConfig(segment_bytes=5000, index_interval_bytes=500)
     disk = MemoryDisk()
     store = opened(disk, config=config)
@@ -291,22 +300,22 @@ def test_the_snapshot_of_a_head_goes_when_another_one_has_followed():
         partition.flush()
         store.maintain(LATER_MS + number * CHECKPOINT_INTERVAL_MS)
         snapshots = {int(path[-29:-9]) for path in disk.files if path.endswith(".snapshot")}
-        assert snapshots <= {*partition.log.bases, head_of(disk).offset}
+        assert snapshots <= {*partition.log.bases, scan_checkpoint_of(disk).offset}
     assert len(partition.log.segments) > 2
 
 
-def test_a_topic_that_is_made_again_has_nothing_of_the_heads_before():
-    disk = with_head()
+def test_a_topic_that_is_made_again_has_nothing_of_the_scan_checkpoints_before():
+    disk = with_scan_checkpoint()
     store = opened(disk)
     store.delete("t", 0)
     store.create("t", 0, bytes(15) + b"!", CONFIG)
-    assert head_of(disk) is None
+    assert scan_checkpoint_of(disk) is None
 
 
-def test_an_index_that_is_made_anew_takes_the_place_of_the_one_that_a_head_vouches_for():
+def test_an_index_that_is_made_anew_takes_the_place_of_the_one_that_a_scan_checkpoint_vouches_for():
     """In place, a loss of power could leave half of each."""
     for seed in range(40):
-        disk = with_head(100)
+        disk = with_scan_checkpoint(100)
         store = opened(disk)
         partition = partition_of(store)
         segment = partition.log.active
@@ -338,7 +347,7 @@ def test_a_sync_that_fails_beside_the_log_takes_the_partition_offline():
     )
     store.maintain(LATER_MS)
     assert partition.is_broken
-    assert head_of(disk) is None
+    assert scan_checkpoint_of(disk) is None
     finish(store.attending(LATER_MS))
     assert partition.is_available
     assert everything(partition) == expected

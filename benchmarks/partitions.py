@@ -29,8 +29,8 @@ START_S_MAX = 3.0
 STOP_S_MAX = 2.0
 """From SIGTERM to the end of the process, whatever there is to write."""
 AFTER_KILL_US_MAX = 20.0
-"""Of each partition without anything unflushed: what should be read after a kill is what no flush has vouched
-for, and to find that there is none need not take longer than to look at a directory."""
+"""Of each partition without anything unflushed: what should be read after a kill is what is not flushed,
+and to find that there is none need not take longer than to look at a directory."""
 IDLE_PARTITION_KB_MAX = 12.0
 OPEN_FILES_MAX = 1024 + 100
 """So many segments, and what a broker without any has."""
@@ -129,7 +129,7 @@ def one_round(node: brokers.Odradek, count: int, costs: Costs) -> None:
 
 
 def unflushed_round(node: brokers.Odradek, amount: int, after_kill: dict[str, list[float]]) -> None:
-    """A start after a kill with so many bytes that no flush has vouched for. Then one with the same bytes in
+    """A start after a kill with so many bytes that are not flushed. Then one with the same bytes in
     the same segments, after a clean stop has flushed them: those should cost nothing any more."""
     unflushed = f"{amount // MEGABYTE:,} MB not flushed"
     topic = f"bulk-{amount}-{len(after_kill.get(unflushed, []))}"

@@ -624,8 +624,8 @@ class _Check:
             return
         self.report.findings(findings, is_repaired=True)
         repairs = [*self._lost_at_end(directory, name, checked), *repair_log(self._disk, checked)]
-        # The recovery point will vouch for all of it: what a start would have made anew has to be there.
-        checked = self._checked(directory, name, is_vouched=True)
+        # The recovery point will be after all of it: what a start would have made anew has to be there.
+        checked = self._checked(directory, name, is_flushed=True)
         repairs += repair_caches(self._disk, checked)
         repairs += self._repair_identity(name, path, checked)
         self.report.repairs(repairs)
@@ -638,7 +638,7 @@ class _Check:
         self.report.findings(finding for finding in left if finding.kind == DAMAGE)
 
     def _lost_at_end(self, directory: _Directory, name: str, checked: PartitionCheck) -> Iterator[Repair]:
-        """What a flush had vouched for and no file has, nor a finding of a file tells."""
+        """What was flushed and no file has, nor a finding of a file tells."""
         point = directory.offsets.get(checkpoints.RECOVERY_POINTS, {}).get(key_of(name) or ("", 0), 0)
         last = checked.segments[-1] if checked.segments else None
         end_offset = checked.end_offset
@@ -649,10 +649,10 @@ class _Check:
         if directory.is_data_directory and end_offset < point:
             yield Repair(checked.path, None, f"the offsets {end_offset} to {point - 1} are lost")
 
-    def _checked(self, directory: _Directory, name: str, *, is_vouched: bool = False) -> PartitionCheck:
+    def _checked(self, directory: _Directory, name: str, *, is_flushed: bool = False) -> PartitionCheck:
         key = key_of(name)
         point = None
-        if directory.is_data_directory and key is not None and not is_vouched:
+        if directory.is_data_directory and key is not None and not is_flushed:
             point = directory.offsets[checkpoints.RECOVERY_POINTS].get(key, 0)
         checked = PartitionCheck(
             self._disk,

@@ -516,7 +516,7 @@ class PartitionCheck:
         if epoch < 0:
             return
         due = -1 if checkpoint is None else checkpoint.epoch_at(batch.base_offset)
-        if due not in (-1, epoch) and self._vouched(batch.base_offset):
+        if due not in (-1, epoch) and self._is_flushed(batch.base_offset):
             self._stranger_count += 1
             if len(self._strangers) < STRANGERS_MAX:
                 self._strangers.append((segment, name, batch, due))
@@ -571,7 +571,7 @@ class PartitionCheck:
             _, _, batch, due = strangers[0]
             has = f"offset {batch.base_offset} has the leader epoch {batch.leader_epoch}"
             self._call_epochs_bad(f"{has}, the checkpoint says {due}")
-        elif self.epochs.epochs and self._vouched(self.start_offset):
+        elif self.epochs.epochs and self._is_flushed(self.start_offset):
             if LEADER_EPOCHS not in names:
                 self._call_epochs_bad("it is missing")
             elif checkpoint is not None and not checkpoint.epochs:
@@ -582,7 +582,7 @@ class PartitionCheck:
         consequence = "consumers that ask for the end of an epoch are misled; it can be rebuilt"
         self._say(DAMAGE, LEADER_EPOCHS, None, what, consequence)
 
-    def _vouched(self, offset: int) -> bool:
+    def _is_flushed(self, offset: int) -> bool:
         return self._was_clean or self._recovery_point is None or offset < self._recovery_point
 
 

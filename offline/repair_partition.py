@@ -203,7 +203,7 @@ def _repair_indexes(disk: Disk, directory: str, segment: SegmentCheck) -> list[R
 
 
 def sync_log(disk: Disk, check: PartitionCheck) -> None:
-    """Make sure that the disk has what the check has read, so that a recovery point may vouch for it."""
+    """Make sure that the disk has what the check has read, so that a recovery point may be after it."""
     for segment in check.segments:
         file = disk.open(f"{check.path}/{file_name(segment.base_offset, LOG)}")
         try:

@@ -183,7 +183,7 @@ class Cleanable(Protocol):
 
     def noting_first_dirty(self, partition: Partition, offset: int) -> Work[None]: ...
 
-    def vouching_for(self, partition: Partition, end_offset: int) -> Work[bool]: ...
+    def noting_flushed(self, partition: Partition, end_offset: int) -> Work[bool]: ...
 
     def remove_later(self, segments: Sequence[Segment], due_ms: int) -> None: ...
 
@@ -229,7 +229,7 @@ class Cleaner:
             yield None
         for _, partition, plan in sorted(plans, key=lambda one: one[0], reverse=True):
             try:
-                is_safe = yield from store.vouching_for(partition, plan.end_offset)
+                is_safe = yield from store.noting_flushed(partition, plan.end_offset)
             except OSError:
                 continue
             if not is_safe or not partition.is_available or not store.is_held(partition):

@@ -135,8 +135,8 @@ class Checkpointing:
             place.home.want(FIRST_DIRTY)
             yield place.home.write
 
-    def vouching_for(self, partition: Partition, end_offset: int) -> Work[bool]:
-        """See `LogStore.vouching_for`."""
+    def noting_flushed(self, partition: Partition, end_offset: int) -> Work[bool]:
+        """See `LogStore.noting_flushed`."""
         place = self._places.place_of(partition)
         if place is None or partition.log.recovery_checkpoint < end_offset:
             return False

@@ -91,7 +91,7 @@ class DataDirectory:
         "disk",
         "end_checkpoints",
         "failure",
-        "is_vouched",
+        "knows_recovery_points",
         "lock",
         "offsets",
         "partition_count",
@@ -106,8 +106,8 @@ class DataDirectory:
         self.lock: Lock | None = None
         self.failure: str | None = None
         self.was_opened = False
-        self.is_vouched = True
-        """Whether it is known what flushes before this start have vouched for."""
+        self.knows_recovery_points = True
+        """Whether it is known how far the logs had been flushed before this start."""
         self.partition_count = 0
         read, write, read_facts = checkpoints.read_offsets, checkpoints.write_offsets, checkpoints.read_facts
         offsets = {name: _Checkpoint(read, write, is_kafkas=True) for name in CHECKPOINTS}
@@ -138,7 +138,7 @@ class DataDirectory:
         damaged = [
             name for name, file in self._files.items() if not file.read(self.disk, self._path_of(name))
         ]
-        self.is_vouched = self.is_vouched and RECOVERY_POINTS not in damaged
+        self.knows_recovery_points = self.knows_recovery_points and RECOVERY_POINTS not in damaged
         return damaged
 
     def _path_of(self, name: str) -> str:

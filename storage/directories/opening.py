@@ -221,7 +221,7 @@ class Opening:
         if end is None or log.log_end_offset > end.offset:
             return False
         if log.log_end_offset == end.offset:
-            log.vouch_until(end.offset)
+            log.mark_flushed_until(end.offset)
             return False
         del home.end_checkpoints[key]
         home.want()
@@ -233,7 +233,7 @@ class Opening:
         recovery_point, end = home.offset(RECOVERY_POINTS, key), home.end_checkpoints.get(key)
         # Up to where compaction may have made gaps, as far as that is known when the recovery point is lost.
         gaps_until = 0
-        if not home.is_vouched:
+        if not home.knows_recovery_points:
             gaps_until = LONG_MAX if config.is_compacted else home.offset(FIRST_DIRTY, key)
         return open_log(
             pool,

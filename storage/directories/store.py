@@ -724,13 +724,13 @@ class LogStore:
         """Note how far the partition is compacted now, on the disk, too. Raises `OSError`."""
         return self._checkpointing.noting_first_dirty(partition, offset)
 
-    def vouching_for(self, partition: Partition, end_offset: int) -> Work[bool]:
-        """Whether the recovery point is behind what is going to have gaps: recovery takes gaps after it for
-        losses. It has to be so on the disk. Raises `OSError`.
+    def noting_flushed(self, partition: Partition, end_offset: int) -> Work[bool]:
+        """Whether all before `end_offset` is flushed, and the recovery point on the disk says so: recovery
+        takes gaps after that for losses, and compaction makes gaps. Raises `OSError`.
 
-        What has not been flushed yet (`flush_due` names it) is nothing to vouch for: a flush here would block
-        this thread, and might meet that of a worker.
+        False while it is not flushed (`flush_due` names it): a flush here would block this thread, and might
+        meet that of a worker.
         """
         if not self.is_held(partition):
             return False
-        return (yield from self._checkpointing.vouching_for(partition, end_offset))
+        return (yield from self._checkpointing.noting_flushed(partition, end_offset))

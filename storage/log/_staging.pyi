@@ -135,11 +135,11 @@ class LogStaging:
     _latest_staged_epoch: int
     _segment_bytes: int
     _stage: StagedSegment
-    _vouched: tuple[Any, int, int] | None
-    """The active segment, how much of it is on the disk, here or in the group log, and how many doubts there
-    were when the flush that found it so began; None before a flush. That one runs in a thread of its own:
-    were it to compare and then to write, a doubt could come in between, so whoever reads compares."""
-    _doubts: int
+    _flushed_position: tuple[Any, int, int] | None
+    """The active segment, how much of it is on the disk, here or in the group log, and the flush epoch when
+    the flush that found it so began; None before a flush. That one runs in a thread of its own: were it to
+    compare and then to write, a new epoch could begin in between, so whoever reads compares."""
+    _flush_epoch: int
     """How often something has been taken back, or named anew, that a flush may have seen before."""
     next_offset: int
     producers: Any

@@ -271,8 +271,8 @@ cdef class LogStaging:
     cdef public int64_t _latest_staged_epoch
     cdef public int64_t _segment_bytes
     cdef public StagedSegment _stage
-    cdef public tuple _vouched
-    cdef public int64_t _doubts
+    cdef public tuple _flushed_position
+    cdef public int64_t _flush_epoch
     cdef public int64_t next_offset
     cdef public ProducerTable producers
 
@@ -372,17 +372,17 @@ cdef class PartitionStaging:
         or the partition is out of order.
         """
         cdef LogStaging log = self.log
-        cdef tuple vouched = log._vouched
+        cdef tuple flushed = log._flushed_position
         cdef SegmentExtent segment = log._stage.segment
         cdef int64_t size_bytes
         cdef Tail tail
-        if vouched is None or vouched[0] is not segment or self._failure is not None:
+        if flushed is None or flushed[0] is not segment or self._failure is not None:
             return None
-        if <int64_t> vouched[2] != log._doubts:
+        if <int64_t> flushed[2] != log._flush_epoch:
             return None
         tail = Tail.__new__(Tail)
         tail.base_offset = segment.base_offset
-        tail.position = vouched[1]
+        tail.position = flushed[1]
         tail.end_position = segment.size_bytes
         tail.end_offset = log.log_end_offset
         size_bytes = tail.end_position - tail.position
@@ -397,14 +397,14 @@ cdef class PartitionStaging:
     def take_logged(self, Tail tail not None):
         """The group log has it: recovery will find it, whatever becomes of the files."""
         cdef LogStaging log = self.log
-        cdef tuple vouched = log._vouched
+        cdef tuple flushed = log._flushed_position
         cdef SegmentExtent segment
         if tail.end_offset > log.durable_offset:
             log.durable_offset = tail.end_offset
-        if vouched is not None:
-            segment = vouched[0]
-            if segment.base_offset == tail.base_offset and vouched[1] < tail.end_position:
-                log._vouched = (segment, tail.end_position, vouched[2])
+        if flushed is not None:
+            segment = flushed[0]
+            if segment.base_offset == tail.base_offset and flushed[1] < tail.end_position:
+                log._flushed_position = (segment, tail.end_position, flushed[2])
 
     def append_ordinary(
         self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms, object verified=None

@@ -10,9 +10,9 @@ After a crash `replay` puts the bytes back where they belong, before anything is
 - A block counts when its checksum is right, its number follows and its generation is the file's. Only one
   block is ever on its way, so what was answered for is before the first that does not count.
 - An entry says topic id, partition, segment, position and the offset after it. It is passed over when the
-  segment is gone, the topic is another, a checkpoint vouches for the offset, or sound records of another
-  origin stand there (another broker had the directory since). Else its bytes are written, even when they are
-  there: a page whose writing failed counts as clean, and the disk may not have it.
+  segment is gone, the topic is another, the recovery point of the checkpoint is not before it, or sound
+  records of another origin stand there (another broker had the directory since). Else its bytes are written,
+  even when they are there: a page whose writing failed counts as clean, and the disk may not have it.
 - Entries hold whole batches and begin where a flush or the entry before ended, so doing it twice is harmless.
 The files go when a start has replayed them, and at a clean stop.
 
@@ -38,7 +38,7 @@ from odradek.wire.checksums import crc32c
 NAMES = ("group-log.0", "group-log.1")
 FILE_BYTES = 32 * 1024 * 1024
 PAGE_BYTES = 4096
-"""Blocks begin at multiples of it: no page that has been vouched for is written again."""
+"""Blocks begin at multiples of it: no page of a block that was synced is written again."""
 ENTRY_BYTES_MAX = 65_536
 """More than this of one partition is better written once, with a sync of its own file."""
 BLOCK_BYTES_MAX = 1024 * 1024
@@ -271,7 +271,7 @@ def remove_files(disk: Disk, directory: str) -> None:
 def replay(disk: Disk, directory: str, recovery_point_of: Callable[[str], int]) -> int:
     """Put back into the partitions' files what a crash may have taken from them; see the module.
 
-    `recovery_point_of` says of a partition's directory up to which offset a checkpoint vouches for it.
+    `recovery_point_of` says the recovery point of the checkpoint for a partition's directory.
     Returns how many bytes were not there. Afterwards the disk has them, and there is no group log any more.
     Raises `OSError`; then it can be tried again.
     """

@@ -84,21 +84,21 @@ class Log(LogStaging):
         self.next_offset = log_end_offset
         self.producers = producers
         self.leader_epochs = leader_epochs
-        # What the files are flushed up to, and what they or the group log are.
+        # Up to which offset the files are flushed, and up to which the files or the group log are.
         self.recovery_point = recovery_point
         # The indexes of all segments that end before it are safe. What is appended to the last one from here
-        # on is not, however much of its log a flush has vouched for.
+        # on is not, however much of its log is flushed.
         self._indexes_end = min(recovery_point, segments[-1].base_offset)
         self.durable_offset = recovery_point
-        self._vouched = None
-        self._doubts = 0
+        self._flushed_position = None
+        self._flush_epoch = 0
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
-        # The name of an empty file may not have reached the disk: nothing that was flushed vouches for it.
+        # The name of an empty file may not have reached the disk: no flush has made it safe.
         self._directory_is_synced = recovery_point >= log_end_offset and segments[-1].size_bytes > 0
         # Whether a clean stop has something to write. After a recovery it has: indexes, a snapshot.
         self._changed = recovery_point < log_end_offset
-        # Nor, after a kill, that of the directory in the one above it.
+        # After a crash the directory's entry in its parent may not be durable.
         self._directory_is_new = not self._directory_is_synced
         # What `write_down` has left is safe; the scan checkpoint that it makes, if it does.
         self._is_written_down = False
@@ -442,7 +442,7 @@ class Log(LogStaging):
             file.truncate(self.active.size_bytes)
             # A loss of power may undo that, and whole batches of the failed commit would pass for somebody
             # else's when the group log puts back what came in their place: the files have to be flushed.
-            self.forget_vouched()
+            self.invalidate_flushed_position()
         self.active.cut_aborted()
         self._cut_wanted = False
 
@@ -485,7 +485,7 @@ class Log(LogStaging):
             and not self.has_unsafe_indexes
         ):
             return recovery_point
-        vouched = (active, active.size_bytes, self._doubts)
+        flushed = (active, active.size_bytes, self._flush_epoch)
         indexes_end = self._indexes_end
         for segment in self._segments_after(min(recovery_point, indexes_end)):
             try:
@@ -515,9 +515,9 @@ class Log(LogStaging):
             except OSError:
                 self._directory_is_synced = False
                 raise
-        if self._vouched is None or self._vouched[2] != vouched[2]:
+        if self._flushed_position is None or self._flushed_position[2] != flushed[2]:
             self._sync_identity()
-        self._vouched = vouched
+        self._flushed_position = flushed
         self.recovery_point = max(self.recovery_point, end_offset)
         self.durable_offset = max(self.durable_offset, end_offset)
         return self.recovery_point
@@ -596,11 +596,11 @@ class Log(LogStaging):
         if scan_checkpoint.offset not in self.bases:
             self.disk.remove(f"{self.directory}/{file_name(scan_checkpoint.offset, SNAPSHOT)}")
 
-    def forget_vouched(self) -> None:
+    def invalidate_flushed_position(self) -> None:
         """The next flush has to be of the files, and of the directory's identity too; one that is under way
         does not count, since what it has seen is not what there is now.
         """
-        self._doubts += 1
+        self._flush_epoch += 1
 
     @property
     def has_unsafe_indexes(self) -> bool:
@@ -812,8 +812,8 @@ class Log(LogStaging):
         self.release_files()
         return scan_checkpoint
 
-    def vouch_until(self, offset: int) -> None:
-        """An earlier flush is known to have come so far. (Not of the indexes that a recovery has made.)"""
+    def mark_flushed_until(self, offset: int) -> None:
+        """The log was flushed so far before. (Not so the indexes that a recovery has made.)"""
         self.recovery_point = max(self.recovery_point, offset)
         self.durable_offset = max(self.durable_offset, offset)
 
@@ -869,7 +869,7 @@ class Log(LogStaging):
         self.directory = directory
         self.recovery_point = self.durable_offset = synced_offset
         self._indexes_end = active.base_offset
-        self.forget_vouched()
+        self.invalidate_flushed_position()
         self._directory_is_synced = False
         self._directory_is_new = True
         self._is_unsafe_place = True

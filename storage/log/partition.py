@@ -572,7 +572,7 @@ class Partition(PartitionStaging):
         """It belongs to that topic; `partition.metadata` says so."""
         self.topic_id = topic_id
         self._identity = None
-        self.log.forget_vouched()
+        self.log.invalidate_flushed_position()
 
     @property
     def is_deleted(self) -> bool:

@@ -1,14 +1,14 @@
 """Opening a partition's directory: what is there, what is sound, and what has to be made anew.
 
 After a clean stop the last segment's end is enough. After any other the log is read from the segment that
-holds the recovery point (what a flush vouched for), or from the scan checkpoint of that segment
+holds the recovery point (up to which it is flushed), or from the scan checkpoint of that segment
 (`scan_checkpoint.py`), and cut at the first batch that is not sound; segments after a cut go, indexes are
 rebuilt. Indexes, snapshots and checkpoints are caches: whatever of them is missing or damaged is made anew.
 So are transaction indexes, from the markers and the snapshot before them; that one is missing shows only
 where the log is read for another reason.
 
-What a flush or a clean stop vouched for is not cut when the medium has damaged it since: it stays for those
-who read it, who are told (`Segment.check`), and the log goes on at the offset at which it had ended.
+What was flushed is not cut when the medium has damaged it since: it stays for those who read it, who are
+told (`Segment.check`), and the log goes on at the offset at which it had ended.
 """
 
 from dataclasses import dataclass
@@ -78,8 +78,8 @@ def open_log(
     end_checkpoint: EndCheckpoint | None = None,
 ) -> Recovered:
     """Open (or begin) the log in `directory`. `recovery_point`, `log_start_offset`, `scan_checkpoint` and
-    `end_checkpoint` are the checkpoints', or 0 and None. Where it is not known any more what a flush has
-    vouched for, `gaps_until` says up to where offsets may be missing because of compaction. `is_rescan`: what
+    `end_checkpoint` are the checkpoints', or 0 and None. Where it is not known any more what was
+    flushed, `gaps_until` says up to where offsets may be missing because of compaction. `is_rescan`: what
     can be read of files may not be on the disk, and the log files have been written again.
     """
     names = finish_interrupted(pool.disk, directory, pool.disk.list(directory))
@@ -553,12 +553,12 @@ def _check_segment(
         counted, is_told = expected, position == size_bytes
     segment.seal()
     end_offset = counted if is_told and counted >= 0 else expected
-    _replace_indexes(segment, restored, is_vouched=end_offset <= recovery_point, takes_place=takes_place)
+    _replace_indexes(segment, restored, is_flushed=end_offset <= recovery_point, takes_place=takes_place)
     return position, end_offset, is_told
 
 
 def _replace_indexes(
-    segment: Segment, restored: RestoredSegment | None, *, is_vouched: bool, takes_place: bool
+    segment: Segment, restored: RestoredSegment | None, *, is_flushed: bool, takes_place: bool
 ) -> None:
     """Write those of a segment that has just been read; where the recovery point has passed it, for good."""
     has_checkpoint = restored is not None
@@ -568,27 +568,27 @@ def _replace_indexes(
     for index, kind in ((segment.offset_index, INDEX), (segment.time_index, TIME_INDEX)):
         path = segment.path(kind)
         if restored is not None and restored.had_nothing_else and index.saved_count == len(index):
-            # The scan checkpoint vouches for what is there.
+            # The scan checkpoint says that what is there is sound.
             continue
         if not has_checkpoint and not takes_place:
-            if is_vouched and _says(disk, path, index.encode()):
+            if is_flushed and _says(disk, path, index.encode()):
                 index.saved_count = len(index)
                 continue
-            if is_vouched and is_short and not disk.exists(path):
+            if is_flushed and is_short and not disk.exists(path):
                 # Nor did the stop write it, or will the next one.
                 continue
             disk.remove(path)
         index.is_made_anew = takes_place
-        if len(segment.offset_index) or has_checkpoint or takes_place or (is_vouched and segment.size_bytes):
+        if len(segment.offset_index) or has_checkpoint or takes_place or (is_flushed and segment.size_bytes):
             # Of the others a start reads the few batches again sooner than two files. But once the segment is
             # sealed, nobody looks at it who believes in the recovery point.
             try:
-                index.save(disk, path, sync=is_vouched)
+                index.save(disk, path, sync=is_flushed)
                 was_replaced = True
             except OSError:
                 # No room: written with the next flush.
                 pass
-    if is_vouched and was_replaced:
+    if is_flushed and was_replaced:
         disk.sync_directory(segment.directory)
 
 
@@ -602,7 +602,7 @@ def _says(disk: Disk, path: str, content: bytes) -> bool:
 def _pass_damaged(
     segment: Segment, position: int, expected: int, recovery_point: int
 ) -> tuple[int, int] | None:
-    """Where it goes on behind a batch that a flush had vouched for and that is damaged now: position and
+    """Where it goes on behind a batch that was flushed and is damaged now: position and
     offset. None when there is no such batch, or what follows it cannot be found.
     """
     size_bytes = segment.size_bytes
@@ -619,7 +619,7 @@ def _pass_damaged(
 
 
 def _write_again(segments: list[Segment], recovery_point: int) -> None:
-    """Write what no flush vouches for once more, and sync it.
+    """Write what may not be flushed once more, and sync it.
 
     After a sync that failed the kernel takes the pages for written. As long as the machine runs they can be
     read, whatever the disk has, and a later sync would say that all is well.

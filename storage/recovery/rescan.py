@@ -2,7 +2,7 @@
 
 After a failed flush nobody knows what the disk has. The kernel counts the pages whose writing failed as
 clean: to ask for another flush would be answered with success, and to read them back shows what is in
-memory. So nothing that no flush has vouched for is believed to be on the disk, however well it reads:
+memory. So nothing that is not flushed is believed to be on the disk, however well it reads:
 
 1. What the group log holds of the partition is put back where it belongs.
 2. Every segment that reaches behind the recovery point is copied to a new file: as far as its batches are
@@ -15,8 +15,8 @@ memory. So nothing that no flush has vouched for is believed to be on the disk, 
 What is promised: after a rescan the disk has every record that the partition serves. What cannot be: that
 it serves all that it served before. Records of which memory had been given up and which the disk never got
 are gone, as after a loss of power; they and all that follow are cut off, and `Recovered.cut_bytes` says how
-much that was. Before the recovery point nothing is cut: what a flush has vouched for and the disk does not
-give back is an error of reading, and the partition stays offline.
+much that was. Before the recovery point nothing is cut: what was flushed and the disk does not give back
+is an error of reading, and the partition stays offline.
 
 What readers have in their hands stays valid: the old files live on under their mappings.
 
@@ -183,10 +183,10 @@ def _copy_over(disk: Disk, segment: Segment, recovery_point: int) -> int:
 
 
 def _sound_bytes(file: File, segment: Segment, recovery_point: int) -> int:
-    """How far a segment is what it should be. What a flush has vouched for is, or cannot be read."""
+    """How far a segment is what it should be. What was flushed is, or cannot be read."""
     expected, size_bytes = segment.base_offset, 0
     for batch in scan(file.read, 0, segment.size_bytes, window_bytes=COPIED_BYTES, verify=True):
-        # Only what no flush has vouched for has no gaps of compaction.
+        # Only what is not flushed has no gaps of compaction.
         if batch.base_offset > max(expected, recovery_point):
             break
         expected, size_bytes = batch.last_offset + 1, batch.end_position

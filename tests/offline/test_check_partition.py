@@ -621,7 +621,7 @@ def test_a_wrong_epoch_checkpoint_is_found_and_made_anew(disk, content, what):
     assert read_file(disk, path) == sound
 
 
-def test_an_epoch_checkpoint_may_be_behind_what_no_flush_has_vouched_for(disk):
+def test_an_epoch_checkpoint_may_be_behind_what_is_not_flushed(disk):
     disk.remove(f"{PATH}/leader-epoch-checkpoint")
     assert told(disk, was_clean=False, recovery_point=0) == []
 

@@ -479,7 +479,7 @@ def test_a_directory_that_lies_in_its_place_is_taken_in_where_it_is(kafka, tmp_p
 
 
 @pytest.mark.parametrize("how", ["copied", "linked", "in place"])
-def test_the_disk_has_every_log_before_the_checkpoint_vouches_for_it(kafka, tmp_path, monkeypatch, how):
+def test_the_disk_has_every_log_before_the_checkpoint_says_so(kafka, tmp_path, monkeypatch, how):
     data = tmp_path / "data"
     synced = set()
 

@@ -1,7 +1,7 @@
 """A store, what is done to it, and what it has promised: the model behind the crash tests.
 
 `World` does operations to a store on a `MemoryDisk` and keeps book: what was sent to which offset, what is
-committed, up to where a flush has vouched, where each log begins. `check` compares the store with the book;
+committed, up to where it is flushed, where each log begins. `check` compares the store with the book;
 `crash` pulls the plug, starts again (and perhaps loses power once more on the way), and checks.
 
 Three topics: one whose records stay until they are deleted, one with `retention.bytes`, one that is
@@ -401,7 +401,7 @@ class World:
         self.check(is_kill=True)
 
     def _stop(self) -> bool:
-        """Whether it was a clean stop, which vouches for everything."""
+        """Whether it was a clean stop, after which everything is flushed."""
         self.store.close(self.now_ms)
         if not self.disk.exists("data/.kafka_cleanshutdown"):
             return False

@@ -267,7 +267,7 @@ def test_what_memory_has_lost_is_cut_off_and_said():
     assert offsets_of(partition) == [0, 1, 2, 3, 4]
 
 
-def test_what_a_flush_has_vouched_for_is_never_cut_off():
+def test_what_was_flushed_is_never_cut_off():
     disk = MemoryDisk()
     store = open_store(disk)
     partition = store.create("t", 0, TOPIC_ID, LogConfig())
@@ -308,7 +308,7 @@ def test_what_only_the_group_log_has_is_put_back_by_a_rescan():
 
 @pytest.mark.parametrize("is_written", [True, False])
 def test_a_rescan_waits_for_what_is_on_its_way_to_the_group_log(is_written):
-    """What the block has is put back then, and nothing that it vouches for has been cut off."""
+    """What the block has is put back then, and nothing of it has been cut off."""
     disk = MemoryDisk()
     store = LogStore(disk, ["data"], listener=Told())
     store.group_logs = [GroupLog(disk, "data", file_bytes=8 * PAGE_BYTES)]

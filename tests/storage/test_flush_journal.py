@@ -1,4 +1,4 @@
-"""The group log: what it vouched for survives a loss of power at any operation, and it never writes where it
+"""The group log: what it has taken survives a loss of power at any operation, and it never writes where it
 should not.
 """
 
@@ -385,7 +385,7 @@ def test_after_a_clean_stop_of_another_broker_the_log_is_dropped_unread(disk, st
     assert not any(disk.exists(f"data/{name}") for name in NAMES)
 
 
-def test_what_a_checkpoint_vouches_for_is_not_written_again(disk, store, log):
+def test_what_is_before_the_recovery_point_is_not_written_again(disk, store, log):
     partition = made(store)
     append(partition, b"second")
     write_together(log, [partition])
@@ -480,7 +480,7 @@ def during_its_flush(disk, partition, meanwhile):
     assert happened
 
 
-def test_a_flush_under_way_does_not_vouch_for_what_a_failed_commit_has_changed_meanwhile(disk, store, log):
+def test_a_flush_under_way_does_not_count_for_what_a_failed_commit_has_changed_meanwhile(disk, store, log):
     """Else the next record is only in the group log, and after a loss of power the refused one before it."""
     partition = store.create("orders", 0, TOPIC_ID, LogConfig())
     append(partition, b"first")
@@ -501,7 +501,7 @@ def test_a_flush_under_way_does_not_vouch_for_what_a_failed_commit_has_changed_m
         assert values_of(again) == {0: b"first", 1: b"acknowledged"}
 
 
-def test_a_flush_under_way_does_not_vouch_for_the_topic_that_a_partition_is_given_meanwhile(disk, store):
+def test_a_flush_under_way_does_not_count_for_the_topic_that_a_partition_is_given_meanwhile(disk, store):
     partition = store.create("orders", 0, TOPIC_ID, LogConfig())
     append(partition, b"first")
     during_its_flush(disk, partition, lambda: partition.adopt(bytes(reversed(TOPIC_ID))))

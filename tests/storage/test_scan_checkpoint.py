@@ -312,7 +312,7 @@ def test_a_topic_that_is_made_again_has_nothing_of_the_scan_checkpoints_before()
     assert scan_checkpoint_of(disk) is None
 
 
-def test_an_index_that_is_made_anew_takes_the_place_of_the_one_that_a_scan_checkpoint_vouches_for():
+def test_an_index_that_is_made_anew_takes_the_place_of_the_one_of_a_scan_checkpoint():
     """In place, a loss of power could leave half of each."""
     for seed in range(40):
         disk = with_scan_checkpoint(100)

@@ -201,8 +201,8 @@ def play_tails():
         assert tail is not None
         partition.take_logged(tail)
 
-    for happens in (append, partition.flush, append, take_logged, log.forget_vouched, take_logged, append,
-                    partition.flush, append, take_logged, lambda: log.roll(NOW_MS), take_logged):  # fmt: skip
+    for happens in (append, partition.flush, append, take_logged, log.invalidate_flushed_position, take_logged,
+                    append, partition.flush, append, take_logged, lambda: log.roll(NOW_MS), take_logged):  # fmt: skip
         happens()
         found = partition.tail(1000)
         if found is not None:
@@ -210,11 +210,11 @@ def play_tails():
         told.append(
             found and (found.base_offset, found.position, found.end_position, found.end_offset, found.content)
         )
-        told.append((log.durable_offset, log._vouched and log._vouched[1:]))
+        told.append((log.durable_offset, log._flushed_position and log._flushed_position[1:]))
     return told
 
 
-def test_a_tail_is_what_no_flush_has_seen_of_the_active_segment_until_that_is_doubted():
+def test_a_tail_is_what_no_flush_has_seen_of_the_active_segment_until_that_is_invalidated():
     tails = play_tails()[::2]
     assert [tail and tail[3] for tail in tails] == [None, 1, 2, 2, None, None, None, 3, 4, 4, None, None]
 

@@ -52,7 +52,7 @@ def java_version() -> str:
 
 def fdatasync_us(directory: pathlib.Path, *, grows: bool, rounds: int = 200) -> float:
     """Median time of an fdatasync after a write of 4 KiB, in microseconds: at the end of a file, or into one
-    that has its blocks already, as the group log has.
+    that has its blocks already, as the flush journal has.
     """
     path = directory / "fdatasync-probe"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)

@@ -2,10 +2,10 @@
 
 Each finding is one line: what is wrong, where, what comes of it. Damage makes the exit status 1; a note is
 something that a start takes care of, or that is as it may be. Each partition is read once
-(`check_partition.py`); here is what is around them: `meta.properties`, checkpoints, the group log, the
+(`check_partition.py`); here is what is around them: `meta.properties`, checkpoints, the flush journal, the
 metadata store.
 
-`--repair` first does what a start after a crash would do (puts back what the group log holds, finishes an
+`--repair` first does what a start after a crash would do (puts back what the flush journal holds, finishes an
 interrupted compaction), then removes what is no sound batch and makes the rest anew from the log. It tells
 each byte of a log that is lost. A damaged metadata store is made anew from what can be read and from the
 directories (`metadata_repair`), as a start would. Not repaired, since nobody knows better: `meta.properties`,
@@ -34,7 +34,7 @@ from odradek.storage.directories.places import FUTURE_SUFFIX, is_aside, topic_id
 from odradek.storage.directories.store import DELETE_SUFFIX, STRAY_SUFFIX, Key, key_of
 from odradek.storage.disk import Disk, Lock, OsDisk, OsFile, read_file
 from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, EndCheckpoint
-from odradek.storage.log.flush_journal import NAMES as GROUP_LOGS
+from odradek.storage.log.flush_journal import NAMES as FLUSH_JOURNALS
 from odradek.storage.log.flush_journal import read_entries, replay
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint
 from odradek.storage.log.segment import (
@@ -172,7 +172,7 @@ class _Directory:
     """By the name of the checkpoint."""
     unreadable: set[str] = field(default_factory=set)
     waiting: dict[str, int] = field(default_factory=dict)
-    """Bytes in the group log by the name of the partition's directory."""
+    """Bytes in the flush journal by the name of the partition's directory."""
 
 
 def _directories(disk: Disk, paths: Sequence[str]) -> list[_Directory]:
@@ -375,7 +375,7 @@ class _Check:
             if directory.is_data_directory:
                 self._look_at_checkpoints(directory)
                 with self._going_on(directory.path):
-                    self._look_at_group_log(directory)
+                    self._look_at_flush_journal(directory)
         self._check_identities_agree()
         self._look_at_metadata()
         partitions = [
@@ -457,10 +457,10 @@ class _Check:
                     self._disk.remove(path)
                     self.report.repairs([Repair(path, None, "removed")])
 
-    def _look_at_group_log(self, directory: _Directory) -> None:
-        if not any(self._disk.exists(f"{directory.path}/{name}") for name in GROUP_LOGS):
+    def _look_at_flush_journal(self, directory: _Directory) -> None:
+        if not any(self._disk.exists(f"{directory.path}/{name}") for name in FLUSH_JOURNALS):
             return
-        path = f"{directory.path}/{GROUP_LOGS[0].rpartition('.')[0]}.*"
+        path = f"{directory.path}/{FLUSH_JOURNALS[0].rpartition('.')[0]}.*"
         if directory.was_clean:
             if directory.only is None:
                 what, consequence = "it is older than the last clean stop", "a start removes it"
@@ -659,7 +659,7 @@ class _Check:
             f"{directory.path}/{name}",
             recovery_point=point,
             was_clean=directory.was_clean,
-            group_log_waits=name in directory.waiting,
+            journal_waits=name in directory.waiting,
             is_compacted=self._may_be_compacted(key),
         )
         for size_bytes in checked.steps():

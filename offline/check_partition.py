@@ -166,12 +166,12 @@ class PartitionCheck:
         *,
         recovery_point: int | None = None,
         was_clean: bool = False,
-        group_log_waits: bool = False,
+        journal_waits: bool = False,
         is_compacted: bool = True,
     ) -> None:
-        """`recovery_point` is the checkpoint's, if there is one; `group_log_waits` says that a group log has
-        bytes for this partition that a start will put back; `is_compacted`, whether compaction may have left
-        gaps, as far as anybody knows.
+        """`recovery_point` is the checkpoint's, if there is one; `journal_waits` says that a flush journal
+        has bytes for this partition that a start will put back; `is_compacted`, whether compaction may have
+        left gaps, as far as anybody knows.
         """
         self.path = path
         self.findings: list[Finding] = []
@@ -199,7 +199,7 @@ class PartitionCheck:
         self._disk = disk
         self._recovery_point = recovery_point
         self._was_clean = was_clean
-        self._group_log_waits = group_log_waits
+        self._journal_waits = journal_waits
         self._is_compacted = is_compacted
         self._lost_logs: list[int] = []
         self._producers = ProducerState()
@@ -533,7 +533,7 @@ class PartitionCheck:
             lost = f"the records from offset {hole.first_offset} to {hole.end_offset - 1} cannot be read"
         else:
             lost = f"what was appended from offset {hole.first_offset} on cannot be read"
-        if self._group_log_waits:
+        if self._journal_waits:
             lost += "; a start puts back what group-log.* has of it"
         size_bytes = hole.size_bytes
         what = f"{hole.why}; {size_bytes} {'byte is' if size_bytes == 1 else 'bytes are'} no sound batch"

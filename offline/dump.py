@@ -4,7 +4,7 @@ Each thing found is one line: `what name=value ...`, or with `--json` one JSON o
 up to the damage, whose place is told in a line of its own, and makes the exit status 1. Files are only read.
 
 Known: segments (`.log`, batches of format v2), offset, time and transaction indexes, producer snapshots,
-checkpoints, `partition.metadata`, `meta.properties`, the metadata store, the group log, a partition's
+checkpoints, `partition.metadata`, `meta.properties`, the metadata store, the flush journal, a partition's
 directory, a data directory in summary, in which partitions without a batch are only counted unless they are
 asked for. The records of `__consumer_offsets` and `__transaction_state` are
 decoded. Not here: message sets of formats v0 and v1, which are converted when they arrive and so are never on
@@ -95,7 +95,7 @@ def _facts(path: str, records: bool, include_empty: bool) -> Iterator[Fact]:
 def _file(path: str, records: bool) -> Iterator[Fact]:
     name = os.path.basename(path)
     if name in ("group-log.0", "group-log.1"):
-        yield from _group_log(os.path.dirname(path) or ".", name)
+        yield from _flush_journal(os.path.dirname(path) or ".", name)
         return
     if name.endswith(".log"):
         yield from _segment(path, records)
@@ -120,7 +120,7 @@ def _data_directory(path: str, include_empty: bool) -> Iterator[Fact]:
     if "meta.properties" in names:
         yield from _properties(os.path.join(path, "meta.properties"))
     if any(name.startswith("group-log.") for name in names):
-        yield from _group_log(path)
+        yield from _flush_journal(path)
     inside = (os.path.join(path, name) for name in names)
     partitions = [one for one in inside if os.path.isdir(one) and _segments(one)]
     empty_count = 0
@@ -495,9 +495,9 @@ def _properties(path: str) -> Iterator[Fact]:
         yield _damage(path, error)
 
 
-def _group_log(directory: str, name: str | None = None) -> Iterator[Fact]:
-    """What waits in the group log to be put back after a crash: a line for each partition and block; `name`
-    is one of its two files, else both are shown in the order in which they were written.
+def _flush_journal(directory: str, name: str | None = None) -> Iterator[Fact]:
+    """What waits in the flush journal to be put back after a crash: a line for each partition and block;
+    `name` is one of its two files, else both are shown in the order in which they were written.
     """
     from odradek.offline.check import ReadingDisk
     from odradek.storage.log.flush_journal import NAMES, read_entries

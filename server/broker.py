@@ -274,7 +274,7 @@ class BrokerServer:
         )
         self._store = store
         assert self._turn is not None
-        self._turn.flushes.use(store.group_logs)
+        self._turn.flushes.use(store.flush_journals)
         try:
             # First of all: what another broker has just written to the metadata looks like what a kill left.
             store.lock()

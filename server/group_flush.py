@@ -3,10 +3,10 @@
 What gathers while a flush runs is the next one, so any number of waiting produces costs one sync. It begins
 when nobody else comes for a turn or two, a millisecond later at the most: a flush costs the processor as much
 as several requests, so many small ones would keep a busy broker from its work. Where a partition's end can
-go to the group log of its data directory (`storage/log/flush_journal.py`), that is one write and one sync for
-all partitions together, in a thread of its own. Other partitions are flushed by a few workers that each take
-several. The first time that somebody waits the group log is made, which takes a moment; until it is there,
-and after it has failed, every partition is flushed by itself.
+go to the flush journal of its data directory (`storage/log/flush_journal.py`), that is one write and one sync
+for all partitions together, in a thread of its own. Other partitions are flushed by a few workers that each
+take several. The first time that somebody waits the flush journal is made, which takes a moment; until it is
+there, and after it has failed, every partition is flushed by itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
     from queue import SimpleQueue
 
-    from odradek.storage.log.flush_journal import Block, GroupLog
+    from odradek.storage.log.flush_journal import Block, FlushJournal
 
 logger = logging.getLogger("odradek.flush")
 
@@ -74,25 +74,25 @@ class Flushes:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._executor: ThreadPoolExecutor | None = None
-        self._logs: dict[str, GroupLog] = {}
+        self._logs: dict[str, FlushJournal] = {}
         self._gathering: dict[Any, Waiting] = {}
         self._flushing: dict[Any, Waiting] = {}
         # Of the blocks that are being written; None while none is.
         self._written: dict[Any, Waiting] | None = None
-        self._writer: SimpleQueue[list[tuple[GroupLog, Block]] | None] | None = None
+        self._writer: SimpleQueue[list[tuple[FlushJournal, Block]] | None] | None = None
         self._preparing: Future[None] | None = None
         self._thread: threading.Thread | None = None
         # Whose records are in a file that is to be used again, and which of them could not be flushed.
-        self._retiring: dict[Any, GroupLog] = {}
-        self._unretired: dict[GroupLog, list[Any]] = {}
+        self._retiring: dict[Any, FlushJournal] = {}
+        self._unretired: dict[FlushJournal, list[Any]] = {}
         self._is_retiring = False
         # Whether a flush is about to begin, and what it has seen of those that are added.
         self._is_looking = False
         self._look_until_s = 0.0
         self._added = self._seen = self._quiet_looks = 0
 
-    def use(self, logs: Sequence[GroupLog]) -> None:
-        """The group logs of the data directories."""
+    def use(self, logs: Sequence[FlushJournal]) -> None:
+        """The flush journals of the data directories."""
         self._logs = {log.directory: log for log in logs}
 
     def add(self, partition: Committable, done: Done) -> None:
@@ -125,7 +125,7 @@ class Flushes:
         if self._executor is not None:
             for log in self._logs.values():
                 log.cancel()
-            # Flushes that nobody waits for may still run, and what makes a group log, which stops soon.
+            # Flushes that nobody waits for may still run, and what makes a flush journal, which stops soon.
             self._executor.shutdown(wait=True)
             self._executor = None
 
@@ -167,14 +167,14 @@ class Flushes:
         for start in range(0, len(ready), share):
             self._submit(ready[start : start + share], self._flushed)
 
-    # By the group log
+    # By the flush journal
 
     def _start_group(self) -> None:
-        """Takes out of what has gathered whatever the group logs can take."""
+        """Takes out of what has gathered whatever the flush journals can take."""
         gathering, flushing = self._gathering, self._flushing
         # Who waits for a flush by name keeps its turn; a flush that nobody waits for may go on beside.
         ready: list[Any] = [one for one in gathering if not flushing.get(one)]
-        blocks: list[tuple[GroupLog, Block]] = []
+        blocks: list[tuple[FlushJournal, Block]] = []
         for log, partitions in self._by_log(ready):
             if not log.is_usable:
                 if any(gathering[partition] for partition in partitions):
@@ -195,7 +195,7 @@ class Flushes:
         assert self._writer is not None
         self._writer.put(blocks)
 
-    def _by_log(self, partitions: list[Any]) -> list[tuple[GroupLog, list[Any]]]:
+    def _by_log(self, partitions: list[Any]) -> list[tuple[FlushJournal, list[Any]]]:
         if len(self._logs) == 1:
             return [(log, partitions) for log in self._logs.values()]
         shared: dict[str, list[Any]] = {directory: [] for directory in self._logs}
@@ -214,7 +214,7 @@ class Flushes:
         )
         self._thread.start()
 
-    def _write(self, blocks_to_come: SimpleQueue[list[tuple[GroupLog, Block]] | None]) -> None:
+    def _write(self, blocks_to_come: SimpleQueue[list[tuple[FlushJournal, Block]] | None]) -> None:
         """The writing thread."""
         while (blocks := blocks_to_come.get()) is not None:
             errors: list[OSError | None] = []
@@ -232,7 +232,7 @@ class Flushes:
             except RuntimeError:
                 logger.warning("the event loop closed while the group log was written")
 
-    def _blocks_written(self, blocks: list[tuple[GroupLog, Block]], errors: list[OSError | None]) -> None:
+    def _blocks_written(self, blocks: list[tuple[FlushJournal, Block]], errors: list[OSError | None]) -> None:
         waiting, self._written = self._written, None
         assert waiting is not None
         for (log, block), error in zip(blocks, errors, strict=True):
@@ -250,7 +250,7 @@ class Flushes:
             _tell(partition, those, None)
         self.start()
 
-    def _prepare(self, log: GroupLog) -> None:
+    def _prepare(self, log: FlushJournal) -> None:
         if self._preparing is not None or log.has_failed:
             return
 
@@ -273,7 +273,7 @@ class Flushes:
         """Flushes the next few of those whose records are in a file that is to be used again."""
         if self._is_retiring:
             return
-        # A flush that is running may have begun before what the group log holds.
+        # A flush that is running may have begun before what the flush journal holds.
         idle = (partition for partition in self._retiring if partition not in self._flushing)
         now = list(islice(idle, RETIRING_AT_ONCE))
         if not now:
@@ -285,7 +285,7 @@ class Flushes:
 
     def _retired(self, partitions: list[Any], errors: list[KafkaError | None]) -> None:
         self._is_retiring = False
-        logs: dict[GroupLog, None] = {}
+        logs: dict[FlushJournal, None] = {}
         for partition, error in zip(partitions, errors, strict=True):
             del self._flushing[partition]
             log = self._retiring.pop(partition)
@@ -298,7 +298,7 @@ class Flushes:
                 self._retired_all(log)
         self.start()
 
-    def _retired_all(self, log: GroupLog) -> None:
+    def _retired_all(self, log: FlushJournal) -> None:
         """A flush of each of those has been tried whose records are in a file that is to be used again."""
         failed = [partition for partition in self._unretired.pop(log, []) if not partition.is_deleted]
         if not failed:

@@ -5,7 +5,7 @@ acknowledged is where it was, the idempotent one's are whole and in order, and n
 Before each kill a partition is moved to another data directory; every other kill waits until it is there.
 Every few rounds a new topic takes the place of the old one, so that what is read stays little; its segments
 are small and half of the topics are flushed before they are acknowledged (`flush.messages=1`), so that kills
-meet rolling, indexes, snapshots, checkpoints and the group log.
+meet rolling, indexes, snapshots, checkpoints and the flush journal.
 
 10 rounds; 200 in `make nightly`. ODRADEK_KILLS_SEED, which is printed, repeats a run as far as threads can be
 repeated.

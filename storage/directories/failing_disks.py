@@ -99,9 +99,9 @@ class FailingDisks:
         else:
             # For whoever waits for it, and since a flush in its thread has only said so.
             partition.take_offline("its disk has failed", is_told=True)
-            if partition.is_flushing or partition.is_being_logged:
+            if partition.is_flushing or partition.is_being_journaled:
                 # Either would count records as flushed that the rescan may have cut off meanwhile.
-                # And what such a block has would stand in the way of what follows it in the group log.
+                # And what such a block has would stand in the way of what follows it in the flush journal.
                 places.has_broken = True
                 return
             look = partial(

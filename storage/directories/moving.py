@@ -8,8 +8,8 @@ new directory has been flushed under its name, the old one goes.
 A kill, or a loss of power, at any point leaves a whole partition:
 - Before the new directory has its name, the old one is it; the copy goes, and the move begins anew.
 - While both have it, the one that is sound for longer is it. Until the new one has been flushed, what was
-  flushed, to the files or to the group log, is in the old one. What is appended and flushed afterwards is in
-  the new one alone, which is longer then. (With nothing appended they are the same.) Where the log begins,
+  flushed, to the files or to the flush journal, is in the old one. What is appended and flushed afterwards is
+  in the new one alone, which is longer then. (With nothing appended they are the same.) Where the log begins,
   which nobody can see in the files, both data directories are told.
 - Where the new name did not survive a loss of power, no flush of the new directory had come to its end.
 

@@ -3,7 +3,7 @@
 After a clean stop a partition's files are looked at when it is first asked for. After any other each one's
 directory is looked at: those of which a flush had everything (`end_checkpoint.py`) are recovered when they
 are first asked for, those without records need not be, all others are recovered first. What a crash has left
-half done is finished: deletions go on, copies of moves go, what the group log has is put back, and of two
+half done is finished: deletions go on, copies of moves go, what the flush journal has is put back, and of two
 directories of one partition one stays.
 """
 

@@ -43,7 +43,7 @@ from odradek.storage.directories.places import (
 from odradek.storage.directories.relocation import Relocation
 from odradek.storage.directories.upkeep import Upkeep
 from odradek.storage.disk import Disk
-from odradek.storage.log.flush_journal import GroupLog
+from odradek.storage.log.flush_journal import FlushJournal
 from odradek.storage.log.partition import ZERO_UUID, Partition
 from odradek.storage.log.producer_state import EXPIRATION_MS
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINT_INTERVAL_BYTES
@@ -120,7 +120,7 @@ class LogStore:
         self.cordoned: frozenset[str] = frozenset()
         """Data directories that take no new partitions; see `cordon`."""
         self.pool = FilePool(disk, open_files_max)
-        self.group_logs = [GroupLog(disk, directory) for directory in self.directories]
+        self.flush_journals = [FlushJournal(disk, directory) for directory in self.directories]
         self.listener = StoreListener() if listener is None else listener
         self._homes = {path: DataDirectory(disk, path, new_lock()) for path in self.directories}
         self._table = Places(
@@ -157,7 +157,7 @@ class LogStore:
 
     @property
     def restored_bytes(self) -> int:
-        """What `open` found in group logs and nowhere else."""
+        """What `open` found in flush journals and nowhere else."""
         return self._opening.restored_bytes
 
     @property
@@ -253,13 +253,13 @@ class LogStore:
             if home.failure is None and home.was_opened:
                 finish(self._checkpointing.noting(home))
                 home.write()
-            for group_log in self.group_logs:
-                if group_log.directory != home.path:
+            for journal in self.flush_journals:
+                if journal.directory != home.path:
                     continue
                 if is_clean:
-                    group_log.discard()
+                    journal.discard()
                 else:
-                    group_log.close()
+                    journal.close()
             if is_clean:
                 checkpoints.write_clean_shutdown(self.disk, home.path)
         except OSError:

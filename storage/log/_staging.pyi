@@ -136,9 +136,9 @@ class LogStaging:
     _segment_bytes: int
     _stage: StagedSegment
     _flushed_position: tuple[Any, int, int] | None
-    """The active segment, how much of it is on the disk, here or in the group log, and the flush epoch when
-    the flush that found it so began; None before a flush. That one runs in a thread of its own: were it to
-    compare and then to write, a new epoch could begin in between, so whoever reads compares."""
+    """The active segment, how much of it is on the disk, here or in the flush journal, and the flush epoch
+    when the flush that found it so began; None before a flush. That one runs in a thread of its own: were it
+    to compare and then to write, a new epoch could begin in between, so whoever reads compares."""
     _flush_epoch: int
     """How often something has been taken back, or named anew, that a flush may have seen before."""
     next_offset: int
@@ -166,10 +166,10 @@ class PartitionStaging:
         raised for all of it. The next append tries again: a full disk heals when there is room.
         """
     def tail(self, size_bytes_max: int) -> Tail | None:
-        """What is committed and on no disk; the group log may write it down instead of a `flush`. None when
-        only a `flush` will do."""
-    def take_logged(self, tail: Tail) -> None:
-        """The group log has it: recovery will find it, whatever becomes of the files."""
+        """What is committed and on no disk; the flush journal may write it down instead of a `flush`. None
+        when only a `flush` will do."""
+    def note_journaled(self, tail: Tail) -> None:
+        """The flush journal has it: recovery will find it, whatever becomes of the files."""
     def append_own(self, buffer: Any, now_ms: int) -> Appended | None:
         """`append_ordinary` of a batch of no transaction that a coordinator has made, whose records nobody
         has to look at."""

@@ -365,7 +365,7 @@ cdef class PartitionStaging:
             self._wake()
 
     def tail(self, int64_t size_bytes_max):
-        """What is committed and on no disk; the group log may write it down instead of a `flush`.
+        """What is committed and on no disk; the flush journal may write it down instead of a `flush`.
 
         That is as good as long as recovery finds it: all before it is in the partition's files, under names
         that survive. None when only a `flush` will do: a segment is new, it is more than `size_bytes_max`,
@@ -394,8 +394,8 @@ cdef class PartitionStaging:
             return None  # the flush will say it better
         return tail if len(tail.content) == size_bytes else None
 
-    def take_logged(self, Tail tail not None):
-        """The group log has it: recovery will find it, whatever becomes of the files."""
+    def note_journaled(self, Tail tail not None):
+        """The flush journal has it: recovery will find it, whatever becomes of the files."""
         cdef LogStaging log = self.log
         cdef tuple flushed = log._flushed_position
         cdef SegmentExtent segment

@@ -1,10 +1,10 @@
-"""The group log: one file that makes what was appended to many partitions survive, with one sync.
+"""The flush journal: one file that makes what was appended to many partitions survive, with one sync.
 
 Fifty partitions that were appended to at once are fifty files to sync, each with a commit of the file
 system's journal because it has grown. Instead the bytes that those files have gained are written down here a
 second time, in one block, to a file that had its length and its blocks before: that is one write and one sync
-of data alone. The partitions' own files are written as ever, but synced later, when a file of the group log
-is full. There are two: while what is in the one is flushed, the other goes on.
+of data alone. The partitions' own files are written as ever, but synced later, when a file of the flush
+journal is full. There are two: while what is in the one is flushed, the other goes on.
 
 After a crash `replay` puts the bytes back where they belong, before anything is recovered:
 - A block counts when its checksum is right, its number follows and its generation is the file's. Only one
@@ -19,7 +19,8 @@ The files go when a start has replayed them, and at a clean stop.
 A failed write or sync ends the use of the log until the next start, since nobody knows what the disk has of
 that block; its partitions are then flushed one by one. What earlier blocks hold stays for a replay.
 
-Kafka does not know these files: after a loss of power start Odradek once before Kafka gets the directory.
+Kafka does not know these files, which are called `group-log.0` and `group-log.1`: after a loss of power start
+Odradek once before Kafka gets the directory.
 """
 
 import errno
@@ -55,12 +56,12 @@ _ENTRY = Struct(">qqqI")
 """Base offset of the segment, position, offset after the bytes, length of the bytes, which follow."""
 
 
-class Loggable(Protocol):
-    """The part of a partition that the group log uses. It is `is_being_logged` while a block with its tail is
-    on its way.
+class Journaled(Protocol):
+    """The part of a partition that the flush journal uses. It is `is_being_journaled` while a block with its
+    tail is on its way.
     """
 
-    is_being_logged: bool
+    is_being_journaled: bool
 
     @property
     def identity(self) -> bytes: ...
@@ -70,7 +71,7 @@ class Loggable(Protocol):
 
     def tail(self, size_bytes_max: int) -> Tail | None: ...
 
-    def take_logged(self, tail: Tail) -> None: ...
+    def note_journaled(self, tail: Tail) -> None: ...
 
 
 class Entry(NamedTuple):
@@ -89,7 +90,9 @@ class Block:
 
     __slots__ = ("content", "file", "position", "tails")
 
-    def __init__(self, file: File, position: int, content: bytes, tails: list[tuple[Loggable, Tail]]) -> None:
+    def __init__(
+        self, file: File, position: int, content: bytes, tails: list[tuple[Journaled, Tail]]
+    ) -> None:
         self.file = file
         self.position = position
         self.content = content
@@ -101,7 +104,7 @@ class Block:
         self.file.sync()
 
 
-class GroupLog:
+class FlushJournal:
     """See the module. One thread owns it; `prepare` and `Block.write` may run in another, one at a time.
 
     First `prepare`. Then, again and again, `begin` a block, `write` it, say how that went with `finish`. What
@@ -120,8 +123,8 @@ class GroupLog:
         self._number = 0
         self._position = 0
         # Whose tails the current file holds; whose the other one held until they are flushed.
-        self._holds: dict[Loggable, None] = {}
-        self._retired: dict[Loggable, None] | None = None
+        self._holds: dict[Journaled, None] = {}
+        self._retired: dict[Journaled, None] | None = None
         self._is_retired_taken = False
         self._is_cancelled = False
 
@@ -153,7 +156,7 @@ class GroupLog:
     def is_usable(self) -> bool:
         return self.is_ready and not self.has_failed
 
-    def begin(self, partitions: Sequence[Loggable]) -> Block | None:
+    def begin(self, partitions: Sequence[Journaled]) -> Block | None:
         """A block of what these have not on the disk, to be written; None when there is none to write now.
 
         Whoever is not in the block's `tails` has to be flushed.
@@ -161,7 +164,7 @@ class GroupLog:
         if not self.is_usable:
             return None
         parts = [b""]
-        tails: list[tuple[Loggable, Tail]] = []
+        tails: list[tuple[Journaled, Tail]] = []
         size_bytes = _HEAD.size
         for partition in partitions:
             identity = partition.identity
@@ -180,7 +183,7 @@ class GroupLog:
             return None
         return self._block(parts, tails)
 
-    def _block(self, parts: list[bytes], tails: list[tuple[Loggable, Tail]]) -> Block | None:
+    def _block(self, parts: list[bytes], tails: list[tuple[Journaled, Tail]]) -> Block | None:
         size_bytes = _HEAD.size + sum(map(len, parts))
         padding = -size_bytes % PAGE_BYTES
         if (
@@ -196,7 +199,7 @@ class GroupLog:
         self._position += len(content)
         for partition, _ in tails:
             self._holds[partition] = None
-            partition.is_being_logged = True
+            partition.is_being_journaled = True
         return block
 
     def _switch(self) -> bool:
@@ -219,11 +222,11 @@ class GroupLog:
         """Say how `block.write` went; the partitions then know up to where the disk has them."""
         self.has_failed = self.has_failed or error is not None
         for partition, tail in block.tails:
-            partition.is_being_logged = False
+            partition.is_being_journaled = False
             if error is None:
-                partition.take_logged(tail)
+                partition.note_journaled(tail)
 
-    def take_retired(self) -> list[Loggable]:
+    def take_retired(self) -> list[Journaled]:
         """The partitions to flush before the other file can be used again; told once, until
         `retired_is_flushed` says how it went.
         """
@@ -232,7 +235,7 @@ class GroupLog:
         self._is_retired_taken = True
         return list(self._retired)
 
-    def retired_is_flushed(self, failed: Sequence[Loggable]) -> None:
+    def retired_is_flushed(self, failed: Sequence[Journaled]) -> None:
         """They are flushed, save for `failed`. Their records may be nowhere but here: the file is kept, and
         `take_retired` tells those again that have not been deleted.
         """
@@ -260,7 +263,7 @@ def identity_of(topic_id: bytes, name: str) -> bytes:
 
 
 def remove_files(disk: Disk, directory: str) -> None:
-    """Let there be no group log in a directory, for good."""
+    """Let there be no flush journal in a directory, for good."""
     there = [path for name in NAMES if disk.exists(path := f"{directory}/{name}")]
     for path in there:
         disk.remove(path)
@@ -272,8 +275,8 @@ def replay(disk: Disk, directory: str, recovery_point_of: Callable[[str], int]) 
     """Put back into the partitions' files what a crash may have taken from them; see the module.
 
     `recovery_point_of` says the recovery point of the checkpoint for a partition's directory.
-    Returns how many bytes were not there. Afterwards the disk has them, and there is no group log any more.
-    Raises `OSError`; then it can be tried again.
+    Returns how many bytes were not there. Afterwards the disk has them, and there is no flush journal any
+    more. Raises `OSError`; then it can be tried again.
     """
     segments: dict[tuple[str, int], list[Entry]] = {}
     for entry in read_entries(disk, directory):
@@ -343,7 +346,7 @@ def _is_of_another_origin(file: File, size_bytes: int, position: int, content: b
 
 
 def read_entries(disk: Disk, directory: str, names: Sequence[str] = NAMES) -> Iterator[Entry]:
-    """What the files of a group log hold, in the order in which it was written."""
+    """What the files of a flush journal hold, in the order in which it was written."""
     files = [_read_blocks(disk, f"{directory}/{name}") for name in names]
     for _, blocks in sorted(files, key=lambda file: file[0]):
         for block in blocks:

@@ -84,7 +84,7 @@ class Log(LogStaging):
         self.next_offset = log_end_offset
         self.producers = producers
         self.leader_epochs = leader_epochs
-        # Up to which offset the files are flushed, and up to which the files or the group log are.
+        # Up to which offset the files are flushed, and up to which the files or the flush journal are.
         self.recovery_point = recovery_point
         # The indexes of all segments that end before it are safe. What is appended to the last one from here
         # on is not, however much of its log is flushed.
@@ -441,7 +441,7 @@ class Log(LogStaging):
         if file.size() != self.active.size_bytes:
             file.truncate(self.active.size_bytes)
             # A loss of power may undo that, and whole batches of the failed commit would pass for somebody
-            # else's when the group log puts back what came in their place: the files have to be flushed.
+            # else's when the flush journal puts back what came in their place: the files have to be flushed.
             self.invalidate_flushed_position()
         self.active.cut_aborted()
         self._cut_wanted = False
@@ -523,7 +523,7 @@ class Log(LogStaging):
         return self.recovery_point
 
     def _sync_identity(self) -> None:
-        """The group log goes by the topic's id, and `partition.metadata` was written without a sync."""
+        """The flush journal goes by the topic's id, and `partition.metadata` was written without a sync."""
         path = f"{self.directory}/{PARTITION_METADATA}"
         if self.disk.exists(path):
             file = self.disk.open(path)

@@ -111,7 +111,7 @@ class Partition(PartitionStaging):
         "config",
         "gate",
         "index",
-        "is_being_logged",
+        "is_being_journaled",
         "is_flushing",
         "on_trouble",
         "topic",
@@ -145,7 +145,7 @@ class Partition(PartitionStaging):
         # Offline since the disk has failed, and not since it was deleted or closed.
         self._is_broken = False
         self.is_flushing = False
-        self.is_being_logged = False
+        self.is_being_journaled = False
         self.gate: AbstractContextManager | None = None
         self.on_trouble = on_trouble
         # Deleted or closed with something staged: its commit has to fail.
@@ -563,7 +563,7 @@ class Partition(PartitionStaging):
 
     @property
     def identity(self) -> bytes:
-        """How the group log names it; empty when nothing on the disk says whose partition it is."""
+        """How the flush journal names it; empty when nothing on the disk says whose partition it is."""
         if self._identity is None:
             self._identity = b"" if self.topic_id == ZERO_UUID else identity_of(self.topic_id, self.name)
         return self._identity

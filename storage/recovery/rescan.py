@@ -4,7 +4,7 @@ After a failed flush nobody knows what the disk has. The kernel counts the pages
 clean: to ask for another flush would be answered with success, and to read them back shows what is in
 memory. So nothing that is not flushed is believed to be on the disk, however well it reads:
 
-1. What the group log holds of the partition is put back where it belongs.
+1. What the flush journal holds of the partition is put back where it belongs.
 2. Every segment that reaches behind the recovery point is copied to a new file: as far as its batches are
    whole, in order and right by their checksums. That reads from memory what is still there and from the disk
    what is not, and a batch that has come to harm shows in its checksum.
@@ -87,8 +87,8 @@ def rescan(
     trying again. `scan_checkpoint` is the one of the checkpoint, which does not hold any more then.
 
     Nobody else may write to the partition meanwhile, nor may a block with something of it be on its way to
-    the group log; runs in any thread, and for seconds where segments are large. The new log opens its files
-    in `pool`: see `take_over`.
+    the flush journal; runs in any thread, and for seconds where segments are large. The new log opens its
+    files in `pool`: see `take_over`.
     """
     disk, directory = pool.disk, log.directory
     recovery_point = log.recovery_checkpoint
@@ -125,7 +125,7 @@ def rescan(
 
 
 def _put_back(disk: Disk, directory: str, topic_id: bytes, recovery_point: int) -> None:
-    """What the group log has is on the disk: where memory says otherwise now, it was right."""
+    """What the flush journal has is on the disk: where memory says otherwise now, it was right."""
     home, _, name = directory.rpartition("/")
     for entry in read_entries(disk, home):
         path = f"{directory}/{file_name(entry.base_offset, LOG)}"

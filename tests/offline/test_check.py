@@ -656,12 +656,12 @@ def test_of_a_stray_beside_the_partition_it_is_not_said_that_this_begins_empty(d
     assert line.endswith("topic orders has AAECAwQFBgcICQoLDA0ODw. A start sets it aside.")
 
 
-# --- The group log ---
+# --- The flush journal ---
 
 
 @pytest.fixture
 def crashed(tmp_path):
-    """A data directory after a loss of power: the last three batches are in the group log only."""
+    """A data directory after a loss of power: the last three batches are in the flush journal only."""
     live, lost = tmp_path / "live", tmp_path / "lost"
     live.mkdir()
     store = LogStore(OsDisk(), [str(live)])
@@ -669,15 +669,15 @@ def crashed(tmp_path):
     fill(store, partitions=1, count=2)
     partition = store.get("orders", 0)
     partition.flush()
-    group_log = store.group_logs[0]
-    group_log.prepare()
+    journal = store.flush_journals[0]
+    journal.prepare()
     size_bytes = partition.size_bytes
     for _ in range(3):
         partition.append(build_batch([Record(0, NOW_MS, b"k", b"v" * 30)]), now_ms=NOW_MS)
     partition.commit()
-    block = group_log.begin([partition])
+    block = journal.begin([partition])
     block.write()
-    group_log.finish(block, None)
+    journal.finish(block, None)
     shutil.copytree(live, lost)
     with (lost / "orders-0" / f"{FIRST}.log").open("r+b") as file:
         file.truncate(size_bytes)
@@ -685,7 +685,7 @@ def crashed(tmp_path):
     return lost, 3 * size_bytes // 2
 
 
-def test_what_waits_in_the_group_log_is_noted_and_put_back_by_a_repair(crashed):
+def test_what_waits_in_the_flush_journal_is_noted_and_put_back_by_a_repair(crashed):
     data, waiting_bytes = crashed
     assert told(data)[-1] == (
         f"note group-log.*: {waiting_bytes} bytes of 1 partition wait in it (orders-0). "

@@ -282,7 +282,7 @@ def test_a_damaged_partition_without_a_sound_batch_is_not_left_out(segment):
     assert of(facts, "damage")
 
 
-def test_what_waits_in_a_group_log_is_shown(tmp_path):
+def test_what_waits_in_a_flush_journal_is_shown(tmp_path):
     store = LogStore(OsDisk(), [str(tmp_path)])
     store.open(1000)
     partition = store.create("orders", 0, TOPIC_ID, LogConfig())
@@ -290,13 +290,13 @@ def test_what_waits_in_a_group_log_is_shown(tmp_path):
     partition.commit()
     partition.flush()
     position = partition.size_bytes
-    group_log = store.group_logs[0]
-    group_log.prepare()
+    journal = store.flush_journals[0]
+    journal.prepare()
     partition.append(build_batch([Record(0, 1001, b"k", b"v")]), now_ms=1001)
     partition.commit()
-    block = group_log.begin([partition])
+    block = journal.begin([partition])
     block.write()
-    group_log.finish(block, None)
+    journal.finish(block, None)
     entry = {
         "what": "group-log-entry",
         "partition": "orders-0",

@@ -169,7 +169,7 @@ def test_a_kill_between_decision_and_directories_is_mended_at_the_next_start(tmp
 def test_produce_waits_for_the_disk_when_every_message_is_to_be_flushed(
     tmp_path, monkeypatch, broker_options, topic_settings, source
 ):
-    """Whichever way it gets there: by its own file, or by the group log, which is prepared meanwhile."""
+    """Whichever way it gets there: by its own file, or by the flush journal, which is prepared meanwhile."""
     flushed = []
     by_file, by_block = Partition.flush, Block.write
 

@@ -11,7 +11,7 @@ from odradek.server.turn import LoopTurn
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk, SyncFailed
-from odradek.storage.log.flush_journal import PAGE_BYTES, GroupLog
+from odradek.storage.log.flush_journal import PAGE_BYTES, FlushJournal
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish
@@ -38,7 +38,7 @@ class Partition:
 
 
 class GatedDisk(OsDisk):
-    """A sync of the group log waits for `gate` and fails with `error`."""
+    """A sync of the flush journal waits for `gate` and fails with `error`."""
 
     def __init__(self):
         self.gate = threading.Event()
@@ -53,16 +53,16 @@ class GatedDisk(OsDisk):
 
 
 class GatedFile:
-    def __init__(self, file, disk, is_group_log):
+    def __init__(self, file, disk, is_journal):
         self._file = file
         self._disk = disk
-        self._is_group_log = is_group_log
+        self._is_journal = is_journal
 
     def __getattr__(self, name):
         return getattr(self._file, name)
 
     def sync(self):
-        if self._is_group_log:
+        if self._is_journal:
             self._disk.syncs += 1
             assert self._disk.gate.wait(10)
             if self._disk.error:
@@ -73,14 +73,14 @@ class GatedFile:
 
 
 class Bench:
-    """A store of a few partitions with a small group log, and the turn of a running loop."""
+    """A store of a few partitions with a small flush journal, and the turn of a running loop."""
 
     def __init__(self, path, *, prepared=True):
         self.disk = GatedDisk()
         self.store = LogStore(self.disk, [str(path / "data")])
-        self.store.group_logs = [GroupLog(self.disk, str(path / "data"), file_bytes=4 * PAGE_BYTES)]
+        self.store.flush_journals = [FlushJournal(self.disk, str(path / "data"), file_bytes=4 * PAGE_BYTES)]
         self.store.open(NOW_MS)
-        (self.log,) = self.store.group_logs
+        (self.log,) = self.store.flush_journals
         config = LogConfig.from_mapping({"flush.messages": 1})
         self.partitions = [self.store.create("t", index, b"t" * 16, config) for index in range(6)]
         for partition in self.partitions:
@@ -103,7 +103,7 @@ class Bench:
     def run(self, story):
         async def whole():
             turn = LoopTurn(asyncio.get_running_loop())
-            turn.flushes.use(self.store.group_logs)
+            turn.flushes.use(self.store.flush_journals)
             try:
                 await story(turn)
                 await quiet(turn)
@@ -172,7 +172,7 @@ def test_a_flush_waits_for_those_that_keep_coming_but_not_long(tmp_path, monkeyp
     assert len(bench.told) == 106
 
 
-def test_what_the_group_log_cannot_take_is_flushed_by_itself(tmp_path):
+def test_what_the_flush_journal_cannot_take_is_flushed_by_itself(tmp_path):
     bench = Bench(tmp_path)
     new = bench.store.create("new", 0, b"n" * 16, bench.partitions[0].config)
 
@@ -293,7 +293,7 @@ def test_who_waits_for_the_log_before_a_rescan_is_told_an_error_though_a_block_h
     }
 
 
-def test_the_group_log_is_made_when_somebody_waits_for_the_disk_and_not_before(tmp_path):
+def test_the_flush_journal_is_made_when_somebody_waits_for_the_disk_and_not_before(tmp_path):
     bench = Bench(tmp_path, prepared=False)
 
     async def story(turn):
@@ -331,7 +331,7 @@ def test_a_full_file_is_used_again_after_its_partitions_were_flushed_while_other
 
 
 def run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, failures):
-    """Rounds that fill the group log's files several times over; how often the flush of one was tried."""
+    """Rounds that fill the flush journal's files several times over; how often the flush of one was tried."""
     bad = bench.partitions[0]
     flush, tried = bad.log.flush, []
 
@@ -362,7 +362,7 @@ def run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, fai
     return tried
 
 
-def test_a_flush_that_fails_once_does_not_end_the_use_of_the_group_log(tmp_path, monkeypatch, caplog):
+def test_a_flush_that_fails_once_does_not_end_the_use_of_the_flush_journal(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(group_flush, "RETIRE_AGAIN_S", 0)
     bench = Bench(tmp_path)
     assert len(run_with_a_retiring_partition_that_cannot_be_flushed(bench, monkeypatch, failures=1)) == 2
@@ -378,17 +378,17 @@ def test_a_flush_that_keeps_failing_is_tried_again_only_after_a_while(tmp_path, 
     assert bench.log.generation == 2
 
 
-def test_two_data_directories_have_a_group_log_each(tmp_path):
+def test_two_data_directories_have_a_flush_journal_each(tmp_path):
     bench = Bench(tmp_path)
     other = LogStore(bench.disk, [str(tmp_path / "other")])
-    other.group_logs = [GroupLog(bench.disk, str(tmp_path / "other"), file_bytes=4 * PAGE_BYTES)]
+    other.flush_journals = [FlushJournal(bench.disk, str(tmp_path / "other"), file_bytes=4 * PAGE_BYTES)]
     other.open(NOW_MS)
     far = other.create("far", 0, b"f" * 16, bench.partitions[0].config)
     bench.stage(far)
     far.commit()
     far.flush()
-    other.group_logs[0].prepare()
-    bench.store.group_logs += other.group_logs
+    other.flush_journals[0].prepare()
+    bench.store.flush_journals += other.flush_journals
     bench.disk.syncs = 0
 
     async def story(turn):
@@ -422,7 +422,7 @@ def test_without_it_many_partitions_are_flushed_by_few_workers_and_told_of_their
     assert [name for name, error in told.items() if error is not None] == ["data/t-17"]
 
 
-def test_a_clean_stop_leaves_no_group_log_and_a_killed_broker_needs_it(tmp_path):
+def test_a_clean_stop_leaves_no_flush_journal_and_a_killed_broker_needs_it(tmp_path):
     bench = Bench(tmp_path)
 
     async def story(turn):

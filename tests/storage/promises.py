@@ -23,7 +23,7 @@ from transacting import check_transactions
 
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
-from odradek.storage.log.flush_journal import PAGE_BYTES, GroupLog
+from odradek.storage.log.flush_journal import PAGE_BYTES, FlushJournal
 from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.partition import Partition
 from odradek.storage.log.producer_state import ProducerState
@@ -36,7 +36,7 @@ from odradek.wire.work import finish
 
 START_MS = 1_700_000_000_000
 TRANSACTIONAL_IDS = (10, 11)
-GROUP_LOG_BYTES = 4 * PAGE_BYTES
+JOURNAL_BYTES = 4 * PAGE_BYTES
 _SMALL = {
     "segment_bytes": 1500,
     "index_interval_bytes": 200,
@@ -111,7 +111,7 @@ class World:
             new_id=lambda: f"{next(self._ids):032x}",
             scan_checkpoint_interval_bytes=300,
         )
-        self.store.group_logs = [GroupLog(self.disk, "data", file_bytes=GROUP_LOG_BYTES)]
+        self.store.flush_journals = [FlushJournal(self.disk, "data", file_bytes=JOURNAL_BYTES)]
         self.store.open(self.now_ms)
 
     def _partition(self, book: Book) -> Partition:
@@ -302,8 +302,8 @@ class World:
         book.flushed_end = end_offset
 
     def group_flush(self, chance: random.Random) -> None:
-        """As `server.group_flush` does it: what the group log does not take is flushed by itself."""
-        (log,) = self.store.group_logs
+        """As `server.group_flush` does it: what the flush journal does not take is flushed by itself."""
+        (log,) = self.store.flush_journals
         if not log.is_ready and not log.has_failed:
             try:
                 log.prepare()
@@ -330,7 +330,7 @@ class World:
             if book.topic not in taken:
                 self._flush(book)
 
-    def _retire(self, log: GroupLog, partitions: list[Partition]) -> None:
+    def _retire(self, log: FlushJournal, partitions: list[Partition]) -> None:
         failed = []
         for partition in partitions:
             try:

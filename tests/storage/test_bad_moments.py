@@ -285,7 +285,7 @@ def test_an_error_at_any_operation_of_the_history_that_has_them_all_loses_nothin
 @pytest.mark.parametrize(
     ("seed", "code", "number"),
     [
-        # The sync of what a start puts back from the group log, beside what was not flushed.
+        # The sync of what a start puts back from the flush journal, beside what was not flushed.
         (3, errno.ENOSPC, 31),
         (5, errno.EIO, 187),
         # The sync of a log that a start cuts.

@@ -11,7 +11,7 @@ from stores import NOW_MS, append, offsets_of, value_at, write_checkpoints
 
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore, StoreListener
-from odradek.storage.log.flush_journal import PAGE_BYTES, GroupLog
+from odradek.storage.log.flush_journal import PAGE_BYTES, FlushJournal
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch
 from odradek.wire.work import finish
@@ -284,12 +284,12 @@ def test_what_was_flushed_is_never_cut_off():
     assert offsets_of(partition) == [0, 1, 2, 3, 4]
 
 
-def test_what_only_the_group_log_has_is_put_back_by_a_rescan():
+def test_what_only_the_flush_journal_has_is_put_back_by_a_rescan():
     disk = MemoryDisk()
     store = LogStore(disk, ["data"], listener=Told())
-    store.group_logs = [GroupLog(disk, "data", file_bytes=8 * PAGE_BYTES)]
+    store.flush_journals = [FlushJournal(disk, "data", file_bytes=8 * PAGE_BYTES)]
     store.open(NOW_MS)
-    (log,) = store.group_logs
+    (log,) = store.flush_journals
     partition = store.create("t", 0, TOPIC_ID, LogConfig(flush_messages=1))
     append(partition, 2)
     partition.flush()
@@ -307,13 +307,13 @@ def test_what_only_the_group_log_has_is_put_back_by_a_rescan():
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-def test_a_rescan_waits_for_what_is_on_its_way_to_the_group_log(is_written):
+def test_a_rescan_waits_for_what_is_on_its_way_to_the_flush_journal(is_written):
     """What the block has is put back then, and nothing of it has been cut off."""
     disk = MemoryDisk()
     store = LogStore(disk, ["data"], listener=Told())
-    store.group_logs = [GroupLog(disk, "data", file_bytes=8 * PAGE_BYTES)]
+    store.flush_journals = [FlushJournal(disk, "data", file_bytes=8 * PAGE_BYTES)]
     store.open(NOW_MS)
-    (log,) = store.group_logs
+    (log,) = store.flush_journals
     partition = store.create("t", 0, TOPIC_ID, LogConfig(flush_messages=1))
     append(partition, 2)
     partition.flush()

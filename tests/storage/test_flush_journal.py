@@ -1,5 +1,5 @@
-"""The group log: what it has taken survives a loss of power at any operation, and it never writes where it
-should not.
+"""The flush journal: what it has taken survives a loss of power at any operation, and it never writes where
+it should not.
 """
 
 import errno
@@ -12,7 +12,7 @@ from memory_disk import MemoryDisk, PowerLost
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
 from odradek.storage.log import flush_journal
-from odradek.storage.log.flush_journal import NAMES, PAGE_BYTES, GroupLog, read_entries
+from odradek.storage.log.flush_journal import NAMES, PAGE_BYTES, FlushJournal, read_entries
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import Record, build_batch, iter_records, iter_whole_batches
 
@@ -24,7 +24,7 @@ TOPIC_ID = bytes(range(16))
 
 def open_store(disk, *, now_ms=NOW_MS):
     store = LogStore(disk, ["data"], new_id=lambda: "0" * 32)
-    store.group_logs = [GroupLog(disk, "data", file_bytes=FILE_BYTES)]
+    store.flush_journals = [FlushJournal(disk, "data", file_bytes=FILE_BYTES)]
     store.open(now_ms)
     return store
 
@@ -78,7 +78,7 @@ class History:
             for topic in "ab"
             for index in range(2)
         ]
-        (self.log,) = self.store.group_logs
+        (self.log,) = self.store.flush_journals
 
     def run(self):
         self.start()
@@ -191,7 +191,7 @@ def store(disk):
 
 @pytest.fixture
 def log(store):
-    (log,) = store.group_logs
+    (log,) = store.flush_journals
     log.prepare()
     return log
 
@@ -236,7 +236,7 @@ def test_only_the_end_of_a_segment_that_a_flush_has_seen_can_be_logged(store):
     assert (tail.position, tail.end_offset) == (tail.end_position - len(tail.content), 2)
     assert partition.tail(len(tail.content) - 1) is None
     append(partition, b"a" * 300)
-    partition.take_logged(tail)
+    partition.note_journaled(tail)
     assert partition.tail(10_000).position == tail.end_position
     append(partition, b"a" * 300)
     assert len(partition.log.segments) == 2
@@ -408,14 +408,14 @@ def test_bytes_that_are_there_are_written_again_since_the_disk_may_not_have_them
     assert open_store(survivor).get("orders", 0).log_end_offset == 2
 
 
-def test_without_room_there_is_no_group_log_and_nothing_is_left_of_it(disk, store):
+def test_without_room_there_is_no_flush_journal_and_nothing_is_left_of_it(disk, store):
     disk.room_bytes = FILE_BYTES + PAGE_BYTES
-    (log,) = store.group_logs
+    (log,) = store.flush_journals
     with pytest.raises(OSError, match="space"):
         log.prepare()
     assert not log.is_usable
     assert not any(disk.exists(f"data/{name}") for name in NAMES)
-    other = GroupLog(disk, "data", file_bytes=FILE_BYTES)
+    other = FlushJournal(disk, "data", file_bytes=FILE_BYTES)
     other.cancel()
     with pytest.raises(OSError, match="cancel"):
         other.prepare()
@@ -447,7 +447,7 @@ def test_what_a_failed_commit_wrote_does_not_come_back_in_the_place_of_what_was_
     """Its bytes were cut off, but no sync has made that safe."""
     disk = MemoryDisk()
     store = open_store(disk)
-    (log,) = store.group_logs
+    (log,) = store.flush_journals
     log.prepare()
     partition = store.create("a", 0, TOPIC_ID, LogConfig(segment_bytes=300))
     partition.flush()
@@ -481,7 +481,7 @@ def during_its_flush(disk, partition, meanwhile):
 
 
 def test_a_flush_under_way_does_not_count_for_what_a_failed_commit_has_changed_meanwhile(disk, store, log):
-    """Else the next record is only in the group log, and after a loss of power the refused one before it."""
+    """Else the next record is only in the journal, and after a loss of power the refused one before it."""
     partition = store.create("orders", 0, TOPIC_ID, LogConfig())
     append(partition, b"first")
     path = partition.log.active.path(".log")

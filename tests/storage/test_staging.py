@@ -187,7 +187,7 @@ def test_what_a_coordinator_appends_is_the_same_by_its_short_way(steps, is_compa
 
 
 def play_tails():
-    """What the group log is given of a partition to which one thing after the other happens."""
+    """What the flush journal is given of a partition to which one thing after the other happens."""
     store = LogStore(MemoryDisk(), ["/data"])
     store.open(NOW_MS)
     partition = store.create("t", 0, b"1" * 16, LogConfig(), now_ms=NOW_MS)
@@ -197,12 +197,13 @@ def play_tails():
         partition.append(batch([100], None, None, Compression.NONE), now_ms=NOW_MS)
         partition.commit()
 
-    def take_logged():
+    def note_journaled():
         assert tail is not None
-        partition.take_logged(tail)
+        partition.note_journaled(tail)
 
-    for happens in (append, partition.flush, append, take_logged, log.invalidate_flushed_position, take_logged,
-                    append, partition.flush, append, take_logged, lambda: log.roll(NOW_MS), take_logged):  # fmt: skip
+    history = (append, partition.flush, append, note_journaled, log.invalidate_flushed_position)
+    history += (note_journaled, append, partition.flush, append, note_journaled)
+    for happens in (*history, lambda: log.roll(NOW_MS), note_journaled):
         happens()
         found = partition.tail(1000)
         if found is not None:

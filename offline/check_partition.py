@@ -45,7 +45,7 @@ from odradek.storage.log.segment import (
 )
 from odradek.storage.log.transaction_index import AbortedTransaction
 from odradek.storage.log.transactions import stored_marker
-from odradek.storage.recovery.log_walk import Hole, Mend, batch_of, walk
+from odradek.storage.recovery.log_walk import HeaderRepair, Hole, batch_of, walk
 from odradek.storage.recovery.recovery import base_offset_of
 from odradek.wire.end_marker import EndMarker
 
@@ -122,9 +122,9 @@ class SegmentCheck:
         "cut_off",
         "end_offset",
         "has_legacy",
+        "header_repairs",
         "holes",
         "latest_timestamp",
-        "mends",
         "padded_indexes",
         "size_bytes",
     )
@@ -138,7 +138,7 @@ class SegmentCheck:
         self.cut_off: LostSegment | None = None
         """What the file has lost at its end, without a trace in it."""
         self.holes: list[Hole] = []
-        self.mends: list[Mend] = []
+        self.header_repairs: list[HeaderRepair] = []
         self.bad_indexes: set[str] = set()
         """INDEX, TIME_INDEX, TRANSACTION_INDEX: those that are not to be trusted."""
         self.padded_indexes: set[str] = set()
@@ -148,7 +148,7 @@ class SegmentCheck:
 
     @property
     def is_sound(self) -> bool:
-        return not self.holes and not self.mends
+        return not self.holes and not self.header_repairs
 
     @property
     def is_empty(self) -> bool:
@@ -422,9 +422,9 @@ class PartitionCheck:
                 self._tell_hole(name, item)
                 segment.holes.append(item)
                 continue
-            if isinstance(item, Mend):
-                self._tell_mend(name, item)
-                segment.mends.append(item)
+            if isinstance(item, HeaderRepair):
+                self._say_header_repair(name, item)
+                segment.header_repairs.append(item)
             batch = batch_of(item)
             if batch.base_offset != segment.end_offset:
                 self.last_missing = batch.base_offset - 1
@@ -539,12 +539,12 @@ class PartitionCheck:
         what = f"{hole.why}; {size_bytes} {'byte is' if size_bytes == 1 else 'bytes are'} no sound batch"
         self._say(DAMAGE, name, hole.position, what, lost)
 
-    def _tell_mend(self, name: str, mend: Mend) -> None:
+    def _say_header_repair(self, name: str, repair: HeaderRepair) -> None:
         self._say(
             DAMAGE,
             name,
-            mend.batch.position,
-            mend.what,
+            repair.batch.position,
+            repair.what,
             "its records are sound, but cannot be found; the header can be put right",
         )
 
@@ -561,7 +561,7 @@ class PartitionCheck:
                 what = f"a batch has the leader epoch {batch.leader_epoch} where the checkpoint says {due}"
                 consequence = "consumers may think that the log was truncated; the header can be put right"
                 self._say(DAMAGE, name, batch.position, what, consequence)
-                segment.mends.append(Mend(batch._replace(leader_epoch=due), what))
+                segment.header_repairs.append(HeaderRepair(batch._replace(leader_epoch=due), what))
             return
         if self._first_fall is not None:
             name, position, epoch, before = self._first_fall

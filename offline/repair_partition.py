@@ -28,7 +28,7 @@ from odradek.storage.log.segment import (
     file_name,
 )
 from odradek.storage.log.transaction_index import encode_aborted
-from odradek.storage.recovery.log_walk import Hole, Mend
+from odradek.storage.recovery.log_walk import HeaderRepair, Hole
 
 __all__ = ["Repair", "repair_caches", "repair_log", "sync_log"]
 
@@ -73,7 +73,7 @@ def repair_log(disk: Disk, check: PartitionCheck) -> list[Repair]:
         # First: an index must never be newer than its log.
         for kind in (INDEX, TIME_INDEX):
             disk.remove(f"{check.path}/{file_name(segment.base_offset, kind)}")
-        repairs += _put_right(disk, path, segment.mends)
+        repairs += _put_right(disk, path, segment.header_repairs)
         is_last = number == len(check.segments) - 1
         repairs += _take_out(disk, check.path, path, segment, is_last=is_last)
     if repairs:
@@ -88,18 +88,18 @@ def _remove_within(disk: Disk, directory: str, path: str, segment: SegmentCheck)
     return [Repair(path, None, "removed with its indexes, no record was in it", segment.size_bytes)]
 
 
-def _put_right(disk: Disk, path: str, mends: list[Mend]) -> list[Repair]:
-    if not mends:
+def _put_right(disk: Disk, path: str, header_repairs: list[HeaderRepair]) -> list[Repair]:
+    if not header_repairs:
         return []
     file = disk.open(path)
     try:
-        for batch, _ in mends:
+        for batch, _ in header_repairs:
             prefix = _PREFIX.pack(batch.base_offset, batch.length, batch.leader_epoch, batch.magic)
             write_all(file, batch.position, [prefix], len(prefix))
         file.sync()
     finally:
         file.close()
-    return [Repair(path, mend.batch.position, f"put right: {mend.what}") for mend in mends]
+    return [Repair(path, repair.batch.position, f"put right: {repair.what}") for repair in header_repairs]
 
 
 def _take_out(disk: Disk, directory: str, path: str, segment: SegmentCheck, *, is_last: bool) -> list[Repair]:

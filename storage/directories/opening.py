@@ -89,7 +89,7 @@ class Opening:
     def _look_at(self, home: DataDirectory, name: str, *, clean: bool) -> None:
         places = self._places
         if is_aside(name, DELETE_SUFFIX):
-            places.doomed.append(f"{home.path}/{name}")
+            places.to_delete.append(f"{home.path}/{name}")
             return
         if is_aside(name, FUTURE_SUFFIX):
             self._drop_copy(home, name)
@@ -270,7 +270,7 @@ class Opening:
             recovered.log,
             log_start_offset=recovered.log_start_offset,
             leader_epoch=max(recovered.log.leader_epochs.latest, self._places.leader_epoch_for(*key)),
-            on_trouble=self._places.told_of_trouble,
+            on_trouble=self._places.report_trouble,
         )
 
 

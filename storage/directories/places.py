@@ -140,7 +140,7 @@ class Places:
         self.has_broken = False
         """Whether there may be a partition that is to be brought back."""
         # Paths of directories that an earlier run has put out of sight and not removed yet.
-        self.doomed: list[str] = []
+        self.to_delete: list[str] = []
         # (path of a data directory, what its disk said) that are to be looked at; added to in any thread.
         self.suspected: deque[tuple[str, str]] = deque()
 
@@ -171,7 +171,7 @@ class Places:
         self.listener.failed(directory, sentence)
         self.suspect(directory, error)
 
-    def told_of_trouble(self, partition: Partition, error: OSError, sentence: str) -> None:
+    def report_trouble(self, partition: Partition, error: OSError, sentence: str) -> None:
         """In the thread that met it."""
         directory = partition.directory.rpartition("/")[0]
         if partition.is_broken:

@@ -404,7 +404,7 @@ class LogStore:
             config,
             log,
             leader_epoch=self._table.leader_epoch_for(topic, index),
-            on_trouble=self._table.told_of_trouble,
+            on_trouble=self._table.report_trouble,
         )
         place.partition = partition
         self._table.enter(key, place)
@@ -527,9 +527,9 @@ class LogStore:
         place = self._places.get(key)
         if place is None:
             return
-        doomed = self._move_away(key, place, DELETE_SUFFIX, sync=sync)
+        to_delete = self._move_away(key, place, DELETE_SUFFIX, sync=sync)
         delay_ms = 0 if place.partition is None else place.partition.config.file_delete_delay_ms
-        self._upkeep.remove_directory(doomed, delay_ms, place.partition)
+        self._upkeep.remove_directory(to_delete, delay_ms, place.partition)
 
     def set_aside(self, topic: str, index: int) -> str:
         """Take a partition that is nobody's out of the way without losing it; returns its directory's new
@@ -693,7 +693,7 @@ class LogStore:
 
     # Compaction
 
-    def clean(self, now_ms: int, budget_bytes: int = CLEANING_STEP_BYTES) -> bool:
+    def compact(self, now_ms: int, budget_bytes: int = CLEANING_STEP_BYTES) -> bool:
         """One bounded step of compaction here and now; True while there is more to do."""
         return self.cleaner.step(now_ms, budget_bytes)
 

@@ -40,7 +40,7 @@ class Upkeep:
         self._retention_interval_ms = retention_interval_ms
         # (due, path of a directory, its partition) and (due, segment): removed once nobody can be reading
         # them.
-        self._doomed_directories: deque[tuple[int, str, Partition | None]] = deque()
+        self._directories_to_delete: deque[tuple[int, str, Partition | None]] = deque()
         self._doomed_segments: deque[tuple[int, Segment]] = deque()
         self._turn: Iterator[Key] = iter(())
         self._last_turn_ms: int | None = None
@@ -59,7 +59,7 @@ class Upkeep:
             if effort >= EFFORT_PER_MAINTENANCE:
                 break
             yield None
-        yield from self.removing_doomed(now_ms)
+        yield from self.removing_deleted(now_ms)
 
     def _next_keys(self, now_ms: int) -> Iterator[Key]:
         """Go on where the last call stopped, so fast that all have had their turn in one interval, and once
@@ -125,17 +125,17 @@ class Upkeep:
         """Remove a partition's directory that is out of sight, in so many milliseconds; `partition` may still
         be read there.
         """
-        self._doomed_directories.append((self._places.now_ms + delay_ms, path, partition))
+        self._directories_to_delete.append((self._places.now_ms + delay_ms, path, partition))
 
-    def removing_doomed(self, now_ms: int) -> Work[None]:
+    def removing_deleted(self, now_ms: int) -> Work[None]:
         """Remove what was deleted and whose time has come; first what an earlier run has left."""
-        left, self._places.doomed = self._places.doomed, []
-        self._doomed_directories.extendleft((now_ms, path, None) for path in left)
+        left, self._places.to_delete = self._places.to_delete, []
+        self._directories_to_delete.extendleft((now_ms, path, None) for path in left)
         yield from self.removing_segments(now_ms)
-        for _ in range(len(self._doomed_directories)):
-            due_ms, path, partition = self._doomed_directories.popleft()
+        for _ in range(len(self._directories_to_delete)):
+            due_ms, path, partition = self._directories_to_delete.popleft()
             if due_ms > now_ms:
-                self._doomed_directories.append((due_ms, path, partition))
+                self._directories_to_delete.append((due_ms, path, partition))
                 continue
             if partition is not None:
                 # An open file keeps its room on the disk.

@@ -703,7 +703,7 @@ class Log(LogStaging):
     def replacing_segments(
         self, old: list[Segment], cleaned: Segment, is_current: Callable[[], bool]
     ) -> Work[list[Segment]]:
-        """Let a compacted segment take the place of neighbours; returns those whose files are out of sight.
+        """Let a cleaned segment take the place of neighbours; returns those whose files are out of sight.
 
         After a crash it is all or nothing: once the cleaned log is called `.swap` a restart finishes the
         replacement; before, it takes the old segments. `is_current` says whether these are still the log's:
@@ -719,18 +719,18 @@ class Log(LogStaging):
         self.segments[place : place + len(old)] = [cleaned]
         self.bases = [segment.base_offset for segment in self.segments]
         self._forget_hints()
-        doomed: list[Segment] = []
+        to_delete: list[Segment] = []
         for segment in old:
             if self.directory != directory:
                 # Deleted meanwhile, and the files with it; a new topic may have files of these names.
-                return doomed
+                return to_delete
             segment.doom()
-            doomed.append(segment)
+            to_delete.append(segment)
             yield None
         if self.directory == directory and cleaned in self.segments:
             cleaned.change_suffix("")
             yield partial(self.disk.sync_directory, directory)
-        return doomed
+        return to_delete
 
     @property
     def is_changed(self) -> bool:

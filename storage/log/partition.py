@@ -696,14 +696,14 @@ class Partition(PartitionStaging):
         if self._is_broken:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
 
-    def take_offline(self, reason: str, *, is_told: bool = False) -> None:
+    def take_offline(self, reason: str, *, is_reported: bool = False) -> None:
         """The files are not what we believe, or cannot be reached: answer KAFKA_STORAGE_ERROR to everything
-        until `reopen`. No change when it has been deleted or closed. `is_told`: `on_trouble` need not be.
+        until `reopen`. No change when it has been deleted or closed. `is_reported`: `on_trouble` need not be.
         """
         if self._failure is None:
             self._failure = f"{self.name} is offline: {reason}"
             self._is_broken = True
-            if not is_told:
+            if not is_reported:
                 self.on_trouble(self, OSError(errno.EIO, reason), self._failure)
         if self._is_broken:
             self._dropped_staged = self._dropped_staged or self.log.has_staged

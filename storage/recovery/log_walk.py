@@ -24,7 +24,7 @@ from odradek.storage.log.batches import (
 from odradek.wire import checksums
 from odradek.wire.record_layout import MAGIC_POSITION, MAGIC_V2
 
-__all__ = ["Hole", "Item", "Mend", "batch_of", "walk"]
+__all__ = ["HeaderRepair", "Hole", "Item", "batch_of", "walk"]
 
 WINDOW_BYTES = 1 << 20
 _MAGIC_BYTE = b"\x02"
@@ -58,18 +58,18 @@ class Hole(NamedTuple):
         return self.end_position - self.position
 
 
-class Mend(NamedTuple):
+class HeaderRepair(NamedTuple):
     """A batch whose records are sound and whose header is not: the batch as it should be."""
 
     batch: StoredBatch
     what: str
 
 
-Item = StoredBatch | Mend | Hole
+Item = StoredBatch | HeaderRepair | Hole
 
 
-def batch_of(item: StoredBatch | Mend) -> StoredBatch:
-    return item.batch if isinstance(item, Mend) else item
+def batch_of(item: StoredBatch | HeaderRepair) -> StoredBatch:
+    return item.batch if isinstance(item, HeaderRepair) else item
 
 
 def walk(
@@ -136,9 +136,9 @@ def _items(window: _Window, base_offset: int) -> Iterator[Item]:
             position = found.end_position
             continue
         following = _next_sound(window, position, base_offset)
-        mend = _mended(window, position, following)
-        if mend is not None:
-            yield mend
+        repair = _repaired(window, position, following)
+        if repair is not None:
+            yield repair
         elif following == window.size_bytes and window.has_only_zeros(position):
             yield Hole(position, following, "there are only zeros from here on")
         else:
@@ -245,7 +245,7 @@ def _is_plausible(batch: StoredBatch, base_offset: int, size_bytes: int) -> bool
     )
 
 
-def _mended(window: _Window, position: int, following: int) -> Mend | None:
+def _repaired(window: _Window, position: int, following: int) -> HeaderRepair | None:
     """The batch between two places, when only its length or its magic is wrong."""
     if following - position < HEADER_BYTES:
         return None
@@ -257,28 +257,28 @@ def _mended(window: _Window, position: int, following: int) -> Mend | None:
     if window.checksum(position + CHECKED_FROM, size_bytes, _crc32c) != batch.crc:
         return None
     if batch.magic != MAGIC_V2:
-        return Mend(right, f"a batch has the magic {batch.magic} instead of {MAGIC_V2}")
-    return Mend(right, f"a batch claims {batch.size_bytes} bytes instead of {right.size_bytes}")
+        return HeaderRepair(right, f"a batch has the magic {batch.magic} instead of {MAGIC_V2}")
+    return HeaderRepair(right, f"a batch claims {batch.size_bytes} bytes instead of {right.size_bytes}")
 
 
 # The order of offsets ---------------------------------------------------------------------------------------
 
 
 def _in_order(items: Iterable[Item], base_offset: int, next_base_offset: int | None) -> Iterator[Item]:
-    """The same items, where a batch out of order has become a `Mend` or a `Hole`.
+    """The same items, where a batch out of order has become a `HeaderRepair` or a `Hole`.
 
     Of two batches that contradict each other, the one is wrong that leaves no room for the other.
     """
     limit = base_offset + _OFFSETS_IN_SEGMENT
     previous_end = base_offset
     hole: Hole | None = None
-    held: StoredBatch | Mend | None = None
+    held: StoredBatch | HeaderRepair | None = None
     for item in chain(items, (None,)):
         if held is not None:
-            following = batch_of(item).base_offset if isinstance(item, StoredBatch | Mend) else None
+            following = batch_of(item).base_offset if isinstance(item, StoredBatch | HeaderRepair) else None
             if item is None:
                 following = next_base_offset
-            resolved = _resolved(held, previous_end, following, limit, may_mend=hole is None)
+            resolved = _resolved(held, previous_end, following, limit, may_repair=hole is None)
             if isinstance(resolved, Hole):
                 hole = resolved if hole is None else hole._replace(end_position=resolved.end_position)
             else:
@@ -299,8 +299,13 @@ def _in_order(items: Iterable[Item], base_offset: int, next_base_offset: int | N
 
 
 def _resolved(
-    item: StoredBatch | Mend, previous_end: int, following: int | None, limit: int, *, may_mend: bool
-) -> StoredBatch | Mend | Hole:
+    item: StoredBatch | HeaderRepair,
+    previous_end: int,
+    following: int | None,
+    limit: int,
+    *,
+    may_repair: bool,
+) -> StoredBatch | HeaderRepair | Hole:
     batch = batch_of(item)
     offset_count = batch.last_offset_delta + 1
     room = None if following is None else following - previous_end
@@ -310,6 +315,6 @@ def _resolved(
     ):
         return item
     what = f"a batch has the offset {batch.base_offset} where {previous_end} is due"
-    if may_mend and batch.magic == MAGIC_V2 and (room is None or room == offset_count):
-        return Mend(batch._replace(base_offset=previous_end), what)
+    if may_repair and batch.magic == MAGIC_V2 and (room is None or room == offset_count):
+        return HeaderRepair(batch._replace(base_offset=previous_end), what)
     return Hole(batch.position, batch.end_position, what)

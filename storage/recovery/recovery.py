@@ -106,7 +106,7 @@ def open_log(
         opening.settle_epochs()
         producers = opening.load_producers(writes_again=sync_has_failed or is_rescan)
     except SyncFailed:
-        # The next attempt finds a log that needs no mending and would take it for safe.
+        # The next attempt finds a log that needs no repair and would take it for safe.
         note_failed_sync(pool.disk, directory)
         raise
     producers.expire(now_ms, producer_expiration_ms)
@@ -146,7 +146,7 @@ class _Opening:
         self.kept_checkpoint: ScanCheckpoint | None = None
         self.unsure_from = LONG_MAX
         """From there on transaction indexes are not believed."""
-        self.told_end: int | None = None
+        self.known_end: int | None = None
         """Where the log ends by what somebody else than its last batches says."""
         self.cut_bytes = 0
         self.damage: str | None = None
@@ -154,8 +154,8 @@ class _Opening:
     def find_segments(self, names: list[str], now_ms: int) -> None:
         self.segments = _segments_of(self.pool, self.directory, names, now_ms)
         if self.clean:
-            self.told_end = _end_of_stop(names, self.recovery_point)
-            _drop_left_behind(self.segments, self.told_end)
+            self.known_end = _end_of_stop(names, self.recovery_point)
+            _drop_left_behind(self.segments, self.known_end)
         if not self.segments:
             start = max(self.log_start_offset, 0)
             self.segments = [Segment.create(self.pool, self.directory, start, now_ms)]
@@ -179,7 +179,7 @@ class _Opening:
         self._recover(self.recovery_point, self.restored, takes_place=has_lost_checkpoint)
 
     def _recover(self, recovery_point: int, restored: RestoredSegment | None, *, takes_place: bool) -> None:
-        cut_bytes, self.told_end = _recover(
+        cut_bytes, self.known_end = _recover(
             self.segments,
             self.config,
             self.epochs,
@@ -195,10 +195,12 @@ class _Opening:
         end_offset = _read_end(last)
         is_certain = not self.clean
         if self.clean and self.end_checkpoint is not None and self.end_checkpoint.matches_segment(last):
-            self.told_end, is_certain = self.end_checkpoint.offset, True
-        if self.told_end is not None and _is_end_damaged(last, end_offset, self.told_end, certain=is_certain):
+            self.known_end, is_certain = self.end_checkpoint.offset, True
+        if self.known_end is not None and _is_end_damaged(
+            last, end_offset, self.known_end, certain=is_certain
+        ):
             # Whoever reads the last batches is told. What is appended from now on is out of their reach.
-            end_offset = self.told_end
+            end_offset = self.known_end
             path = last.path(LOG)
             self.damage = f"The last batches of {path} are damaged; the log goes on at {end_offset}."
             self.segments.append(Segment.create(self.pool, self.directory, end_offset, now_ms))
@@ -389,13 +391,13 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
     disk.sync_directory(directory)
 
 
-def _drop_left_behind(segments: list[Segment], told_end: int | None) -> None:
+def _drop_left_behind(segments: list[Segment], known_end: int | None) -> None:
     """Remove empty segments that rolls which failed have left at the end.
 
     One that has just been rolled begins where the log ends: there no record stands before it that has its
     offset or a later one, and the snapshot of the stop says so, too.
     """
-    while len(segments) > 1 and segments[-1].size_bytes == 0 and told_end != segments[-1].base_offset:
+    while len(segments) > 1 and segments[-1].size_bytes == 0 and known_end != segments[-1].base_offset:
         end_offset = _read_end(segments[-2])
         if end_offset is None or end_offset <= segments[-1].base_offset:
             break
@@ -412,20 +414,20 @@ def _end_of_stop(names: list[str], recovery_point: int) -> int:
     )
 
 
-def _is_end_damaged(segment: Segment, end_offset: int | None, told_end: int, *, certain: bool) -> bool:
+def _is_end_damaged(segment: Segment, end_offset: int | None, known_end: int, *, certain: bool) -> bool:
     """Whether the last batches say something else than those who should know.
 
     That is the look that has just been taken, or after a clean stop the log's end, if there is one of a file
     of this size, or else `_end_of_stop`, which may be out of date.
     """
-    if end_offset == told_end or told_end <= segment.base_offset:
+    if end_offset == known_end or known_end <= segment.base_offset:
         return False
-    return certain or end_offset is None or _counted_end(segment) == told_end
+    return certain or end_offset is None or _counted_end(segment) == known_end
 
 
 def _counted_end(segment: Segment) -> int:
     """Where a segment ends by the number of offsets in the batches after its last index entry."""
-    # Asked first, since it may mend the index.
+    # Asked first, since it may repair the index.
     segment.offset_before(segment.offset_index.last_position_until(segment.size_bytes))
     index = segment.offset_index
     position = index.last_position_until(segment.size_bytes)
@@ -471,14 +473,14 @@ def _recover(
     """
     first = segments.index(_segment_to_recover(segments, recovery_point))
     expected = segments[first].base_offset
-    told_end: int | None = None
+    known_end: int | None = None
     for place in range(first, len(segments)):
         segment = segments[place]
         # A gap before a segment: the end of the one before never reached the disk. (Compaction makes gaps
         # too, but only before the recovery point.)
         if segment.base_offset != expected and not expected < segment.base_offset <= gaps_until:
             return _cut_from(segments, place, 0), None
-        valid_bytes, expected, is_told = _check_segment(
+        valid_bytes, expected, is_known_end = _check_segment(
             segment,
             config,
             epochs,
@@ -489,8 +491,8 @@ def _recover(
         )
         if valid_bytes < segment.size_bytes:
             return _cut_from(segments, place, valid_bytes), None
-        told_end = expected if is_told else None
-    return 0, told_end
+        known_end = expected if is_known_end else None
+    return 0, known_end
 
 
 def _cut_from(segments: list[Segment], place: int, valid_bytes: int) -> int:
@@ -521,13 +523,13 @@ def _check_segment(
     size_bytes = segment.size_bytes
     if restored is None:
         segment.reset_indexes()
-        position, expected, counted, is_told = 0, segment.base_offset, -1, False
+        position, expected, counted, is_known_end = 0, segment.base_offset, -1, False
     else:
         checkpoint = restored.checkpoint
         # With nothing behind it nobody reads the last batch here: the scan checkpoint has to say where the
         # log ends.
         position, expected, counted = checkpoint.position, checkpoint.offset, -1
-        is_told = checkpoint.position == size_bytes
+        is_known_end = checkpoint.position == size_bytes
     while True:
         for batch in scan(segment.read, position, size_bytes, window_bytes=1_048_576, verify=True):
             if not expected <= batch.base_offset <= max(expected, recovery_point, gaps_until):
@@ -536,7 +538,7 @@ def _check_segment(
             epochs.assign(batch.leader_epoch, batch.base_offset)
             counted = expected + batch.last_offset_delta + 1
             # The point is the end, or one before it (`Log.recovery_checkpoint`).
-            is_told = counted != batch.last_offset + 1 and counted - 1 <= recovery_point <= counted
+            is_known_end = counted != batch.last_offset + 1 and counted - 1 <= recovery_point <= counted
             expected = batch.last_offset + 1
             position = batch.end_position
         if position == size_bytes:
@@ -550,11 +552,11 @@ def _check_segment(
         if passed is None:
             break
         position, expected = passed
-        counted, is_told = expected, position == size_bytes
+        counted, is_known_end = expected, position == size_bytes
     segment.seal()
-    end_offset = counted if is_told and counted >= 0 else expected
+    end_offset = counted if is_known_end and counted >= 0 else expected
     _replace_indexes(segment, restored, is_flushed=end_offset <= recovery_point, takes_place=takes_place)
-    return position, end_offset, is_told
+    return position, end_offset, is_known_end
 
 
 def _replace_indexes(

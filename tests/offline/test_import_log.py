@@ -716,7 +716,7 @@ def test_an_old_log_is_compacted_like_any_other_once_it_is_taken_in(tmp_path):
         partition.commit()
         partition.log.roll(NOW_MS)
         partition.flush()
-        while store.clean(NOW_MS + later_ms):
+        while store.compact(NOW_MS + later_ms):
             pass
     assert store.cleaner.uncleanable() == {}
     store.close(NOW_MS)

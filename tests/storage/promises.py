@@ -389,7 +389,7 @@ class World:
         self._roll(book)
         self._flush(book)
         for _ in range(100):
-            if not self.store.clean(self.now_ms, budget_bytes=400):
+            if not self.store.compact(self.now_ms, budget_bytes=400):
                 break
 
     def restart(self, chance: random.Random) -> None:

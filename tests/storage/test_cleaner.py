@@ -57,7 +57,7 @@ def seal(partition: Partition) -> None:
 
 
 def clean(store: LogStore, now_ms: int = NOW_MS) -> None:
-    while store.clean(now_ms, budget_bytes=100):
+    while store.compact(now_ms, budget_bytes=100):
         pass
 
 
@@ -537,7 +537,7 @@ def test_the_cleaner_leaves_to_others_what_is_not_flushed_yet():
         if operation == "sync" and path.endswith("leader-epoch-checkpoint.tmp"):
             # A worker is in the middle of its flush.
             disk.fail = lambda operation, path: during.append(False) if operation == "sync" else None
-            during.append(store.clean(NOW_MS))
+            during.append(store.compact(NOW_MS))
 
     disk.fail = meanwhile
     partition.flush()

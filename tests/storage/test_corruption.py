@@ -289,7 +289,7 @@ def test_compaction_gives_damage_no_new_checksum():
     store.open(START_MS)
     before = bytes(disk.files["data/t-0/00000000000000000000.log"].data)
     assert store.get("t", 0) is not None
-    while store.clean(START_MS):
+    while store.compact(START_MS):
         pass
     assert bytes(disk.files["data/t-0/00000000000000000000.log"].data) == before
 

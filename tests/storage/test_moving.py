@@ -351,7 +351,7 @@ def test_where_a_loss_of_power_takes_the_new_directory_the_old_one_has_what_its_
     append(partition, 20)
     partition.flush()
     write_checkpoints(store)
-    while store.clean(NOW_MS):
+    while store.compact(NOW_MS):
         pass
     partition.flush()
     kept = offsets_of(partition)
@@ -651,7 +651,7 @@ def test_compaction_leaves_a_partition_alone_that_is_moved():
     partition.flush()
     write_checkpoints(store)
     store.begin_move("t", 0, "two")
-    assert not store.clean(NOW_MS)
+    assert not store.compact(NOW_MS)
     move(store)
     partition.flush()
-    assert store.clean(NOW_MS)
+    assert store.compact(NOW_MS)

@@ -99,7 +99,7 @@ class OffsetsByTime(RuleBasedStateMachine):
         self.partition.log.roll(self.now_ms)
         self.partition.flush()
         write_checkpoints(self.store)
-        while self.store.clean(self.now_ms, 1 << 20):
+        while self.store.compact(self.now_ms, 1 << 20):
             pass
         left = set()
         offset = self.partition.log_start_offset

@@ -736,7 +736,7 @@ def test_a_compacted_log_shows_what_it_showed_before(disk, commit):
     partition.commit()
     partition.log.roll(NOW_MS)
     partition.flush()
-    while store.clean(NOW_MS, 1 << 20):
+    while store.compact(NOW_MS, 1 << 20):
         pass
     expected = [b"plain 4", *([b"in a transaction 5"] if commit else []), b"plain 5"]
     assert sorted(committed_values(partition)) == sorted(expected)

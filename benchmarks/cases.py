@@ -258,7 +258,7 @@ class EndToEndCase(Case):
 
 
 def all_cases() -> list[Case]:
-    """The table of the README, in its order."""
+    """The table of docs/performance.md, in its order."""
     cases: list[Case] = []
 
     def produce(name: str, at_least: float, **settings: object) -> None:

@@ -8,6 +8,9 @@ wrote it.
 What the members of a group may do is decided by the membership of its type; here commands, timers and records
 find their way there, and what a membership decides is written (`store`). Share groups are not built: their
 records are left alone in the log.
+
+The log is compacted, so the last records of two keys may stand in another order than they were written: what
+`apply` makes of a group must not depend on the order of records of different keys.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 What is true of any machine is in `coordinator/runtime.py`; here is what only transactions have: the markers,
 which somebody else writes, and a listing over all machines.
+
+The markers of one coordinator must reach a partition in the order of the calls: below transaction version 2 a
+late one would end the producer's next transaction.
 """
 
 from __future__ import annotations

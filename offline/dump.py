@@ -499,7 +499,7 @@ def _flush_journal(directory: str, name: str | None = None) -> Iterator[Fact]:
     """What waits in the flush journal to be put back after a crash: a line for each partition and block;
     `name` is one of its two files, else both are shown in the order in which they were written.
     """
-    from odradek.offline.check import ReadingDisk
+    from odradek.offline.directories import ReadingDisk
     from odradek.storage.log.flush_journal import NAMES, read_entries
 
     names = NAMES if name is None else (name,)

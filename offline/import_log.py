@@ -31,18 +31,13 @@ from typing import TYPE_CHECKING, TextIO
 from odradek.config.broker_config import ConfigError
 from odradek.coordinator.cluster import Broker, ClusterMachine, NewTopic, Row, TopicView, rows_of_new
 from odradek.coordinator.topics import OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS
-from odradek.offline.check import (
-    IMPORT_SUFFIX,
-    IMPORT_TABLE,
-    Progress,
-    finish_work,
-    parse_offsets,
-    surroundings,
-)
+from odradek.offline.check_files import IMPORT_TABLE, parse_offsets
 from odradek.offline.check_partition import PartitionCheck
 from odradek.offline.convert_segment import convert_segment
+from odradek.offline.directories import IMPORT_SUFFIX, finish_work, surroundings
 from odradek.offline.kraft_settings import METADATA_DIRECTORY, KafkaTopic, find_topic
 from odradek.offline.repair_partition import repair_caches, sync_log
+from odradek.offline.report import Progress
 from odradek.server import meta_properties, metadata_store
 from odradek.storage import checkpoints
 from odradek.storage.directories.places import is_aside

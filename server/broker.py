@@ -3,6 +3,8 @@
 Everything that knows of everything is here: data directories and their identity, metadata, logs, the group
 coordinator, the list of APIs, listeners, background work. Start-up does what the first request needs and no
 more; a partition's files are looked at when somebody asks for it, unless the last stop was not a clean one.
+Ports are bound first, so that a port in use is reported before anything is written; then come the data, the
+list of APIs, the serving of connections, and background work.
 
 A clean stop answers what can be answered, closes what waits, flushes, writes checkpoints and marks the
 directories, within two seconds on a disk that plays along.

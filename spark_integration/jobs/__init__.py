@@ -1,6 +1,11 @@
 """Jobs: each one command (`odradek spark JOB --help`) and one function, `odradek.spark.jobs.JOB.run(spark,
 ...)`.
 
+The modules beside the jobs (`archive`, `verify`, `replay`, `mirror`, `latest`, `profile`) read topics and
+tables (`topics`, `tables`, `decoding`, `scanning`), write tables (`querying`, `publishing`, `iceberg`,
+`files`, `compaction`) and topics (`delivering`, `targets`, `offset_runs`, `carrying_over`), and compare
+(`sides`).
+
 Nothing here imports pyspark before a job runs. What a job cannot do is a `JobError`, one sentence.
 """
 

@@ -5,6 +5,9 @@ directory is looked at: those of which a flush had everything (`end_checkpoint.p
 are first asked for, those without records need not be, all others are recovered first. What a crash has left
 half done is finished: deletions go on, copies of moves go, what the flush journal has is put back, and of two
 directories of one partition one stays.
+
+A directory of a partition that no topic has is entered and left as it is: not recovered, opened or maintained
+until somebody deletes it, sets it aside or imports it.
 """
 
 from functools import partial

@@ -2,7 +2,8 @@
 
 A `Slice` says its length at once and gives its bytes when they are sent: large stretches as views of a
 read-only mapping of the segment, small ones by one `pread`. A view keeps its mapping alive, so a segment
-may be closed, replaced or deleted while answers are still going out.
+may be closed, replaced or deleted while answers are still going out. The bytes go to the
+client by a copy from the mapping: `sendfile` was tried and gained nothing (`docs/performance.md`).
 """
 
 import errno

@@ -12,7 +12,6 @@ from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.leadership import Leadership
 from odradek.apis.node import ApiSettings, NodeParts
 from odradek.apis.table import build_apis
-from odradek.apis.topic_creation import TRANSACTIONS_TOPIC_CONFIGS
 from odradek.apis.transaction_markers import MarkerWriter
 from odradek.config.options import (
     BrokerLayers,
@@ -34,7 +33,7 @@ from odradek.coordinator.cluster import (
 from odradek.coordinator.driver import GroupCoordinator
 from odradek.coordinator.producer_ids import ProducerIds
 from odradek.coordinator.settings import GroupSettings
-from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TRANSACTIONS_TOPIC_CONFIGS
 from odradek.coordinator.transaction_coordinator import TransactionCoordinator
 from odradek.coordinator.transaction_settings import TransactionSettings
 from odradek.server.coordinator_log import PartitionLog

@@ -130,9 +130,9 @@ def test_asyncio_programs_await_it():
     asyncio.run(act())
 
 
-def test_the_asyncio_program_of_the_readme_does_what_it_says():
-    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
-    (example,) = re.findall(r"```python\n(import asyncio\n.*?)```", readme, re.DOTALL)
+def test_the_asyncio_program_of_the_documents_does_what_it_says():
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    (example,) = re.findall(r"```python\n(import asyncio\n.*?)```", page, re.DOTALL)
     result = subprocess.run(
         [sys.executable, "-c", example], capture_output=True, timeout=60, check=True, env=with_our_package()
     )

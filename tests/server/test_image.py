@@ -75,7 +75,7 @@ def test_listeners_of_the_environment_may_leave_out_the_controller_that_a_file_a
 
 
 def docker_runs() -> list[str]:
-    texts = [(CHECKOUT / name).read_text() for name in ("README.md", "Dockerfile")]
+    texts = [(CHECKOUT / name).read_text() for name in ("docs/running.md", "Dockerfile")]
     return [
         line for text in texts for line in re.findall(r"^(?:#| {3}) *(docker run .*)$", text, re.MULTILINE)
     ]

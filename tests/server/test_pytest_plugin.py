@@ -83,12 +83,13 @@ def test_the_fixtures_give_running_brokers(run, pytester, arguments):
     run(*arguments).assert_outcomes(passed=6)
 
 
+@pytest.mark.parametrize(("page", "count"), [("README.md", 1), ("docs/python.md", 3)])
 @pytest.mark.parametrize("arguments", [(), ("--odradek-in-thread",)], ids=["processes", "threads"])
-def test_the_tests_of_the_readme_pass(run, pytester, arguments):
-    readme = (CHECKOUT / "README.md").read_text()
-    (example,) = re.findall(r"## In tests, and with asyncio\n.*?```python\n(.*?)```", readme, re.DOTALL)
+def test_the_tests_in_the_documents_pass(run, pytester, arguments, page, count):
+    text = (CHECKOUT / page).read_text()
+    (example,) = re.findall(r"```python\n(from kafka .*?\ndef test_.*?)```", text, re.DOTALL)
     pytester.makepyfile(example)
-    run(*arguments).assert_outcomes(passed=3)
+    run(*arguments).assert_outcomes(passed=count)
 
 
 def test_the_fixtures_are_documented(run):

@@ -1,6 +1,9 @@
 """Every message of the protocol, declared once for all of its versions; one module per API.
 
 Nothing is imported before it is asked for: `find` brings in the one module that an API needs.
+
+Classes have the protocol's own names, fields these names in snake_case. A module is a name space: two modules
+may both have a `NodeEndpoint`.
 """
 
 from functools import cache

@@ -1,0 +1,156 @@
+"""The files of a data directory beside its partitions, each by itself: `meta.properties`, checkpoints and
+the metadata store.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from odradek.config import options
+from odradek.config.properties import parse_properties
+from odradek.coordinator.cluster import ClusterMachine, ClusterView
+from odradek.offline.check_partition import DAMAGE, NOTE, Finding
+from odradek.server import meta_properties, metadata_store
+from odradek.storage import checkpoints
+from odradek.storage.directories.store import Key, key_of
+from odradek.wire.errors import KafkaError
+
+__all__ = [
+    "IMPORT_TABLE",
+    "NO_CHECKPOINT",
+    "StoredMetadata",
+    "check_identity",
+    "check_settings",
+    "identity_of",
+    "metadata_of",
+    "parse_offsets",
+    "read_store",
+    "readable_offsets",
+]
+
+IMPORT_TABLE = "import"
+"""Rows of imports under way: topic -> JSON of the topic's id and the directories that are made for it."""
+NO_CHECKPOINT = "it is not a checkpoint of version 0 with as many lines as it announces"
+
+
+def parse_offsets(data: bytes) -> dict[Key, int] | str:
+    """Offset by topic and partition of a checkpoint, or what is wrong with it. Kafka makes an empty file at
+    first.
+    """
+    lines = checkpoints.decode_lines(data) if data else []
+    if lines is None:
+        return NO_CHECKPOINT
+    offsets: dict[Key, int] = {}
+    for fields in lines:
+        try:
+            topic, index, offset = fields[0], int(fields[1]), int(fields[2])
+        except (IndexError, ValueError):
+            return f"{' '.join(fields)!r} is not a topic, a partition and an offset"
+        if len(fields) != 3 or index < 0 or offset < 0:
+            return f"{' '.join(fields)!r} is not a topic, a partition and an offset"
+        offsets[topic, index] = offset
+    return offsets
+
+
+def readable_offsets(data: bytes) -> dict[Key, int]:
+    """What can be read of a damaged checkpoint, line by line."""
+    offsets: dict[Key, int] = {}
+    for line in data.decode("utf-8", "replace").splitlines()[2:]:
+        one = parse_offsets(checkpoints.encode_lines([line]))
+        if not isinstance(one, str):
+            offsets |= one
+    return offsets
+
+
+def check_identity(directory: str) -> Iterator[Finding]:
+    """Of `meta.properties`."""
+    path = f"{directory}/{meta_properties.FILE_NAME}"
+    if not os.path.exists(path):
+        if any(key_of(name) for name in os.listdir(directory)):
+            yield Finding(
+                NOTE, path, None, "it is not there", "a start makes a new one, with a new cluster id"
+            )
+        return
+    with open(path, "rb") as file:
+        content = file.read()
+    mended = meta_properties.mended(content)
+    if mended != content:
+        what = "its checksum does not fit"
+        consequence = "one bit of it is wrong: a start reads it as it was written"
+        if not mended:
+            consequence = "a start makes a new one, with a new cluster id: restore the file from a backup"
+        yield Finding(DAMAGE, path, None, what, consequence)
+    elif identity_of(directory) is None:
+        consequence = "a broker does not start with it: restore the file from a backup"
+        yield Finding(DAMAGE, path, None, "it does not say version, cluster.id and node.id", consequence)
+
+
+def identity_of(directory: str) -> tuple[str, str] | None:
+    """Cluster and node of a data directory; None when its file does not say them."""
+    try:
+        with open(f"{directory}/{meta_properties.FILE_NAME}", "rb") as file:
+            properties = parse_properties(meta_properties.mended(file.read()))
+    except (OSError, ValueError):
+        return None
+    node_id = properties.get("node.id", properties.get("broker.id", ""))
+    cluster_id = properties.get("cluster.id", "")
+    if properties.get("version") not in ("0", "1") or not cluster_id or not node_id.isdecimal():
+        return None
+    return cluster_id, node_id
+
+
+class StoredMetadata(NamedTuple):
+    """What the metadata store says: topics, deletions that are not finished, ids of imports likewise."""
+
+    view: ClusterView
+    deletions: Mapping[bytes, str]
+    imports: set[bytes]
+
+
+def read_store(path: str) -> tuple[StoredMetadata | None, list[Finding]]:
+    """What the metadata store says, None where it is damaged; and the findings."""
+    rows, wrong = metadata_store.verify(path)
+    consequence = "a start makes it anew from what can be read, and tells what is missing"
+    if not wrong:
+        try:
+            return metadata_of(rows), []
+        except (AssertionError, LookupError, ValueError):
+            wrong = ["its rows contradict each other"]
+    return None, [Finding(DAMAGE, path, None, what, consequence) for what in wrong]
+
+
+def metadata_of(rows: list[Any]) -> StoredMetadata:
+    """AssertionError, LookupError, ValueError: the rows contradict each other."""
+
+    class Rows:
+        """A store that is only read."""
+
+        def rows(self) -> list[Any]:
+            return rows
+
+        def write(self, rows: object) -> None:
+            raise NotImplementedError
+
+        writing: Any = write
+
+    machine = ClusterMachine(Rows(), cluster_id="", new_topic_id=lambda: bytes(16))
+    machine.load()
+    imports = {bytes.fromhex(json.loads(row.value)["id"]) for row in rows if row.table == IMPORT_TABLE}
+    return StoredMetadata(machine.view, machine.deletions, imports)
+
+
+def check_settings(path: str, view: ClusterView) -> Iterator[Finding]:
+    """Whether topics and groups have settings that a broker takes; `path` is the metadata store."""
+    for topic in view.topics.values():
+        try:
+            options.parse_topic_configs(topic.configs)
+        except KafkaError as error:
+            what = f"a setting of topic {topic.name} is refused: {error.message}"
+            yield Finding(DAMAGE, path, None, what, "its partitions cannot be opened")
+    for group_id, configs in view.group_configs.items():
+        try:
+            options.parse_group_configs(configs)
+        except KafkaError as error:
+            what = f"a setting of group {group_id} is refused: {error.message}"
+            yield Finding(DAMAGE, path, None, what, "the group cannot be served: delete the setting")

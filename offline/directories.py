@@ -1,0 +1,153 @@
+"""The directories that a tool is given: which of them have data, and which partitions they mean."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from odradek.offline.check_partition import lost_logs
+from odradek.server import meta_properties
+from odradek.storage import checkpoints
+from odradek.storage.directories.store import Key, key_of
+from odradek.storage.disk import Disk, Lock, OsDisk, OsFile
+from odradek.storage.log.segment import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    SWAP,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+)
+from odradek.storage.recovery.recovery import base_offset_of, finish_interrupted
+
+__all__ = [
+    "IMPORT_SUFFIX",
+    "OFFSET_FILES",
+    "CannotCheck",
+    "Directory",
+    "ReadingDisk",
+    "directories_of",
+    "finish_work",
+    "lock_directory",
+    "surroundings",
+]
+
+IMPORT_SUFFIX = "-import"
+OFFSET_FILES = (
+    checkpoints.RECOVERY_POINTS,
+    checkpoints.HIGH_WATERMARKS,
+    checkpoints.LOG_STARTS,
+    checkpoints.FIRST_DIRTY,
+)
+_SEGMENT_KINDS = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
+_PARTITION_FILES = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
+
+
+class CannotCheck(Exception):
+    """Nothing was looked at; the text is one sentence for the person who asked."""
+
+
+class ReadingDisk(OsDisk):
+    """Opens files for reading only: the directory may be somebody else's, the disk may take no writes."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        assert not create
+        return OsFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def finish_work(disk: Disk, path: str) -> list[str]:
+    """Finish or take back in a partition's directory what was interrupted; returns the names that told of it.
+    What tells of a lost log file is left for the check, which a start would remove.
+    """
+    all_names = disk.list(path)
+    lost = {file_name(base, "") for base in lost_logs(all_names)}
+    names = [name for name in all_names if name.partition(".")[0] not in lost]
+    left = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
+    if left:
+        finish_interrupted(disk, path, names)
+    return left
+
+
+@dataclass(slots=True)
+class Directory:
+    """A data directory, or the surroundings of some partition directories: then `only` names these."""
+
+    path: str
+    only: set[str] | None = None
+    is_data_directory: bool = True
+    was_clean: bool = False
+    offsets: dict[str, dict[Key, int]] = field(default_factory=dict)
+    """By the name of the checkpoint."""
+    unreadable: set[str] = field(default_factory=set)
+    waiting: dict[str, int] = field(default_factory=dict)
+    """Bytes in the flush journal by the name of the partition's directory."""
+
+
+def directories_of(disk: Disk, paths: Sequence[str]) -> list[Directory]:
+    # By the real path: of two names of one directory the second would wait for the lock of the first.
+    found: dict[str, Directory] = {}
+    for path in paths:
+        path = os.path.normpath(path)
+        if not os.path.isdir(path):
+            raise CannotCheck(f"{path} is no directory: name a data directory, or that of a partition.")
+        parent, name, has_data = surroundings(disk, path)
+        if _is_partition(disk, path) or (has_data and key_of(name) is not None):
+            directory = found.setdefault(os.path.realpath(parent), Directory(parent, set(), has_data))
+            if directory.only is not None:
+                directory.only.add(name)
+        else:
+            directory = found.setdefault(os.path.realpath(path), Directory(path))
+            directory.only, directory.is_data_directory = None, True
+    for directory in found.values():
+        directory.was_clean = disk.exists(f"{directory.path}/{checkpoints.CLEAN_SHUTDOWN}")
+    return list(found.values())
+
+
+def surroundings(disk: Disk, path: str) -> tuple[str, str, bool]:
+    """The data directory that a partition's directory is in, its name there, and whether it is one.
+
+    Of somebody's link to a partition lock and checkpoints are beside what it leads to; of one in a data
+    directory they are beside the link.
+    """
+    path = os.path.normpath(path)
+    parent, name = _parted(path)
+    if _has_data(disk, parent) or not os.path.islink(path):
+        return parent, name, _has_data(disk, parent)
+    parent, name = _parted(os.path.realpath(path))
+    return parent, name, _has_data(disk, parent)
+
+
+def _parted(path: str) -> tuple[str, str]:
+    """The directory that a directory is in, and its name there."""
+    name = os.path.basename(os.path.abspath(path))
+    return os.path.normpath(os.path.join(path, os.pardir)) if name != path else os.curdir, name
+
+
+def _has_data(disk: Disk, path: str) -> bool:
+    return any(disk.exists(f"{path}/{name}") for name in (meta_properties.FILE_NAME, *OFFSET_FILES))
+
+
+def _is_partition(disk: Disk, path: str) -> bool:
+    return any(
+        name in _PARTITION_FILES or any(base_offset_of(name, kind) is not None for kind in _SEGMENT_KINDS)
+        for name in disk.list(path)
+    )
+
+
+def lock_directory(path: str, *, repair: bool) -> Lock | None:
+    """Keep brokers out; None where none can have been."""
+    lock_path = f"{path}/{checkpoints.LOCK}"
+    if not os.path.exists(lock_path):
+        return None
+    try:
+        return OsDisk().lock(lock_path)
+    except BlockingIOError:
+        raise CannotCheck(
+            f"The data directory {path} is in use by a broker: stop it first, it changes under the check."
+        ) from None
+    except OSError as error:
+        if repair:
+            raise CannotCheck(f"{path} cannot be written: {error.strerror}.") from None
+        return None

@@ -1,0 +1,48 @@
+"""The documents: their links lead somewhere, they stay short, and what they name of the code is there."""
+
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+LINES_MAX = {"README.md": 120, "docs/architecture.md": 200}
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
+NAMED_FILE = re.compile(r"`([\w.]+(?:/[\w.]+)+\.(?:py|pyi|pyx|md|toml))`")
+STEP = re.compile(r"^\| `([\w./]+\.pyx?)` \| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_each_link_to_a_file_leads_to_one(page):
+    targets = [match[1] for match in LINK.finditer(page.read_text()) if match[1]]
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert not missing, f"{name(page)} links to {missing}"
+
+
+@pytest.mark.parametrize(("page", "lines_max"), LINES_MAX.items())
+def test_the_first_pages_stay_short(page, lines_max):
+    lines = (ROOT / page).read_text().splitlines()
+    assert len(lines) <= lines_max, "details belong into another page of docs/ or into docstrings"
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md"])
+def test_each_file_that_a_page_for_developers_names_is_there(page):
+    missing = [path for path in NAMED_FILE.findall((ROOT / page).read_text()) if not (ROOT / path).exists()]
+    assert not missing, f"{page} names {missing}: write where that is now"
+
+
+def test_each_function_of_a_walk_is_in_its_file():
+    steps = STEP.findall((ROOT / "docs" / "architecture.md").read_text())
+    assert len(steps) > 40
+    missing = [
+        f"{function} in {path}"
+        for path, functions in steps
+        for function in re.findall(r"\w+", functions)
+        if not re.search(rf"\b(?:def|class|cdef|cdef \w+) {function}\b", (ROOT / path).read_text())
+    ]
+    assert not missing, f"docs/architecture.md names {missing}: write which function does that now"

@@ -22,7 +22,7 @@ from odradek.wire.messages.list_config_resources import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster.view import ClusterView
 
 FIRST_VERSION_WITH_TYPES = 1
 

@@ -24,7 +24,7 @@ from odradek.apis.questions import (
     always,
     read_question,
 )
-from odradek.coordinator import consumer_commands as commands
+from odradek.coordinator.groups import consumer_commands as commands
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_group_describe, consumer_group_heartbeat
 from odradek.wire.messages.consumer_group_describe import (
@@ -41,7 +41,7 @@ from odradek.wire.messages.consumer_group_heartbeat import (
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.apis.groups import Groups
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster.view import ClusterView
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 """What `Member.member_type` says."""

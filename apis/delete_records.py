@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
-from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,

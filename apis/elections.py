@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.cluster import NO_LEADER
+from odradek.coordinator.cluster.view import NO_LEADER
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -24,7 +24,10 @@ from odradek.wire.messages.elect_leaders import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.coordinator.cluster import ClusterView, PartitionView
+    from odradek.coordinator.cluster.view import (
+        ClusterView,
+        PartitionView,
+    )
 
 PREFERRED, UNCLEAN = 0, 1
 

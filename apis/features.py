@@ -5,9 +5,9 @@ or nothing: the first feature that cannot be had so refuses it. What is changed 
 ApiVersions tells it to whoever connects; a client that has asked before goes on by what it knows, which is
 served all the same.
 
-`coordinator/features.py` has the features that there are. With eligible leader replicas comes a setting for
-all brokers (`min.insync.replicas`). Version 0 knows no upgrade type, and as in Kafka its `allow_downgrade`
-has no effect.
+`coordinator/cluster/features.py` has the features that there are. With eligible leader replicas comes a
+setting for all brokers (`min.insync.replicas`). Version 0 knows no upgrade type, and as in Kafka its
+`allow_downgrade` has no effect.
 
 Source: QuorumController.updateFeatures and FeatureControlManager of Kafka 4.3.
 """
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
-from odradek.coordinator.features import (
+from odradek.coordinator.cluster.features import (
     FEATURES,
     KRAFT_VERSION,
     METADATA_VERSION,
@@ -36,7 +36,7 @@ from odradek.wire.messages.update_features import (
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster import ClusterMachine
+    from odradek.coordinator.cluster.machine import ClusterMachine
     from odradek.wire.work import Work
 
 LAST_VERSION_WITH_RESULTS = 1

@@ -30,8 +30,8 @@ from odradek.apis.questions import (
     always,
     read_question,
 )
-from odradek.coordinator import commands
-from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.coordinator.groups import commands
 from odradek.wire.errors import ErrorCode, error_message
 from odradek.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -84,7 +84,7 @@ _NOWHERE = (-1, "", -1)
 
 
 class Groups(Protocol):
-    """What the handlers need of `coordinator.driver.GroupCoordinator`."""
+    """What the handlers need of `coordinator.group_coordinator.GroupCoordinator`."""
 
     @property
     def serves_consumer_groups(self) -> bool: ...

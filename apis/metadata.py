@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from odradek.apis import operations
 from odradek.apis.addresses import reachable_brokers
 from odradek.apis.api import WorkAnswer
-from odradek.coordinator.topics import INTERNAL_TOPICS, check_name
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, check_name
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -48,7 +48,11 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.topic_creation import TopicCreation
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
+    from odradek.coordinator.cluster.view import (
+        ClusterView,
+        PartitionView,
+        TopicView,
+    )
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1

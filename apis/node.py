@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership
     from odradek.apis.transactions import Transactions
     from odradek.apis.turn import Timers, Turn, WorkQueue
-    from odradek.coordinator.cluster import ClusterMachine
-    from odradek.coordinator.topics import NewTopic
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.topics import NewTopic
     from odradek.storage.store import LogStore
 
 

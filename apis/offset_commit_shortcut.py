@@ -28,8 +28,11 @@ from odradek.wire.messages.offset_commit import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from odradek.coordinator.cluster import ClusterView, TopicView
-    from odradek.coordinator.commands import CommitOffsets
+    from odradek.coordinator.cluster.view import (
+        ClusterView,
+        TopicView,
+    )
+    from odradek.coordinator.groups.commands import CommitOffsets
     from odradek.wire.errors import ErrorCode
 
 __all__ = ["KNOWN_MAX", "commits"]

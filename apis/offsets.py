@@ -19,7 +19,7 @@ from odradek.apis.api import Waiting
 from odradek.apis.groups import Gathering, Groups
 from odradek.apis.offset_commit_shortcut import commits
 from odradek.apis.questions import FEW_KNOWN_MAX, Known, Questions, RememberedAnswer, read_question
-from odradek.coordinator import commands
+from odradek.coordinator.groups import commands
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -51,7 +51,10 @@ from odradek.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext, Shortcut
     from odradek.apis.leadership import Leadership
-    from odradek.coordinator.cluster import ClusterView, TopicView
+    from odradek.coordinator.cluster.view import (
+        ClusterView,
+        TopicView,
+    )
 
 FIRST_VERSION_WITH_IDS = 10
 FIRST_VERSION_WITH_GROUP_ERROR = 2

@@ -25,7 +25,7 @@ from odradek.apis.api import Waiting
 from odradek.apis.leadership import Leadership, add_endpoint, leader_hint
 from odradek.apis.produce_gates import Gates
 from odradek.apis.produce_shortcut import shortcut
-from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.wire.batch_validation import InvalidRecords
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.produce import (

@@ -16,7 +16,7 @@ from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis._produce_burst import Bursts, Known
-from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.wire.errors import KafkaError
 from odradek.wire.frames import response_parts
 from odradek.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
-from odradek.coordinator import transaction_commands as commands
+from odradek.coordinator.transactions import commands
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from odradek.coordinator.features import KRAFT_VERSION
+from odradek.coordinator.cluster.features import KRAFT_VERSION
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from odradek.wire.messages.describe_quorum import (
@@ -33,7 +33,7 @@ from odradek.wire.schema import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster.view import ClusterView
 
 METADATA_TOPIC = "__cluster_metadata"
 LEADER_EPOCH = 1

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from odradek.apis import operations
 from odradek.apis.api import Waiting
 from odradek.apis.groups import Gathering, client_host
-from odradek.coordinator import streams_commands as commands
-from odradek.coordinator.streams_assignor import TaskAssignment, Tasks
-from odradek.coordinator.streams_topology import Status, StatusCode, has_doubles
-from odradek.coordinator.topics import INTERNAL_TOPICS, is_legal
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, is_legal
+from odradek.coordinator.streams import commands
+from odradek.coordinator.streams.assignor import TaskAssignment, Tasks
+from odradek.coordinator.streams.topology import Status, StatusCode, has_doubles
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import group_records as records
 from odradek.wire.messages import streams_group_describe as describe
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from odradek.apis.groups import Groups
     from odradek.apis.topic_creation import TopicCreation
     from odradek.apis.turn import Timers, WorkQueue
-    from odradek.coordinator.topics import NewTopic
+    from odradek.coordinator.cluster.topics import NewTopic
 
 NOT_SAID = -1
 HEARTBEATS_BETWEEN_TRIALS = 2

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.apis.transaction_verification import TransactionVerification
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster import ClusterMachine
+    from odradek.coordinator.cluster.machine import ClusterMachine
 
 MakeHandler = Callable[[], Handler]
 

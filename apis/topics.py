@@ -16,8 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
-from odradek.coordinator.cluster import NewPartitions, NewTopic
-from odradek.coordinator.topics import CLUSTER_METADATA_TOPIC
+from odradek.coordinator.cluster.topics import (
+    CLUSTER_METADATA_TOPIC,
+    NewPartitions,
+    NewTopic,
+)
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -41,7 +44,8 @@ from odradek.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster import ClusterMachine, TopicView
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.view import TopicView
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_CONFIGS = 5

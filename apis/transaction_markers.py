@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
 from odradek.apis.leadership import check_in_sync
-from odradek.coordinator.topics import OFFSETS_TOPIC
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.storage import transactions as storage
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from odradek.apis.api import Waiting
 from odradek.apis.transaction_verification import Support, ask_coordinator, support_of_offset_commit
 from odradek.apis.transactions import PAUSES_MS
-from odradek.coordinator import commands
-from odradek.coordinator.driver import coordinator_error
-from odradek.coordinator.topics import OFFSETS_TOPIC
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
+from odradek.coordinator.group_coordinator import coordinator_error
+from odradek.coordinator.groups import commands
 from odradek.storage.transactions import Verified
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.txn_offset_commit import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership
     from odradek.apis.transactions import Transactions
     from odradek.apis.turn import Timers
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster.view import ClusterView
 
 FIRST_VERSION_THAT_KNOWS_LOADING = 2
 NO_SEQUENCE = -1

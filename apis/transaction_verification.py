@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
 from odradek.apis.produce import Unverified
-from odradek.coordinator import transaction_commands as commands
-from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
+from odradek.coordinator.transactions import commands
 from odradek.storage.transactions import Verified
 from odradek.wire.errors import ErrorCode, KafkaError
 

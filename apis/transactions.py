@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from odradek.apis.api import Waiting, WorkAnswer
 from odradek.apis.groups import Gathering, Groups
-from odradek.coordinator import transaction_commands as commands
-from odradek.coordinator.topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from odradek.coordinator.transactions import commands
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import describe_transactions, list_transactions
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -51,8 +51,8 @@ from odradek.wire.messages.list_transactions import ListTransactionsRequest, Lis
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.turn import Timers, WorkQueue
-    from odradek.coordinator.cluster import ClusterView
-    from odradek.coordinator.regular_expression import RegularExpression
+    from odradek.coordinator.cluster.view import ClusterView
+    from odradek.coordinator.groups.regular_expression import RegularExpression
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_FENCED = 2
@@ -69,7 +69,7 @@ MATCHED_PER_STEP = 1_000
 
 
 class Transactions(Protocol):
-    """What the handlers need of `coordinator.transaction_coordinator.TransactionCoordinator`."""
+    """What the handlers need of `coordinator.transactions.coordinator.TransactionCoordinator`."""
 
     def partition_of(self, transactional_id: str) -> int: ...
 
@@ -355,7 +355,7 @@ class ListTransactions:
     def _selecting(
         self, pattern: str, reply: commands.ListTransactionsReply
     ) -> Work[ListTransactionsResponse]:
-        from odradek.coordinator.regular_expression import RegularExpression
+        from odradek.coordinator.groups.regular_expression import RegularExpression
 
         try:
             expression = RegularExpression(pattern)

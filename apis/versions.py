@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.features import FEATURES
+from odradek.coordinator.cluster.features import FEATURES
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.api_versions import (
     ApiVersion,
@@ -25,7 +25,7 @@ from odradek.wire.messages.api_versions import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster.view import ClusterView
 
 FIRST_VERSION_WITH_CLIENT_NAME = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4

@@ -6,7 +6,8 @@ for anything after it, is refused, and the machine is loaded again. So is one th
 After a load that brought no record into the log, as on a disk that is full, there is a pause before the next.
 All timers of all machines share one heap.
 
-`driver.GroupCoordinator` and `transaction_coordinator.TransactionCoordinator` are made of this. Nothing here
+`group_coordinator.GroupCoordinator` and `transactions.coordinator.TransactionCoordinator` are made of
+this. Nothing here
 is thread-safe, and nothing blocks longer than one slice of loading.
 """
 
@@ -22,7 +23,8 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-from odradek.coordinator.cluster import ClusterView
+from odradek.coordinator.cluster.partitioner import partition_for
+from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import (
     Append,
     AppendMarker,
@@ -36,7 +38,6 @@ from odradek.coordinator.effects import (
     WriteMarkers,
 )
 from odradek.coordinator.log import CoordinatorLog
-from odradek.coordinator.partitioner import partition_for
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 
 __all__ = [

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from odradek.config.properties import parse_properties
-from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.offline.check_partition import DAMAGE, NOTE, Finding, PartitionCheck, lost_logs
 from odradek.offline.kraft_settings import METADATA_DIRECTORY
 from odradek.offline.repair_partition import Repair, repair_caches, repair_log, sync_log
@@ -53,7 +53,7 @@ from odradek.wire.errors import KafkaError
 from odradek.wire.schema import uuid_to_text
 
 if TYPE_CHECKING:
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster.view import ClusterView
 
 __all__ = [
     "IMPORT_SUFFIX",
@@ -868,7 +868,7 @@ def _look_at_store(path: str) -> tuple[_Known | None, list[Finding]]:
 
 
 def _known_by(rows: list[Any]) -> _Known:
-    from odradek.coordinator.cluster import ClusterMachine
+    from odradek.coordinator.cluster.machine import ClusterMachine
 
     class Rows:
         """A store that is only read."""

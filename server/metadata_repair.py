@@ -22,17 +22,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from odradek.config.broker_config import ConfigError
-from odradek.coordinator.cluster import (
+from odradek.coordinator.cluster.machine import (
     CLUSTER,
     DELETION,
     PARTITION,
     TOPIC,
     TOPIC_CONFIG,
-    PartitionView,
     Row,
     partition_row,
 )
-from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
+from odradek.coordinator.cluster.view import PartitionView
 from odradek.server.metadata_store import LOG, REPAIRED, UNREADABLE, SqliteMetadataStore, checksum, verify
 from odradek.server.write_ahead_log import Patch, likeliest_first, patch
 from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metadata

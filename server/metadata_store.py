@@ -1,10 +1,10 @@
 """The cluster's metadata on disk: durable rows in SQLite, for one process.
 
-Rows are (table, key) -> text, as `coordinator/cluster.py` writes them. A write is one transaction that is on
-disk when `write` returns (WAL, synchronous=FULL). Each row carries a CRC of its content, so that damage is
-told at start instead of being served. A file of a newer schema is refused, never changed; a number in which a
-bit has flipped is no newer schema. What a kill has left in the write-ahead log is looked at before SQLite
-reads it (`write_ahead_log`).
+Rows are (table, key) -> text, as `coordinator/cluster/machine.py` writes them. A write is one transaction
+that is on disk when `write` returns (WAL, synchronous=FULL). Each row carries a CRC of its content, so that
+damage is told at start instead of being served. A file of a newer schema is refused, never changed; a number
+in which a bit has flipped is no newer schema. What a kill has left in the write-ahead log is looked at before
+SQLite reads it (`write_ahead_log`).
 """
 
 import logging
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from odradek.config.broker_config import ConfigError
-from odradek.coordinator.cluster import Row
+from odradek.coordinator.cluster.machine import Row
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
@@ -64,7 +64,7 @@ class DamagedMetadata(ConfigError):
 
 
 class SqliteMetadataStore:
-    """A `coordinator.cluster.MetadataStore` in the file at `path`. Close it when the broker stops.
+    """A `coordinator.cluster.machine.MetadataStore` in the file at `path`. Close it when the broker stops.
 
     ConfigError: the file cannot be opened, is no metadata of ours, or is newer than this program;
     `DamagedMetadata`: it is ours and damaged.

@@ -16,7 +16,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.storage._reading import is_in_memory
 from odradek.wire.messages import find
 
@@ -41,7 +41,13 @@ RECORDS = Part(
 # ConsumerGroupHeartbeat
 GROUPS = Part(
     (10, 9, 11, 14, 12, 8, 13, 68),
-    ("apis.groups", "apis.offsets", "coordinator.driver", "server.coordinator_log", "apis.consumer_groups"),
+    (
+        "apis.groups",
+        "apis.offsets",
+        "coordinator.group_coordinator",
+        "server.coordinator_log",
+        "apis.consumer_groups",
+    ),
 )
 # InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit
 TRANSACTIONS = Part(
@@ -49,7 +55,7 @@ TRANSACTIONS = Part(
     (
         "apis.producers",
         "apis.transactions",
-        "coordinator.transaction_coordinator",
+        "coordinator.transactions.coordinator",
         "apis.transaction_markers",
         "apis.transaction_offsets",
     ),

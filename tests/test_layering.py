@@ -28,6 +28,13 @@ MAY_IMPORT = {
     "offline": {"offline", "storage", "coordinator", "config", "wire"},
     "spark": {"spark", "wire", "storage"},
 }
+STORIES_MAY_IMPORT = {
+    "coordinator.cluster": set(),
+    "coordinator.groups": {"coordinator.cluster"},
+    "coordinator.streams": {"coordinator.cluster", "coordinator.groups"},
+    "coordinator.transactions": {"coordinator.cluster"},
+}
+"""Of the other stories of the same layer; the layer's own modules stand below them or above."""
 IMPURE = {"asyncio", "socket", "time", "random", "threading"}
 NO_FILES = {"os", "pathlib"}
 FORBIDDEN = {
@@ -38,7 +45,6 @@ FORBIDDEN = {
     "offline": IMPURE - {"time"},
 }
 EXCEPTIONS = {
-    ("coordinator", "driver.py", "asyncio"),
     ("config", "broker_config.py", "socket"),  # inet_aton, which only reads a text
 }
 COMMAND_LINES = {
@@ -202,6 +208,25 @@ def reached(imports, start):
             found.add(module)
             waiting += imports[module]
     return found
+
+
+def test_the_stories_of_a_layer_know_each_other_in_one_direction():
+    def story(module):
+        return next((one for one in STORIES_MAY_IMPORT if f"{module}.".startswith(f"odradek.{one}.")), None)
+
+    complaints = [
+        f"{module} imports {name}: {story(module)} may only know {sorted(STORIES_MAY_IMPORT[story(module)])}"
+        for module, names in imports_by_module().items()
+        for name in sorted(names)
+        if story(module) and story(name) not in {None, story(module), *STORIES_MAY_IMPORT[story(module)]}
+    ]
+    complaints += [
+        f"{init.relative_to(ROOT)} is not empty below its docstring: it is imported with each of its modules"
+        for one in STORIES_MAY_IMPORT
+        for init in [ROOT.joinpath(*one.split("."), "__init__.py")]
+        if len(ast.parse(init.read_text()).body) != 1
+    ]
+    assert not complaints, "\n".join(complaints)
 
 
 def listed_circles():

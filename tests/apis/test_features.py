@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.coordinator.features import FEATURES, first_levels
+from odradek.coordinator.cluster.features import FEATURES, first_levels
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest

@@ -9,7 +9,10 @@ import pytest
 
 from odradek.apis.api import LatePart
 from odradek.apis.fetch import LOOKS_MAX
-from odradek.coordinator.cluster import Broker, Endpoint
+from odradek.coordinator.cluster.view import (
+    Broker,
+    Endpoint,
+)
 from odradek.storage.segment import LOG, Segment
 from odradek.storage.slices import Slice
 from odradek.wire.compression import Compression

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from odradek.apis.api import RequestContext, Waiting
-from odradek.coordinator.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.wire.codec import decoder
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.frames import read_request_header, read_response, request_frame, response_parts

@@ -3,8 +3,8 @@
 import pytest
 
 from odradek.apis.transaction_markers import MarkerWriter
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.effects import MarkerRecord
-from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.storage.transactions import Verified
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError

@@ -4,9 +4,9 @@ import pytest
 
 from odradek.apis.api import Api, RequestContext
 from odradek.apis.transaction_offsets import TxnOffsetCommit
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.runtime import RETRY_LOAD_AFTER_SECONDS
-from odradek.coordinator.topics import OFFSETS_TOPIC
-from odradek.coordinator.transaction_commands import AddPartitions, VerifyPartitions
+from odradek.coordinator.transactions.commands import AddPartitions, VerifyPartitions
 from odradek.storage.partition import READ_COMMITTED
 from odradek.wire.codec import decode_message, encode_message
 from odradek.wire.end_marker import EndMarker

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.coordinator.features import (
+from odradek.coordinator.cluster.features import (
     FEATURES,
     RELEASES,
     first_levels,

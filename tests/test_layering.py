@@ -67,10 +67,6 @@ ONE_WAY_THROUGH_THE_HOUSE = """
     server._hot_path: server.connection
     server.connection: server._hot_path server.turn
     server.turn: server._hot_path
-    server.metadata_repair: server.metadata_store
-    server.metadata_store: server.metadata_repair
-    spark.admission: spark.stream_source
-    spark.stream_source: spark.admission
     storage.checkpointing: storage.partition storage.places
     storage.cleaner: storage.partition storage.store
     storage.failing_disks: storage.opening storage.places
@@ -82,8 +78,6 @@ ONE_WAY_THROUGH_THE_HOUSE = """
     storage.store: storage.checkpointing storage.cleaner storage.failing_disks storage.opening
     storage.store: storage.partition storage.places storage.relocation storage.upkeep
     storage.upkeep: storage.partition storage.places
-    wire._records: wire.record_refusals
-    wire.record_refusals: wire._records
 """
 """Imports that lead back to where they are: what is left of them since the issue of this name began. To break
 a circle put a Protocol below, or move the type down; then strike its lines out. None is added.

@@ -50,9 +50,9 @@ class DeleteRecords:
     ) -> DeleteRecordsResponse | WorkAnswer:
         # Of a partition that is named twice the last offset counts, as in Kafka.
         wanted = {
-            (topic.name, asked.partition_index): asked.offset
+            (topic.name, requested.partition_index): requested.offset
             for topic in request.topics
-            for asked in topic.partitions
+            for requested in topic.partitions
         }
         done: dict[tuple[str, int], Partition] = {}
         results = {}

@@ -50,14 +50,14 @@ class DescribeQuorum:
         self._current_view = current_view
 
     def __call__(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-        asked = [
+        requested = [
             (topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics
         ]
-        if asked != [(METADATA_TOPIC, [0])]:
+        if requested != [(METADATA_TOPIC, [0])]:
             # Kafka answers for just this one partition, or refuses all.
             topics = [
                 TopicQuorumData(topic_name=name, partitions=[_unknown(index) for index in indexes])
-                for name, indexes in asked
+                for name, indexes in requested
             ]
             return DescribeQuorumResponse(error_code=0, error_message="", topics=topics)
         response = DescribeQuorumResponse(

@@ -31,7 +31,7 @@ from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
-from odradek.apis.produce import Unverified
+from odradek.apis.unverified import Unverified
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.coordinator.transactions import commands
 from odradek.storage.transactions import Verified
@@ -39,8 +39,8 @@ from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Transactions
     from odradek.apis.leadership import Leadership
-    from odradek.apis.transactions import Transactions
     from odradek.apis.turn import Timers
     from odradek.wire.messages.produce import ProduceRequest
 
@@ -109,11 +109,17 @@ def ask_coordinator(
 
     def added(reply: commands.AddPartitionsReply) -> None:
         code = reply.error_code
-        then({} if code is ErrorCode.NONE else dict.fromkeys(wanted, _told(code, support)))
+        then({} if code is ErrorCode.NONE else dict.fromkeys(wanted, _producer_error(code, support)))
 
     def verified(reply: commands.VerifyPartitionsReply) -> None:
         pairs = zip(wanted, reply.errors, strict=True)
-        then({partition: _told(code, support) for partition, code in pairs if code is not ErrorCode.NONE})
+        then(
+            {
+                partition: _producer_error(code, support)
+                for partition, code in pairs
+                if code is not ErrorCode.NONE
+            }
+        )
 
     fields = (transactional_id, *producer, wanted, support.transaction_version)
     if support is Support.ADDED:
@@ -122,7 +128,7 @@ def ask_coordinator(
         transactions.submit(transactional_id, commands.VerifyPartitions(verified, *fields))
 
 
-def _told(code: ErrorCode, support: Support) -> ErrorCode:
+def _producer_error(code: ErrorCode, support: Support) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED:
         # What a producer expects of a partition.
         return ErrorCode.INVALID_PRODUCER_EPOCH

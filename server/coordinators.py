@@ -74,7 +74,7 @@ class _WhenNeeded(Generic[C]):
 
 
 class Groups(_WhenNeeded["GroupCoordinator"]):
-    """The coordinator of groups (`apis.groups.Groups`)."""
+    """The coordinator of groups (`apis.coordinators.Groups`)."""
 
     @property
     def serves_consumer_groups(self) -> bool:
@@ -104,7 +104,7 @@ class Groups(_WhenNeeded["GroupCoordinator"]):
 
 
 class Transactions(_WhenNeeded["TransactionCoordinator"]):
-    """The coordinator of transactions (`apis.transactions.Transactions`)."""
+    """The coordinator of transactions (`apis.coordinators.Transactions`)."""
 
     def partition_of(self, transactional_id: str) -> int:
         return self.made().partition_of(transactional_id)
@@ -234,7 +234,7 @@ class Coordinators:
     # Transactions
 
     def _new_transactions(self) -> TransactionCoordinator:
-        from odradek.apis.transaction_markers import MarkerWriter
+        from odradek.apis.write_txn_markers import MarkerWriter
         from odradek.coordinator.transactions.coordinator import TransactionCoordinator
 
         view = self.leadership.view

@@ -60,10 +60,6 @@ READ_BY_STARTS_AND_OFFLINE = {
 """Files of a data directory that are no log's; the tools read and mend them as a start does."""
 
 ONE_WAY_THROUGH_THE_HOUSE = """
-    apis.groups: apis.transactions
-    apis.transactions: apis.groups
-    apis.produce: apis.transaction_verification
-    apis.transaction_verification: apis.produce
     server._hot_path: server.connection
     server.connection: server._hot_path server.turn
     server.turn: server._hot_path

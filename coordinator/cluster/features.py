@@ -86,28 +86,28 @@ def metadata_version_of(release: str) -> int:
     raise ValueError(f"there is no release {release!r}: name one of {', '.join(RELEASES.values())}")
 
 
-def first_levels(release: str | None = None, asked: Mapping[str, int] = {}) -> dict[str, int]:
+def first_levels(release: str | None = None, requested: Mapping[str, int] = {}) -> dict[str, int]:
     """The levels with which a cluster begins: those that are asked for, for the others those of the release
     (None: the newest).
 
     ValueError, a clause for people: no such release, feature or level, or levels that do not go together.
     """
-    for name, level in asked.items():
+    for name, level in requested.items():
         if name not in FEATURES:
             raise ValueError(f"there is no feature {name!r}: name one of {', '.join(FEATURES)}")
         lowest, highest = FEATURES[name][:2]
         if not lowest <= level <= highest:
             raise ValueError(f"{name}={level}: its levels are {lowest} to {highest}")
-    if release is not None and METADATA_VERSION in asked:
+    if release is not None and METADATA_VERSION in requested:
         raise ValueError(f"a release and {METADATA_VERSION} are two ways to say the same: give one of them")
-    metadata_version = asked.get(METADATA_VERSION, FEATURES[METADATA_VERSION].highest)
+    metadata_version = requested.get(METADATA_VERSION, FEATURES[METADATA_VERSION].highest)
     if release is not None:
         metadata_version = metadata_version_of(release)
     levels = {METADATA_VERSION: metadata_version}
     for name, feature in FEATURES.items():
         if name != METADATA_VERSION:
             since, level = feature.begins or (metadata_version, 0)
-            levels[name] = asked.get(name, level if metadata_version >= since else 0)
+            levels[name] = requested.get(name, level if metadata_version >= since else 0)
     for name, level in levels.items():
         needed = unmet_need(name, level, levels)
         if needed is not None:

@@ -192,7 +192,7 @@ class ConsumerMembership:
             and (command.subscribed_topic_names is not None or command.subscribed_topic_regex is not None)
             and command.owned is not None
         )
-        is_told = (
+        sends_assignment = (
             command.member_epoch == JOIN_EPOCH
             or is_full_request
             or current.assigned != change.current_before.assigned
@@ -203,7 +203,7 @@ class ConsumerMembership:
             change.member_id,
             current.member_epoch,
             config.consumer_heartbeat_interval_ms,
-            _listed(current.assigned) if is_told else None,
+            _listed(current.assigned) if sends_assignment else None,
         )
 
     def _group_for(self, command: ConsumerHeartbeat) -> tuple[ConsumerGroup, list[GroupRecord]]:
@@ -296,11 +296,11 @@ class ConsumerMembership:
     def topics_matched(self, command: TopicsMatched, now_ms: int, out: list[Effect]) -> None:
         group = self._groups.get(command.group_id)
         if isinstance(group, ConsumerGroup) and group.matching_since_ms is not None:
-            asked_at_ms, group.matching_since_ms = group.matching_since_ms, None
+            requested_at_ms, group.matching_since_ms = group.matching_since_ms, None
             is_taken = command.topics is not None and self._take_matches(
-                group, command.topics, command.version, asked_at_ms, now_ms, out
+                group, command.topics, command.version, requested_at_ms, now_ms, out
             )
-            group.match_failed_at_ms = None if is_taken else asked_at_ms
+            group.match_failed_at_ms = None if is_taken else requested_at_ms
             group.has_new_topics = group.has_new_topics or not is_taken
         out.append(Reply(command.ticket, Noted(NONE)))
 
@@ -309,7 +309,7 @@ class ConsumerMembership:
         group: ConsumerGroup,
         topics: Mapping[str, frozenset[str]],
         version: int,
-        asked_at_ms: int,
+        requested_at_ms: int,
         now_ms: int,
         out: list[Effect],
     ) -> bool:
@@ -323,10 +323,10 @@ class ConsumerMembership:
                 continue
             known = group.patterns.get(pattern)
             is_reason = is_reason or names != (frozenset() if known is None else known.topics)
-            patterns[pattern] = ResolvedPattern(names, version, asked_at_ms)
+            patterns[pattern] = ResolvedPattern(names, version, requested_at_ms)
             key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
             value = ConsumerGroupRegularExpressionValue(
-                topics=sorted(names), version=version, timestamp=asked_at_ms
+                topics=sorted(names), version=version, timestamp=requested_at_ms
             )
             records.append((key, value))
         found = metadata_hash(group.topics_by(patterns.values()), self._topics())

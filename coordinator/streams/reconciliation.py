@@ -248,8 +248,8 @@ def _has_any(owned: TaskAssignment, tasks: HeldTasks) -> bool:
     )
     return any(
         partition in held.get(subtopology_id, ())
-        for held, asked in pairs
-        for subtopology_id, partition in _each(asked)
+        for held, requested in pairs
+        for subtopology_id, partition in _each(requested)
     )
 
 

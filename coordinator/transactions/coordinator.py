@@ -112,16 +112,16 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
         results = (
             dict.fromkeys(effect.partitions, ErrorCode.NONE) if len(there) < len(effect.partitions) else {}
         )
-        is_told = False
+        is_done = False
 
-        def written(told: MarkerResults) -> None:
-            nonlocal is_told
+        def written(errors: MarkerResults) -> None:
+            nonlocal is_done
             # One that comes twice, or for a machine that is gone, says nothing about the markers of this one.
-            if is_told or partition.machine is not machine:
+            if is_done or partition.machine is not machine:
                 return
-            is_told = True
+            is_done = True
             for name in there:
-                results[name] = told.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)
+                results[name] = errors.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)
             marker = effect.marker
             command = MarkersWritten(
                 _nobody, effect.transactional_id, marker.producer_id, marker.producer_epoch, results

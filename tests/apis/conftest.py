@@ -12,7 +12,7 @@ from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.leadership import Leadership
 from odradek.apis.node import ApiSettings, NodeParts
 from odradek.apis.table import build_apis
-from odradek.apis.transaction_markers import MarkerWriter
+from odradek.apis.write_txn_markers import MarkerWriter
 from odradek.config.options import (
     BrokerLayers,
     broker_values,

@@ -8,7 +8,7 @@ NOT_NEEDED = (
     "difflib",
     "hashlib",
     "importlib.metadata",
-    "odradek.apis.groups",
+    "odradek.apis.find_coordinator",
     "odradek.apis.metadata",
     "odradek.coordinator.group_coordinator",
     "odradek.coordinator.transactions.coordinator",

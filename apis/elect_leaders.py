@@ -45,14 +45,14 @@ class ElectLeaders:
             return _refused(request)
         view = self._current_view()
         if request.topic_partitions is None:
-            asked = [
+            requested = [
                 TopicPartitions(topic=name, partitions=list(range(len(topic.partitions))))
                 for name, topic in view.topics.items()
             ]
         else:
-            asked = request.topic_partitions
+            requested = request.topic_partitions
         results = []
-        for topic in asked:
+        for topic in requested:
             found = [_elected(view, topic.topic, index, request.election_type) for index in topic.partitions]
             if request.topic_partitions is None:
                 found = [one for one in found if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]

@@ -21,7 +21,7 @@ from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.transactions import Transactions
+    from odradek.apis.coordinators import Transactions
 
 FIRST_VERSION_WITH_FENCED = 4
 NONE = -1

@@ -74,10 +74,10 @@ class UpdateFeatures:
 
     def _checked(self, updates: Sequence[FeatureUpdateKey]) -> dict[str, int]:
         """The level that each feature is to have; the last one counts of a feature that is named twice."""
-        asked = {update.feature: update for update in updates}
-        levels = {name: update.max_version_level for name, update in asked.items()}
+        requested = {update.feature: update for update in updates}
+        levels = {name: update.max_version_level for name, update in requested.items()}
         current = self._machine.view.features
-        for update in asked.values():
+        for update in requested.values():
             self._check(update, current.get(update.feature, 0), {**current, **levels})
         return levels
 

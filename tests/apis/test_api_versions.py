@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.apis import versions
+from odradek.apis import api_versions as versions
 from odradek.coordinator.cluster.features import Feature
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.api_versions import ApiVersionsRequest

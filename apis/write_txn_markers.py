@@ -32,7 +32,7 @@ from odradek.wire.messages.write_txn_markers import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.groups import Groups
+    from odradek.apis.coordinators import Groups
     from odradek.apis.leadership import Leadership
     from odradek.apis.node import NodeParts
     from odradek.apis.turn import Timers, Turn
@@ -150,12 +150,12 @@ class WriteTxnMarkers:
     ) -> WriteTxnMarkersResponse | Waiting:
         # Of a producer that is named twice the results are told together.
         errors: dict[int, Results] = {}
-        asked = [(marker, _partitions(marker)) for marker in request.markers]
-        missing = len(asked)
+        requested = [(marker, _partitions(marker)) for marker in request.markers]
+        missing = len(requested)
         if missing == 0:
             return WriteTxnMarkersResponse(markers=[])
-        if any(_is_nobodys(marker) and partitions for marker, partitions in asked):
-            for marker, partitions in asked:
+        if any(_is_nobodys(marker) and partitions for marker, partitions in requested):
+            for marker, partitions in requested:
                 refused = dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
                 errors.setdefault(marker.producer_id, {}).update(refused)
             return _response(errors)
@@ -169,7 +169,7 @@ class WriteTxnMarkers:
             if missing == 0:
                 waiting.complete(_response(errors))
 
-        for marker, partitions in asked:
+        for marker, partitions in requested:
             self._markers.write(
                 EndMarker(
                     marker.producer_id,

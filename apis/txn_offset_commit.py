@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
+from odradek.apis.transaction_requests import PAUSES_MS
 from odradek.apis.transaction_verification import Support, ask_coordinator, support_of_offset_commit
-from odradek.apis.transactions import PAUSES_MS
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.group_coordinator import coordinator_error
 from odradek.coordinator.groups import commands
@@ -35,9 +35,8 @@ from odradek.wire.messages.txn_offset_commit import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.groups import Groups
+    from odradek.apis.coordinators import Groups, Transactions
     from odradek.apis.leadership import Leadership
-    from odradek.apis.transactions import Transactions
     from odradek.apis.turn import Timers
     from odradek.coordinator.cluster.view import ClusterView
 
@@ -117,19 +116,19 @@ class TxnOffsetCommit:
             self._groups.commit_in_transaction(command)
             return
 
-        def told(errors: Mapping[tuple[str, int], ErrorCode]) -> None:
+        def verified(errors: Mapping[tuple[str, int], ErrorCode]) -> None:
             code = errors.get(place, NONE)
             if code is NONE:
                 self._groups.commit_in_transaction(command, Verified(verification, version))
                 return
             pause_ms = next(pauses_ms, None) if code is ErrorCode.CONCURRENT_TRANSACTIONS else None
             if pause_ms is None:
-                command.ticket(command.refused(_told(code)))
+                command.ticket(command.refused(_group_error(code)))
                 return
             # All of it again: the marker for which this waits makes the verification void.
             self._timers.after(pause_ms, lambda: self._commit(transactional_id, command, support, pauses_ms))
 
-        ask_coordinator(self._transactions, transactional_id, producer, [place], support, told)
+        ask_coordinator(self._transactions, transactional_id, producer, [place], support, verified)
 
 
 def _unlikely(command: commands.CommitTransactionalOffsets) -> ErrorCode:
@@ -141,8 +140,8 @@ def _unlikely(command: commands.CommitTransactionalOffsets) -> ErrorCode:
     return NONE
 
 
-def _told(code: ErrorCode) -> ErrorCode:
-    """What the client hears when the transaction's coordinator answers `code`: words of a group's."""
+def _group_error(code: ErrorCode) -> ErrorCode:
+    """The code for the client, one that a group's coordinator has, when the transaction's answers `code`."""
     if code is ErrorCode.NETWORK_EXCEPTION:
         # Retried without looking for another coordinator first.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -174,8 +173,10 @@ class _Answer:
                 self.response.topics.append(TxnOffsetCommitResponseTopic(name=name, partitions=partitions))
             return partitions
 
-        def add(name: str, asked: TxnOffsetCommitRequestPartition, code: ErrorCode):
-            answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+        def add(name: str, requested: TxnOffsetCommitRequestPartition, code: ErrorCode):
+            answer = TxnOffsetCommitResponsePartition(
+                partition_index=requested.partition_index, error_code=code
+            )
             partitions_of(name).append(answer)
             return answer
 
@@ -186,18 +187,18 @@ class _Answer:
                 partitions_of(topic.name)
             of_topic: list[TxnOffsetCommitRequestPartition] = []
             known.append((topic.name, of_topic))
-            for asked in topic.partitions:
-                if view.partition(topic.name, asked.partition_index) is None:
-                    add(topic.name, asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for requested in topic.partitions:
+                if view.partition(topic.name, requested.partition_index) is None:
+                    add(topic.name, requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 else:
-                    of_topic.append(asked)
+                    of_topic.append(requested)
         has_refused = bool(by_name)
         for name, of_topic in known:
             if not has_refused:
                 by_name.pop(name, None)
-            for asked in of_topic:
-                self._open.append(add(name, asked, NONE))
-                self.offsets.append(_to_commit(name, view.topics[name].topic_id, asked))
+            for requested in of_topic:
+                self._open.append(add(name, requested, NONE))
+                self.offsets.append(_to_commit(name, view.topics[name].topic_id, requested))
 
     def refused(self, code: ErrorCode) -> TxnOffsetCommitResponse:
         return self.filled([code] * len(self.offsets))
@@ -215,12 +216,14 @@ class _Answer:
         return self.response
 
 
-def _to_commit(name: str, topic_id: bytes, asked: TxnOffsetCommitRequestPartition) -> commands.OffsetToCommit:
+def _to_commit(
+    name: str, topic_id: bytes, requested: TxnOffsetCommitRequestPartition
+) -> commands.OffsetToCommit:
     return commands.OffsetToCommit(
         topic=name,
-        partition=asked.partition_index,
-        offset=asked.committed_offset,
-        leader_epoch=asked.committed_leader_epoch,
-        metadata=asked.committed_metadata or "",
+        partition=requested.partition_index,
+        offset=requested.committed_offset,
+        leader_epoch=requested.committed_leader_epoch,
+        metadata=requested.committed_metadata or "",
         topic_id=topic_id,
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.apis.api import Api, RequestContext
-from odradek.apis.transaction_offsets import TxnOffsetCommit
+from odradek.apis.txn_offset_commit import TxnOffsetCommit
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.runtime import RETRY_LOAD_AFTER_SECONDS
 from odradek.coordinator.transactions.commands import AddPartitions, VerifyPartitions

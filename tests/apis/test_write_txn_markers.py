@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.apis.transaction_markers import MarkerWriter
+from odradek.apis.write_txn_markers import MarkerWriter
 from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.effects import MarkerRecord
 from odradek.storage.transactions import Verified

@@ -150,7 +150,7 @@ def test_a_refusal_while_looking_takes_the_ordinary_way(filled, monkeypatch):
     def fail(led):
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    monkeypatch.setattr("odradek.apis.offsets_of_logs._epoch_at_start", fail)
+    monkeypatch.setattr("odradek.apis.list_offsets._epoch_at_start", fail)
     assert ask(filled, frame) is None
 
 
@@ -188,7 +188,7 @@ def test_questions_that_arrive_together_are_answered_together_up_to_a_bound(fill
 
 
 def test_what_is_remembered_is_bounded(node, monkeypatch):
-    monkeypatch.setattr("odradek.apis.offsets_of_logs.FEW_KNOWN_MAX", 5)
+    monkeypatch.setattr("odradek.apis.list_offsets.FEW_KNOWN_MAX", 5)
     filled = node
     filled.create("t")
     for number in range(20):

@@ -153,7 +153,7 @@ def test_a_metadata_version_is_lowered_where_nothing_new_was_written(node, befor
 
 @pytest.mark.parametrize("upgrade_type", [SAFE_DOWNGRADE, UNSAFE_DOWNGRADE])
 def test_the_form_of_the_quorum_is_not_taken_back(node, upgrade_type):
-    node.machine.set_features(first_levels(asked={"kraft.version": 0}))
+    node.machine.set_features(first_levels(requested={"kraft.version": 0}))
     assert update(node, ("kraft.version", 1, UPGRADE)).error_code == 0
     answer = update(node, ("kraft.version", 0, upgrade_type))
     assert answer.error_message.endswith("Can't downgrade the version of this feature.")

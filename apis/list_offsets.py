@@ -1,14 +1,14 @@
-"""ListOffsets (key 2, versions 0 to 11) and OffsetForLeaderEpoch (23, 0 to 4): where a log begins and ends.
+"""ListOffsets (key 2, versions 0 to 11): where a log begins and ends, and offsets by timestamp.
 
 Special timestamps: -1 latest, -2 earliest, -3 of the newest timestamp, -4 earliest local, -5 latest tiered,
 -6 earliest pending upload. There is no tiered storage, so -4 is -2, and -5 and -6 find what Kafka finds
 without it. To look a time up may mean to decompress a batch of many megabytes, so it is a `Work`. Who reads
 only what is committed (isolation level 1, from version 2 on) finds nothing behind the last stable offset.
 
-Not done yet: followers that ask.
+Not done yet: requests of followers.
 
-Source: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset and lastOffsetForLeaderEpoch, UnifiedLog
-.fetchOffsetByTimestamp of Kafka 4.3; KafkaApis.handleListOffsetRequestV0 of 3.9.
+Source: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset, UnifiedLog.fetchOffsetByTimestamp of
+Kafka 4.3; KafkaApis.handleListOffsetRequestV0 of 3.9.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from struct import Struct as Layout
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
-from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
+from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
-from odradek.apis.questions import FEW_KNOWN_MAX, Known, Questions, read_question
+from odradek.apis.questions import FEW_KNOWN_MAX, CachedQuery, Questions, read_question
 from odradek.storage.partition import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import response_parts
@@ -30,12 +30,6 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
-)
-from odradek.wire.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
 )
 from odradek.wire.work import Work, finish
 
@@ -62,7 +56,6 @@ QUESTION_VERSIONS = range(FIRST_VERSION_WITH_EPOCH, 12)
 """Those of the short way: their answer is filled in with a leader epoch, too."""
 NOT_FOUND = (-1, -1, -1)
 """Timestamp, offset and leader epoch when there is no such record: no error."""
-
 _found_layout = Layout(">qqi")
 _SENTINELS = (0x0102030405060708, 0x1112131415161718, 0x21222324)
 
@@ -83,7 +76,7 @@ class ListOffsets:
             ListOffsetsRequest.api_key, QUESTION_VERSIONS, self._learn, current_view, FEW_KNOWN_MAX
         )
 
-    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> Known | None:
+    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> CachedQuery | None:
         """What a request means whose bytes from its client id on are these; None where the ordinary way has
         to answer.
         """
@@ -92,19 +85,19 @@ class ListOffsets:
             return None
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
             return None
-        name, asked = request.topics[0].name, request.topics[0].partitions[0]
-        if _is_search(asked.timestamp):
+        name, requested = request.topics[0].name, request.topics[0].partitions[0]
+        if _is_search(requested.timestamp):
             return None
         view = self._leadership.view
         try:
             # The answer itself may change with every record, all else only with the view.
-            finish(self._answer(name, asked, request.isolation_level, version, 0))
-            led = self._leadership.lead(name, asked.partition_index)
+            finish(self._answer(name, requested, request.isolation_level, version, 0))
+            led = self._leadership.lead(name, requested.partition_index)
         except KafkaError:
             return None
         timestamp, offset, leader_epoch = _SENTINELS
         partition = ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index,
+            partition_index=requested.partition_index,
             error_code=0,
             timestamp=timestamp,
             offset=offset,
@@ -113,8 +106,8 @@ class ListOffsets:
         topic = ListOffsetsTopicResponse(name=name, partitions=[partition])
         answer = b"".join(response_parts(ListOffsetsResponse(topics=[topic]), version, 0))
         found_at = answer.index(_found_layout.pack(*_SENTINELS))
-        look = partial(_known_end, led, asked.timestamp, request.isolation_level)
-        return Known(view, look, None, answer, found_at)
+        look = partial(_known_end, led, requested.timestamp, request.isolation_level)
+        return CachedQuery(view, look, None, answer, found_at)
 
     def __call__(
         self, request: ListOffsetsRequest, context: RequestContext
@@ -133,8 +126,8 @@ class ListOffsets:
     ) -> ListOffsetsResponse | WorkAnswer:
         answering = self._answering(request, context)
         for topic in request.topics:
-            for asked in topic.partitions:
-                if _is_search(asked.timestamp):
+            for requested in topic.partitions:
+                if _is_search(requested.timestamp):
                     return WorkAnswer(self._work, answering, context)
         return finish(answering)
 
@@ -152,57 +145,57 @@ class ListOffsets:
                 answer = known[name] = ListOffsetsTopicResponse(name=name, partitions=[])
                 topics.append(answer)
             partitions = answer.partitions
-            for asked in topic.partitions:
+            for requested in topic.partitions:
                 try:
-                    if twice and (name, asked.partition_index) in twice:
-                        if twice[name, asked.partition_index]:
+                    if twice and (name, requested.partition_index) in twice:
+                        if twice[name, requested.partition_index]:
                             continue
-                        twice[name, asked.partition_index] = True
+                        twice[name, requested.partition_index] = True
                         raise KafkaError(ErrorCode.INVALID_REQUEST)
-                    partitions.append((yield from self._answer(name, asked, isolation, version, now_ms)))
+                    partitions.append((yield from self._answer(name, requested, isolation, version, now_ms)))
                 except KafkaError as error:
                     partitions.append(
                         ListOffsetsPartitionResponse(
-                            partition_index=asked.partition_index, error_code=error.code
+                            partition_index=requested.partition_index, error_code=error.code
                         )
                     )
         return ListOffsetsResponse(topics=topics)
 
     def _answer(
-        self, name: str, asked, isolation: int, version: int, now_ms: int
+        self, name: str, requested, isolation: int, version: int, now_ms: int
     ) -> Work[ListOffsetsPartitionResponse]:
         if version == 0:
-            if asked.timestamp < EARLIEST:
+            if requested.timestamp < EARLIEST:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-            return self._old_style(name, asked, now_ms)
+            return self._old_style(name, requested, now_ms)
         if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
             # Kafka trips over it, and says so.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        timestamp = asked.timestamp
+        timestamp = requested.timestamp
         # Kafka answers this before it looks whether the partition exists.
         if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, version + 1):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        led = self._leadership.lead(name, asked.partition_index)
-        check_leader_epoch(led, asked.current_leader_epoch)
+        led = self._leadership.lead(name, requested.partition_index)
+        check_leader_epoch(led, requested.current_leader_epoch)
         found_timestamp, offset, leader_epoch = yield from _find(led, timestamp, isolation)
         return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index,
+            partition_index=requested.partition_index,
             error_code=0,
             timestamp=found_timestamp,
             offset=offset,
             leader_epoch=leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1,
         )
 
-    def _old_style(self, name: str, asked, now_ms: int) -> ListOffsetsPartitionResponse:
+    def _old_style(self, name: str, requested, now_ms: int) -> ListOffsetsPartitionResponse:
         """Version 0: up to so many offsets, newest first, at which segments begin before a time."""
-        led = self._leadership.lead(name, asked.partition_index)
-        wanted = asked.max_num_offsets
+        led = self._leadership.lead(name, requested.partition_index)
+        wanted = requested.max_num_offsets
         if wanted < 0:
             # Kafka trips over it, and says so.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        offsets = _segment_offsets_before(led, asked.timestamp, now_ms)
+        offsets = _segment_offsets_before(led, requested.timestamp, now_ms)
         return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index, error_code=0, old_style_offsets=offsets[:wanted]
+            partition_index=requested.partition_index, error_code=0, old_style_offsets=offsets[:wanted]
         )
 
 
@@ -211,7 +204,9 @@ def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
     topics = request.topics
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         return {}
-    seen = Counter((topic.name, asked.partition_index) for topic in topics for asked in topic.partitions)
+    seen = Counter(
+        (topic.name, requested.partition_index) for topic in topics for requested in topic.partitions
+    )
     return {key: False for key, count in seen.items() if count > 1}
 
 
@@ -272,30 +267,3 @@ def _segment_offsets_before(led: LedPartition, timestamp: int, now_ms: int) -> l
     else:
         offsets = {base for base, written in bounded if written <= timestamp and base < log.high_watermark}
     return sorted(offsets, reverse=True)
-
-
-class OffsetForLeaderEpoch:
-    """The handler."""
-
-    __slots__ = ("_leadership",)
-
-    def __init__(self, leadership: Leadership) -> None:
-        self._leadership = leadership
-
-    def __call__(
-        self, request: OffsetForLeaderEpochRequest, context: RequestContext
-    ) -> OffsetForLeaderEpochResponse:
-        topics = []
-        for topic in request.topics:
-            partitions = []
-            for asked in topic.partitions:
-                answer = EpochEndOffset(partition=asked.partition, error_code=0)
-                try:
-                    led = self._leadership.lead(topic.topic, asked.partition)
-                    check_leader_epoch(led, asked.current_leader_epoch)
-                    answer.leader_epoch, answer.end_offset = end_offset_for_epoch(led, asked.leader_epoch)
-                except KafkaError as error:
-                    answer.error_code = error.code
-                partitions.append(answer)
-            topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
-        return OffsetForLeaderEpochResponse(topics=topics)

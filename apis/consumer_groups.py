@@ -63,7 +63,7 @@ class ConsumerGroupHeartbeat:
         if header is None or request is None:
             return None
         command = _heartbeat(request, None, header.client_id, connection, version)
-        look = RememberedAnswer(self._groups.ask, command, _answered, version)
+        look = RememberedAnswer(self._groups.ask, command, _heartbeat_response, version)
         # Only of members: their number is a bound for what is worth to be remembered.
         return None if look() is None else CachedQuery(None, look, connection.peer_host)
 
@@ -75,7 +75,7 @@ class ConsumerGroupHeartbeat:
         waiting = Waiting()
         command = _heartbeat(
             request,
-            lambda reply: waiting.complete(_answered(reply)),
+            lambda reply: waiting.complete(_heartbeat_response(reply)),
             context.client_id or "",
             context.connection,
             context.api_version,
@@ -110,7 +110,7 @@ def _heartbeat(
     )
 
 
-def _answered(reply: commands.ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
+def _heartbeat_response(reply: commands.ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
     assignment = reply.assignment
     return ConsumerGroupHeartbeatResponse(
         error_code=reply.error_code,

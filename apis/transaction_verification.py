@@ -102,7 +102,7 @@ def ask_coordinator(
 ) -> None:
     """Has the partitions added to the transaction of `producer` (id and epoch), or looks whether they are in.
 
-    `then` hears once what was refused, perhaps before this returns, in codes that the writers of records
+    `then` is called once with the refusals, perhaps before this returns, in codes that writers of records
     expect (those of AddPartitionsToTxnManager).
     """
     wanted = list(partitions)
@@ -363,14 +363,19 @@ class _Question:
         transactional_id = self._request.transactional_id
         assert transactional_id is not None
         ask_coordinator(
-            verification.transactions, transactional_id, self._producer, unknown, support, self._hear
+            verification.transactions,
+            transactional_id,
+            self._producer,
+            unknown,
+            support,
+            self._retry_or_append,
         )
 
     def _size_bytes(self) -> int:
         topics = self._request.topic_data
         return sum(len(data.records or b"") for topic in topics for data in topic.partition_data)
 
-    def _hear(self, errors: Errors) -> None:
+    def _retry_or_append(self, errors: Errors) -> None:
         if ErrorCode.CONCURRENT_TRANSACTIONS in errors.values() and self._patience_ms > 0:
             pause_ms = min(self._pause_ms, self._patience_ms)
             self._patience_ms -= pause_ms

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from odradek.apis.api import ShortcutConnection
-from odradek.coordinator.commands import CommitOffsets, CommitOffsetsReply
+from odradek.coordinator.groups.commands import CommitOffsets, CommitOffsetsReply
 from odradek.wire.errors import ErrorCode
 
 class Beginning:

@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from odradek.coordinator.commands import CommitOffsets as _CommitOffsets, OffsetToCommit as _OffsetToCommit
+from odradek.coordinator.groups.commands import CommitOffsets as _CommitOffsets, OffsetToCommit as _OffsetToCommit
 
 cdef extern from "crc32c.h":
     uint64_t big_endian(const uint8_t *bytes, int size) nogil

@@ -11,7 +11,7 @@ from odradek.wire.errors import KafkaError
 KNOWN_MAX: int
 """Beginnings that are remembered; timeouts are in them, so a client could make up any number."""
 
-class Known:
+class ProducePrefix:
     """What one beginning of a request means, as long as the cluster's view stays the same.
 
     `frame` is the answer, with a correlation id of 0 and, from `offsets_at` on, three offsets of 0.
@@ -55,7 +55,7 @@ class Bursts:
 
     def __init__(
         self,
-        learn: Callable[[int, bytes], Known | None],
+        learn: Callable[[int, bytes], ProducePrefix | None],
         current_view: Callable[[], Any],
         turn: Turn,
         gates: dict[Any, Any],

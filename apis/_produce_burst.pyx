@@ -27,7 +27,7 @@ cdef enum:
 KNOWN_MAX = 10_000
 
 
-cdef class Known:
+cdef class ProducePrefix:
     """What one beginning of a request means, as long as the cluster's view stays the same.
 
     `frame` is the answer, with a correlation id of 0 and, from `offsets_at` on, three offsets of 0.
@@ -58,7 +58,7 @@ cdef class BurstPart:
     """What of a burst went to one partition: the turn calls it when that is committed, or has failed."""
 
     cdef Burst burst
-    cdef Known known
+    cdef ProducePrefix known
     cdef bint must_flush
     cdef object error
 
@@ -136,7 +136,7 @@ cdef class Burst:
         return joined
 
 
-cdef _fill(uint8_t *target, Known known, int correlation_id, object appended):
+cdef _fill(uint8_t *target, ProducePrefix known, int correlation_id, object appended):
     cdef uint8_t *offsets = target + known.offsets_at
     memcpy(target, PyBytes_AsString(known.frame), len(known.frame))
     put_big_endian(target + 4, <uint32_t> correlation_id, 4)
@@ -189,7 +189,7 @@ cdef class Bursts:
     ):
         cdef Burst burst = None
         cdef BurstPart part
-        cdef Known known
+        cdef ProducePrefix known
         cdef const uint8_t *head
         cdef Py_ssize_t length, end, body, batch_start, batch_end
         cdef int client_id_bytes
@@ -240,11 +240,11 @@ cdef class Bursts:
                 break
         return burst
 
-    cdef Known _find(
+    cdef ProducePrefix _find(
         self, const uint8_t *bytes_, Py_ssize_t body, Py_ssize_t end, int version, object cluster,
         Py_ssize_t *batch_start, Py_ssize_t *batch_end,
     ):
-        cdef Known known
+        cdef ProducePrefix known
         cdef const uint8_t *at = bytes_ + body
         cdef const uint8_t *after
         cdef Py_ssize_t position, id_bytes, size = 0

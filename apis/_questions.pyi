@@ -7,7 +7,7 @@ from odradek.apis.api import ConnectionInfo
 
 QUESTION_BYTES_MAX: int
 
-class Known:
+class CachedQuery:
     """What one question means, as long as the cluster's view stays the same, and from this host only if one
     is given.
 
@@ -42,14 +42,14 @@ class Questions:
     """Answers what it knows at the front of a receive buffer; a `apis.api.Shortcut`.
 
     For requests of one API in `versions`, of which up to `known_max` are remembered. `learn(version,
-    question, connection)` gives a `Known`, or None for what the ordinary way has to answer.
+    question, connection)` gives a `CachedQuery`, or None for what the ordinary way has to answer.
     """
 
     def __init__(
         self,
         api_key: int,
         versions: range,
-        learn: Callable[[int, bytes, Any], Known | None],
+        learn: Callable[[int, bytes, Any], CachedQuery | None],
         current_view: Callable[[], Any],
         known_max: int,
     ) -> None: ...

@@ -27,7 +27,7 @@ cdef enum:
 QUESTION_BYTES_MAX = MOST_BYTES
 
 
-cdef class Known:
+cdef class CachedQuery:
     """What one question means, as long as the cluster's view stays the same, and from this host only if one
     is given.
 
@@ -65,7 +65,7 @@ cdef class Questions:
     """Answers what it knows at the front of a receive buffer; a `apis.api.Shortcut`.
 
     For requests of one API in `versions`, of which up to `known_max` are remembered. `learn(version,
-    question, connection)` gives a `Known`, or None for what the ordinary way has to answer.
+    question, connection)` gives a `CachedQuery`, or None for what the ordinary way has to answer.
     """
 
     cdef int _api_key
@@ -119,7 +119,7 @@ cdef class Questions:
         cdef bytes answer = None
         cdef list answers = None
         cdef Answers taken
-        cdef Known known
+        cdef CachedQuery known
         cluster = self._current_view()
         while filled - start >= FRAME_HEAD_BYTES and count < MOST:
             head = bytes_ + start
@@ -169,9 +169,9 @@ cdef class Questions:
         taken.size_bytes = len(answer)
         return taken
 
-    cdef Known _find(self, int version, bytes question, object cluster, object connection):
+    cdef CachedQuery _find(self, int version, bytes question, object cluster, object connection):
         cdef dict questions = self._known[version]
-        cdef Known known = questions.get(question)
+        cdef CachedQuery known = questions.get(question)
         if (
             known is None
             or known.view is not cluster
@@ -186,7 +186,7 @@ cdef class Questions:
         return known
 
 
-cdef bytes _answer(Known known, object found, const uint8_t *correlation_id):
+cdef bytes _answer(CachedQuery known, object found, const uint8_t *correlation_id):
     cdef bytes frame = <bytes> found if type(found) is bytes else known.frame
     cdef bytes answer = PyBytes_FromStringAndSize(PyBytes_AsString(frame), len(frame))
     cdef uint8_t *target = <uint8_t *> PyBytes_AsString(answer)

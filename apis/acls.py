@@ -54,20 +54,30 @@ def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAc
 
 def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     """The handler."""
-    for asked in request.filters:
-        _check_filter(asked)
+    for requested in request.filters:
+        _check_filter(requested)
     refusal = DeleteAclsFilterResult(
         error_code=ErrorCode.SECURITY_DISABLED, error_message=WITHOUT_AUTHORIZER, matching_acls=[]
     )
     return DeleteAclsResponse(filter_results=[refusal] * len(request.filters))
 
 
-def _check_filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> None:
-    _check(asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+def _check_filter(requested: DescribeAclsRequest | DeleteAclsFilter) -> None:
+    _check(
+        requested.resource_type_filter,
+        requested.pattern_type_filter,
+        requested.operation,
+        requested.permission_type,
+    )
 
 
-def _check_creation(asked: AclCreation) -> None:
-    _check(asked.resource_type, asked.resource_pattern_type, asked.operation, asked.permission_type)
+def _check_creation(requested: AclCreation) -> None:
+    _check(
+        requested.resource_type,
+        requested.resource_pattern_type,
+        requested.operation,
+        requested.permission_type,
+    )
 
 
 def _check(*codes: int) -> None:

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
-    from odradek.coordinator.cluster import Broker, ClusterView
+    from odradek.coordinator.cluster.view import (
+        Broker,
+        ClusterView,
+    )
 
 
 def address_of(broker: Broker, connection: ConnectionInfo, node_id: int) -> tuple[str, int] | None:

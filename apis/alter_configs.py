@@ -22,14 +22,17 @@ from odradek.apis.api import WorkAnswer
 from odradek.apis.configs import BROKER, GROUP, TOPIC
 from odradek.config.changes import DELETE, SUBTRACT, ConfigOperation, changed
 from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
-from odradek.coordinator.cluster import ConfigChange, GroupOwner
+from odradek.coordinator.cluster.machine import (
+    ConfigChange,
+    GroupOwner,
+)
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import alter_configs, incremental_alter_configs
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster import ClusterMachine
+    from odradek.coordinator.cluster.machine import ClusterMachine
     from odradek.wire.work import Work
 
     AlterableConfig = alter_configs.AlterableConfig | incremental_alter_configs.AlterableConfig

@@ -145,13 +145,13 @@ class LatePart:
     `make` gives a work for each next piece, never an empty one, and of all of them `size_bytes`.
     """
 
-    __slots__ = ("_is_asked", "_left_bytes", "_make", "_queue")
+    __slots__ = ("_is_making", "_left_bytes", "_make", "_queue")
 
     def __init__(self, queue: WorkQueue, make: Callable[[], Work[Any]], size_bytes: int) -> None:
         self._queue = queue
         self._make = make
         self._left_bytes = size_bytes
-        self._is_asked = False
+        self._is_making = False
 
     def __len__(self) -> int:
         """The bytes that have not been handed out yet."""
@@ -160,17 +160,17 @@ class LatePart:
     def ask(self, deliver: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
         """Has the next piece made, which `deliver` is called with: perhaps from within. Harmless while it is
         being made. After `failed` the answer cannot be sent to its end."""
-        if self._is_asked:
+        if self._is_making:
             return
         assert self._left_bytes > 0
 
         def done(piece: Any) -> None:
-            self._is_asked = False
+            self._is_making = False
             self._left_bytes -= len(piece)
             assert self._left_bytes >= 0
             deliver(piece)
 
-        self._is_asked = True
+        self._is_making = True
         self._queue.run(self._make(), done, failed)
 
 

@@ -24,7 +24,7 @@ from odradek.config.options import (
     describe_loggers,
     describe_topic,
 )
-from odradek.coordinator.topics import check_name
+from odradek.coordinator.cluster.topics import check_name
 from odradek.wire.errors import ErrorCode, KafkaError, error_message
 from odradek.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -37,7 +37,7 @@ from odradek.wire.messages.describe_configs import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster.view import ClusterView
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = KINDS = 2, 4, 8, 16, 32
 FIRST_VERSION_WITH_SOURCE = 1

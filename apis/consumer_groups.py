@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apis import operations
 from odradek.apis.api import Waiting
-from odradek.apis.groups import Gathering, client_host
+from odradek.apis.coordinators import Gathering, client_host
 from odradek.apis.questions import (
     MANY_KNOWN_MAX,
-    Known,
+    CachedQuery,
     Questions,
     RememberedAnswer,
     always,
     read_question,
 )
-from odradek.coordinator import consumer_commands as commands
+from odradek.coordinator.groups import consumer_commands as commands
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_group_describe, consumer_group_heartbeat
 from odradek.wire.messages.consumer_group_describe import (
@@ -40,8 +40,8 @@ from odradek.wire.messages.consumer_group_heartbeat import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
-    from odradek.apis.groups import Groups
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.apis.coordinators import Groups
+    from odradek.coordinator.cluster.view import ClusterView
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 """What `Member.member_type` says."""
@@ -58,14 +58,14 @@ class ConsumerGroupHeartbeat:
         request = ConsumerGroupHeartbeatRequest
         return Questions(request.api_key, request.versions, self._learn, always, MANY_KNOWN_MAX)
 
-    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> Known | None:
+    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> CachedQuery | None:
         header, request = read_question(ConsumerGroupHeartbeatRequest, version, question)
         if header is None or request is None:
             return None
         command = _heartbeat(request, None, header.client_id, connection, version)
-        look = RememberedAnswer(self._groups.ask, command, _answered, version)
+        look = RememberedAnswer(self._groups.ask, command, _heartbeat_response, version)
         # Only of members: their number is a bound for what is worth to be remembered.
-        return None if look() is None else Known(None, look, connection.peer_host)
+        return None if look() is None else CachedQuery(None, look, connection.peer_host)
 
     def __call__(
         self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
@@ -75,7 +75,7 @@ class ConsumerGroupHeartbeat:
         waiting = Waiting()
         command = _heartbeat(
             request,
-            lambda reply: waiting.complete(_answered(reply)),
+            lambda reply: waiting.complete(_heartbeat_response(reply)),
             context.client_id or "",
             context.connection,
             context.api_version,
@@ -110,7 +110,7 @@ def _heartbeat(
     )
 
 
-def _answered(reply: commands.ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
+def _heartbeat_response(reply: commands.ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
     assignment = reply.assignment
     return ConsumerGroupHeartbeatResponse(
         error_code=reply.error_code,

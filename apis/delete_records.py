@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
-from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -50,9 +50,9 @@ class DeleteRecords:
     ) -> DeleteRecordsResponse | WorkAnswer:
         # Of a partition that is named twice the last offset counts, as in Kafka.
         wanted = {
-            (topic.name, asked.partition_index): asked.offset
+            (topic.name, requested.partition_index): requested.offset
             for topic in request.topics
-            for asked in topic.partitions
+            for requested in topic.partitions
         }
         done: dict[tuple[str, int], Partition] = {}
         results = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.topics import check_name
+from odradek.coordinator.cluster.topics import check_name
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_producers import (
     DescribeProducersRequest,

@@ -97,8 +97,8 @@ AHEAD_OF_LIMIT_BYTES = 8192
 CONVERTED_BYTES_KEPT_MAX = 1024 * 1024
 """So much of one answer may be converted before it is sent: of more partitions the first batches, by which
 their sizes are known, are converted twice."""
-_TOLD_MAX = 100
-_told: set[str] = set()
+_LOGGED_DAMAGE_MAX = 100
+_logged_damage: set[str] = set()
 """Which damage has been logged: consumers ask for it again and again."""
 
 
@@ -139,7 +139,7 @@ class Fetch:
         for topic in request.topics:
             name = topic.topic if version < FIRST_VERSION_WITH_IDS else names.get(topic.topic_id)
             if name is not None:
-                yield from ((name, asked.partition) for asked in topic.partitions)
+                yield from ((name, requested.partition) for requested in topic.partitions)
 
     def _handle(self, request: FetchRequest, context: RequestContext) -> FetchResponse | Waiting:
         try:
@@ -413,7 +413,7 @@ class FetchPlan:
     def _refusal(self, partition: FetchedPartition, error: KafkaError) -> PartitionData:
         code = error.code
         if code is ErrorCode.CORRUPT_MESSAGE:
-            _tell_once(str(error))
+            _log_once(str(error))
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version <= LAST_VERSION_WITHOUT_STORAGE_ERROR:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return PartitionData(
@@ -638,9 +638,9 @@ class PendingFetch(Waiting):
             self._retry_timer = None
 
 
-def _tell_once(damage: str) -> None:
-    if damage not in _told and len(_told) < _TOLD_MAX:
-        _told.add(damage)
+def _log_once(damage: str) -> None:
+    if damage not in _logged_damage and len(_logged_damage) < _LOGGED_DAMAGE_MAX:
+        _logged_damage.add(damage)
         logger.error("%s", damage)
 
 
@@ -674,12 +674,12 @@ def _failure(request: FetchRequest, version: int) -> FetchResponse:
                 topic=topic.topic,
                 partitions=[
                     PartitionData(
-                        partition_index=asked.partition,
+                        partition_index=requested.partition,
                         error_code=code,
                         high_watermark=-1,
                         records=_NO_RECORDS,
                     )
-                    for asked in topic.partitions
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics

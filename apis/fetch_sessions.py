@@ -58,26 +58,26 @@ class FetchedPartition:
         "topic_id",
     )
 
-    def __init__(self, topic: str, topic_id: bytes, asked: FetchPartition) -> None:
+    def __init__(self, topic: str, topic_id: bytes, requested: FetchPartition) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.name: str | None = None
         """What the topic of that id was called when it was last there."""
-        self.index = asked.partition
+        self.index = requested.partition
         self.sent_high_watermark = _NOTHING_SENT
         self.sent_log_start_offset = _NOTHING_SENT
         # As `ask` does; spelt out, since a fetch without a session makes one of these for each partition.
-        self.fetch_offset = asked.fetch_offset
-        self.max_bytes = asked.partition_max_bytes
-        self.current_leader_epoch = asked.current_leader_epoch
-        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.fetch_offset = requested.fetch_offset
+        self.max_bytes = requested.partition_max_bytes
+        self.current_leader_epoch = requested.current_leader_epoch
+        self.last_fetched_epoch = requested.last_fetched_epoch
 
-    def ask(self, asked: FetchPartition) -> None:
+    def ask(self, requested: FetchPartition) -> None:
         """Takes over what a later request of the session asks."""
-        self.fetch_offset = asked.fetch_offset
-        self.max_bytes = asked.partition_max_bytes
-        self.current_leader_epoch = asked.current_leader_epoch
-        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.fetch_offset = requested.fetch_offset
+        self.max_bytes = requested.partition_max_bytes
+        self.current_leader_epoch = requested.current_leader_epoch
+        self.last_fetched_epoch = requested.last_fetched_epoch
 
     def is_news(self, answer: PartitionData) -> bool:
         """Whether an incremental answer has to name this partition; remembers what it will say.
@@ -122,15 +122,17 @@ class FetchSession:
     def update(self, request: FetchRequest) -> None:
         """Adds and changes the partitions of an incremental request and drops the forgotten ones."""
         partitions = self.partitions
-        for asked_topic in request.topics:
-            topic_key = asked_topic.topic_id if self.uses_topic_ids else asked_topic.topic
-            for asked in asked_topic.partitions:
-                key = (topic_key, asked.partition)
+        for requested_topic in request.topics:
+            topic_key = requested_topic.topic_id if self.uses_topic_ids else requested_topic.topic
+            for requested in requested_topic.partitions:
+                key = (topic_key, requested.partition)
                 partition = partitions.get(key)
                 if partition is None:
-                    partitions[key] = FetchedPartition(asked_topic.topic, asked_topic.topic_id, asked)
+                    partitions[key] = FetchedPartition(
+                        requested_topic.topic, requested_topic.topic_id, requested
+                    )
                 else:
-                    partition.ask(asked)
+                    partition.ask(requested)
         for forgotten in request.forgotten_topics_data:
             topic_key = forgotten.topic_id if self.uses_topic_ids else forgotten.topic
             for index in forgotten.partitions:
@@ -152,11 +154,11 @@ def next_epoch(epoch: int) -> int:
 def requested_partitions(request: FetchRequest, uses_topic_ids: bool) -> dict[PartitionKey, FetchedPartition]:
     """The partitions of a full request, in its order; of one named twice the last counts, as in Kafka."""
     partitions: dict[PartitionKey, FetchedPartition] = {}
-    for asked_topic in request.topics:
-        name, topic_id = asked_topic.topic, asked_topic.topic_id
+    for requested_topic in request.topics:
+        name, topic_id = requested_topic.topic, requested_topic.topic_id
         topic_key = topic_id if uses_topic_ids else name
-        for asked in asked_topic.partitions:
-            partitions[topic_key, asked.partition] = FetchedPartition(name, topic_id, asked)
+        for requested in requested_topic.partitions:
+            partitions[topic_key, requested.partition] = FetchedPartition(name, topic_id, requested)
     return partitions
 
 

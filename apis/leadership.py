@@ -16,7 +16,10 @@ from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo
-    from odradek.coordinator.cluster import ClusterView, PartitionView
+    from odradek.coordinator.cluster.view import (
+        ClusterView,
+        PartitionView,
+    )
     from odradek.storage.directories.store import LogStore
     from odradek.storage.log.partition import Partition
 

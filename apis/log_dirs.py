@@ -34,7 +34,7 @@ from odradek.wire.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster.view import ClusterView
     from odradek.storage.directories.store import LogStore
 
 FUTURE_NAME_BYTES_MAX = 255

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from odradek.apis import operations
 from odradek.apis.addresses import reachable_brokers
 from odradek.apis.api import WorkAnswer
-from odradek.coordinator.topics import INTERNAL_TOPICS, check_name
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, check_name
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -48,7 +48,11 @@ if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.topic_creation import TopicCreation
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
+    from odradek.coordinator.cluster.view import (
+        ClusterView,
+        PartitionView,
+        TopicView,
+    )
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
@@ -82,23 +86,25 @@ class Metadata:
         wants_all = request.topics is None or (
             version < FIRST_VERSION_WITH_NULL_FOR_ALL and not request.topics
         )
-        asked = [] if wants_all or request.topics is None else request.topics
-        if not _is_sound(asked, version):
-            return _refusal_of_request(asked)
-        is_by_id = any(topic.topic_id != ZERO_UUID for topic in asked)
+        requested = [] if wants_all or request.topics is None else request.topics
+        if not _is_sound(requested, version):
+            return _refusal_of_request(requested)
+        is_by_id = any(topic.topic_id != ZERO_UUID for topic in requested)
         may_create = self._auto_creates_topics and (
             version < FIRST_VERSION_WITH_AUTO_CREATION_FLAG or request.allow_auto_topic_creation
         )
-        if may_create and not is_by_id and self._topics.lacks(topic.name or "" for topic in asked):
-            return WorkAnswer(self._work, self._creating(request, asked, context), context)
-        return self._response(request, asked, wants_all, context)
+        if may_create and not is_by_id and self._topics.lacks(topic.name or "" for topic in requested):
+            return WorkAnswer(self._work, self._creating(request, requested, context), context)
+        return self._response(request, requested, wants_all, context)
 
-    def _creating(self, request: MetadataRequest, asked, context: RequestContext) -> Work[MetadataResponse]:
+    def _creating(
+        self, request: MetadataRequest, requested, context: RequestContext
+    ) -> Work[MetadataResponse]:
         """The answer, once what it asks for has been created."""
-        names = dict.fromkeys(topic.name for topic in asked)
+        names = dict.fromkeys(topic.name for topic in requested)
         deleted = self._topics.take_deleted(names)
         yield from self._topics.creating_missing(name for name in names if name not in deleted)
-        response = self._response(request, asked, False, context)
+        response = self._response(request, requested, False, context)
         if deleted:
             self._work.run(self._topics.creating_missing(deleted), _nothing, _failed)
         return response
@@ -106,7 +112,7 @@ class Metadata:
     def _response(
         self,
         request: MetadataRequest,
-        asked,
+        requested,
         wants_all: bool,
         context: RequestContext,
     ) -> MetadataResponse:
@@ -118,7 +124,7 @@ class Metadata:
         wants_operations = (
             version >= FIRST_VERSION_WITH_OPERATIONS and request.include_topic_authorized_operations
         )
-        response = MetadataResponse(topics=self._answers(asked, wants_all, context, alive))
+        response = MetadataResponse(topics=self._answers(requested, wants_all, context, alive))
         for topic in response.topics:
             if wants_operations and not topic.error_code:
                 topic.topic_authorized_operations = operations.ON_TOPIC
@@ -136,15 +142,17 @@ class Metadata:
             response.cluster_authorized_operations = operations.ON_CLUSTER
         return response
 
-    def _answers(self, asked, wants_all: bool, context: RequestContext, alive) -> list[MetadataResponseTopic]:
+    def _answers(
+        self, requested, wants_all: bool, context: RequestContext, alive
+    ) -> list[MetadataResponseTopic]:
         view = self._topics.view
         if wants_all:
             return [self._topic(topic, context, alive) for topic in view.topics.values()]
-        if any(topic.topic_id != ZERO_UUID for topic in asked):
+        if any(topic.topic_id != ZERO_UUID for topic in requested):
             # Names beside ids are passed over, as in Kafka.
-            wanted = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
+            wanted = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
             return [self._topic_by_id(topic_id, context, alive) for topic_id in wanted]
-        names = dict.fromkeys(topic.name for topic in asked)
+        names = dict.fromkeys(topic.name for topic in requested)
         return [self._topic_by_name(name, context, alive) for name in names]
 
     def _topic_by_id(self, topic_id: bytes, context: RequestContext, alive) -> MetadataResponseTopic:
@@ -202,9 +210,9 @@ def _failed(error: Exception) -> None:
     logger.error("creating a topic failed", exc_info=error)
 
 
-def _is_sound(asked: Iterable, version: int) -> bool:
+def _is_sound(requested: Iterable, version: int) -> bool:
     """Ids and null names are for version 12 on; version 10 and 11 can carry them and must not."""
-    for topic in asked:
+    for topic in requested:
         if topic.name is None and (version < FIRST_VERSION_BY_ID or topic.topic_id == ZERO_UUID):
             return False
         if topic.topic_id != ZERO_UUID and version < FIRST_VERSION_BY_ID:
@@ -212,7 +220,7 @@ def _is_sound(asked: Iterable, version: int) -> bool:
     return True
 
 
-def _refusal_of_request(asked: Iterable) -> MetadataResponse:
+def _refusal_of_request(requested: Iterable) -> MetadataResponse:
     return MetadataResponse(
         topics=[
             MetadataResponseTopic(
@@ -221,7 +229,7 @@ def _refusal_of_request(asked: Iterable) -> MetadataResponse:
                 topic_id=topic.topic_id,
                 partitions=[],
             )
-            for topic in asked
+            for topic in requested
         ],
         error_code=ErrorCode.INVALID_REQUEST,
     )

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from odradek.apis.groups import Groups
+    from odradek.apis.coordinators import Groups, Transactions
     from odradek.apis.leadership import Leadership
-    from odradek.apis.transactions import Transactions
     from odradek.apis.turn import Timers, Turn, WorkQueue
-    from odradek.coordinator.cluster import ClusterMachine
-    from odradek.coordinator.topics import NewTopic
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.topics import NewTopic
     from odradek.storage.directories.store import LogStore
 
 

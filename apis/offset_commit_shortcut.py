@@ -2,10 +2,10 @@
 
 What the commits of a consumer say before their partitions (group, generation, member, topic) is the same
 again and again, so that part is looked up as bytes instead of being decoded; offsets and metadata are read
-where they are. What comes of it is the command that the ordinary way in `apis/offsets.py` makes, and it goes
-to the same coordinator. The answer has the bytes of the last one if it says the same. Whatever is unusual
-(several topics, a topic or a partition that does not exist, unknown tags) takes the ordinary way, which alone
-knows how to explain it.
+where they are. What comes of it is the command that the ordinary way in `apis/offset_commit.py` makes, and it
+goes to the same coordinator. The answer has the bytes of the last one if it says the same. Whatever is
+unusual (several topics, a topic or a partition that does not exist, unknown tags) takes the ordinary way,
+which alone knows how to explain it.
 
 The hot part is the compiled `_commits`.
 """
@@ -28,8 +28,11 @@ from odradek.wire.messages.offset_commit import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from odradek.coordinator.cluster import ClusterView, TopicView
-    from odradek.coordinator.commands import CommitOffsets
+    from odradek.coordinator.cluster.view import (
+        ClusterView,
+        TopicView,
+    )
+    from odradek.coordinator.groups.commands import CommitOffsets
     from odradek.wire.errors import ErrorCode
 
 __all__ = ["KNOWN_MAX", "commits"]
@@ -57,8 +60,8 @@ def _learn(
     _, request = read_question(OffsetCommitRequest, version, question)
     if request is None or len(request.topics) != 1:
         return None
-    asked = request.topics[0]
-    topic = find_topic(view, asked.name, asked.topic_id, version)
+    requested = request.topics[0]
+    topic = find_topic(view, requested.name, requested.topic_id, version)
     if topic is None:
         return None
     return Beginning(
@@ -72,7 +75,7 @@ def _learn(
         topic.name,
         topic.topic_id,
         len(topic.partitions),
-        partial(_encode, version, asked.name, asked.topic_id),
+        partial(_encode, version, requested.name, requested.topic_id),
     )
 
 

@@ -25,7 +25,8 @@ from odradek.apis.api import Waiting
 from odradek.apis.leadership import Leadership, add_endpoint, leader_hint
 from odradek.apis.produce_gates import Gates
 from odradek.apis.produce_shortcut import shortcut
-from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.apis.unverified import Unverified
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.wire.batch_validation import InvalidRecords
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.produce import (
@@ -81,17 +82,6 @@ _SAYS_LOG_START = frozenset(
 
 class _NotOneBatch(KafkaError):
     """What came is not one v2 batch; found out before any log was asked."""
-
-
-class Unverified(KafkaError):
-    """A batch of a transaction that its coordinator does not vouch for; found out before any log was asked.
-
-    `explanation` is told to the client, if there is one.
-    """
-
-    def __init__(self, code: ErrorCode, explanation: str | None = None) -> None:
-        super().__init__(code, explanation)
-        self.explanation = explanation
 
 
 class ProduceAnswer(Waiting):

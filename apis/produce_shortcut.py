@@ -15,8 +15,8 @@ from __future__ import annotations
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
-from odradek.apis._produce_burst import Bursts, Known
-from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.apis._produce_burst import Bursts, ProducePrefix
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.wire.errors import KafkaError
 from odradek.wire.frames import response_parts
 from odradek.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -38,13 +38,13 @@ _SENTINELS = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)
 def shortcut(leadership: Leadership, turn: Turn, gates: dict[Any, Any]) -> Bursts:
     """The short way, but not to the partitions in `gates`. See `apis.api.Shortcut` for its arguments."""
 
-    def learn(version: int, beginning: bytes) -> Known | None:
+    def learn(version: int, beginning: bytes) -> ProducePrefix | None:
         return _learn(leadership, version, beginning)
 
     return Bursts(learn, leadership.current_view, turn, gates)
 
 
-def _learn(leadership: Leadership, version: int, beginning: bytes) -> Known | None:
+def _learn(leadership: Leadership, version: int, beginning: bytes) -> ProducePrefix | None:
     """What a beginning means; None when the ordinary way has to say what is wrong with it."""
     id_bytes = max(beginning[_ID_POSITION - 1] - 1, 0)
     acks = beginning[_ACKS_POSITION + id_bytes : _ACKS_POSITION + id_bytes + 2]
@@ -77,8 +77,8 @@ def _learn(leadership: Leadership, version: int, beginning: bytes) -> Known | No
         led.log.config.min_insync_replicas, len(replicas.replicas)
     ):
         return None
-    told_name = "" if version >= FIRST_VERSION_WITH_IDS else name
-    return _known(version, told_name, topic_id, index, led.log, view, id_bytes > 0)
+    response_name = "" if version >= FIRST_VERSION_WITH_IDS else name
+    return _known(version, response_name, topic_id, index, led.log, view, id_bytes > 0)
 
 
 def _text(content: bytes) -> str | None:
@@ -88,7 +88,9 @@ def _text(content: bytes) -> str | None:
         return None
 
 
-def _known(version: int, name: str, topic_id: bytes, index: int, log: Any, view: Any, has_id: bool) -> Known:
+def _known(
+    version: int, name: str, topic_id: bytes, index: int, log: Any, view: Any, has_id: bool
+) -> ProducePrefix:
     def answer(correlation_id: int, error_code: int, offsets: tuple[int, int, int]) -> bytes:
         base_offset, append_time_ms, log_start_offset = offsets
         partition = PartitionProduceResponse(
@@ -105,4 +107,4 @@ def _known(version: int, name: str, topic_id: bytes, index: int, log: Any, view:
         return answer(correlation_id, int(error.code), (-1, -1, -1))
 
     frame = answer(0, 0, _SENTINELS)
-    return Known(log, view, frame, frame.index(Layout(">qqq").pack(*_SENTINELS)), refuse, has_id)
+    return ProducePrefix(log, view, frame, frame.index(Layout(">qqq").pack(*_SENTINELS)), refuse, has_id)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from odradek.apis._questions import Known, Questions
+from odradek.apis._questions import CachedQuery, Questions
 from odradek.wire.codec import decoder
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.frames import RequestHeader, read_request_header, response_parts
@@ -26,7 +26,7 @@ __all__ = [
     "ANSWER_BYTES_MAX",
     "FEW_KNOWN_MAX",
     "MANY_KNOWN_MAX",
-    "Known",
+    "CachedQuery",
     "Questions",
     "RememberedAnswer",
     "always",

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from odradek.coordinator.features import KRAFT_VERSION
+from odradek.coordinator.cluster.features import KRAFT_VERSION
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from odradek.wire.messages.describe_quorum import (
@@ -33,7 +33,7 @@ from odradek.wire.schema import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster.view import ClusterView
 
 METADATA_TOPIC = "__cluster_metadata"
 LEADER_EPOCH = 1
@@ -50,14 +50,14 @@ class DescribeQuorum:
         self._current_view = current_view
 
     def __call__(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-        asked = [
+        requested = [
             (topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics
         ]
-        if asked != [(METADATA_TOPIC, [0])]:
+        if requested != [(METADATA_TOPIC, [0])]:
             # Kafka answers for just this one partition, or refuses all.
             topics = [
                 TopicQuorumData(topic_name=name, partitions=[_unknown(index) for index in indexes])
-                for name, indexes in asked
+                for name, indexes in requested
             ]
             return DescribeQuorumResponse(error_code=0, error_message="", topics=topics)
         response = DescribeQuorumResponse(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.topics import check_manual_replicas
+from odradek.coordinator.cluster.topics import check_manual_replicas
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -31,7 +31,7 @@ from odradek.wire.messages.list_partition_reassignments import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster.view import ClusterView
 
 
 class AlterPartitionReassignments:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.features import METADATA_VERSION, SCRAM_SINCE
+from odradek.coordinator.cluster.features import METADATA_VERSION, SCRAM_SINCE
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -31,7 +31,7 @@ from odradek.wire.messages.describe_user_scram_credentials import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster.view import ClusterView
 
 Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
 

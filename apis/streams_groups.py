@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apis import operations
 from odradek.apis.api import Waiting
-from odradek.apis.groups import Gathering, client_host
-from odradek.coordinator import streams_commands as commands
-from odradek.coordinator.streams_assignor import TaskAssignment, Tasks
-from odradek.coordinator.streams_topology import Status, StatusCode, has_doubles
-from odradek.coordinator.topics import INTERNAL_TOPICS, is_legal
+from odradek.apis.coordinators import Gathering, client_host
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS, is_legal
+from odradek.coordinator.streams import commands
+from odradek.coordinator.streams.assignor import TaskAssignment, Tasks
+from odradek.coordinator.streams.topology import Status, StatusCode, has_doubles
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import group_records as records
 from odradek.wire.messages import streams_group_describe as describe
@@ -40,10 +40,10 @@ from odradek.wire.messages.streams_group_heartbeat import (
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
-    from odradek.apis.groups import Groups
+    from odradek.apis.coordinators import Groups
     from odradek.apis.topic_creation import TopicCreation
     from odradek.apis.turn import Timers, WorkQueue
-    from odradek.coordinator.topics import NewTopic
+    from odradek.coordinator.cluster.topics import NewTopic
 
 NOT_SAID = -1
 HEARTBEATS_BETWEEN_TRIALS = 2
@@ -217,7 +217,7 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
 def _check_built(request: StreamsGroupHeartbeatRequest) -> None:
     """What Kafka 4.3 has fields for and does not do yet, nor do we."""
     topology = request.topology
-    for is_asked, what in (
+    for is_named, what in (
         (request.instance_id is not None, "Static members"),
         (request.task_offsets is not None, "TaskOffsets"),
         (request.task_end_offsets is not None, "TaskEndOffsets"),
@@ -227,7 +227,7 @@ def _check_built(request: StreamsGroupHeartbeatRequest) -> None:
             "Regular expressions for source topics",
         ),
     ):
-        if is_asked:
+        if is_named:
             raise _invalid(f"{what} are not supported yet.")
 
 

@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Api, Handler
+from odradek.apis.api_versions import ApiVersions
 from odradek.apis.overlaps import overlaps_of
 from odradek.apis.topic_creation import TopicCreation
-from odradek.apis.versions import ApiVersions
 from odradek.wire.messages import find
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.apis.transaction_verification import TransactionVerification
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster import ClusterMachine
+    from odradek.coordinator.cluster.machine import ClusterMachine
 
 MakeHandler = Callable[[], Handler]
 
@@ -101,9 +101,9 @@ def _of_records(node: NodeParts, settings: ApiSettings) -> Rows:
     return {
         0: (13, lambda: _produce(node, settings)),
         1: (18, lambda: _fetch(node, settings)),
-        2: (11, _later("offsets_of_logs.ListOffsets", leadership, node.searches)),
+        2: (11, _later("list_offsets.ListOffsets", leadership, node.searches)),
         21: (2, _later("delete_records.DeleteRecords", leadership, node.store, node.saves)),
-        23: (4, _later("offsets_of_logs.OffsetForLeaderEpoch", leadership)),
+        23: (4, _later("offset_for_leader_epoch.OffsetForLeaderEpoch", leadership)),
         61: (0, _later("describe_producers.DescribeProducers", leadership)),
     }
 
@@ -113,17 +113,17 @@ def _of_groups(node: NodeParts, topics: TopicCreation) -> Rows:
     finder = (node.node_id, topics, node.changes, groups, node.transactions)
     streams = (groups, topics, node.changes, node.timers, node.now_ms)
     return {
-        8: (10, _later("offsets.OffsetCommit", leadership, groups)),
-        9: (10, _later("offsets.OffsetFetch", leadership, groups)),
-        10: (6, _later("groups.FindCoordinator", *finder)),
-        11: (9, _later("groups.JoinGroup", groups)),
-        12: (4, _later("groups.Heartbeat", groups)),
-        13: (5, _later("groups.LeaveGroup", groups)),
-        14: (5, _later("groups.SyncGroup", groups)),
-        15: (6, _later("groups.DescribeGroups", groups)),
-        16: (5, _later("groups.ListGroups", groups)),
-        42: (2, _later("groups.DeleteGroups", groups)),
-        47: (0, _later("offsets.OffsetDelete", leadership, groups)),
+        8: (10, _later("offset_commit.OffsetCommit", leadership, groups)),
+        9: (10, _later("offset_fetch.OffsetFetch", leadership, groups)),
+        10: (6, _later("find_coordinator.FindCoordinator", *finder)),
+        11: (9, _later("join_group.JoinGroup", groups)),
+        12: (4, _later("heartbeat.Heartbeat", groups)),
+        13: (5, _later("leave_group.LeaveGroup", groups)),
+        14: (5, _later("sync_group.SyncGroup", groups)),
+        15: (6, _later("describe_groups.DescribeGroups", groups)),
+        16: (5, _later("list_groups.ListGroups", groups)),
+        42: (2, _later("delete_groups.DeleteGroups", groups)),
+        47: (0, _later("offset_delete.OffsetDelete", leadership, groups)),
         68: (1, _later("consumer_groups.ConsumerGroupHeartbeat", groups)),
         69: (1, _later("consumer_groups.ConsumerGroupDescribe", leadership.current_view, groups)),
         88: (0, _later("streams_groups.StreamsGroupHeartbeat", *streams)),
@@ -135,14 +135,14 @@ def _of_transactions(node: NodeParts, settings: ApiSettings) -> Rows:
     transactions, current_view = node.transactions, node.leadership.current_view
     commits = (node.leadership, node.groups, transactions, node.timers, settings.verifies_transactions)
     return {
-        22: (5, _later("producers.InitProducerId", node.new_producer_id, transactions)),
-        24: (5, _later("transactions.AddPartitionsToTxn", current_view, transactions, node.timers)),
-        25: (4, _later("transactions.AddOffsetsToTxn", node.groups, transactions, node.timers)),
-        26: (5, _later("transactions.EndTxn", transactions)),
+        22: (5, _later("init_producer_id.InitProducerId", node.new_producer_id, transactions)),
+        24: (5, _later("add_partitions_to_txn.AddPartitionsToTxn", current_view, transactions, node.timers)),
+        25: (4, _later("add_offsets_to_txn.AddOffsetsToTxn", node.groups, transactions, node.timers)),
+        26: (5, _later("end_txn.EndTxn", transactions)),
         27: (2, lambda: _write_txn_markers(node)),
-        28: (5, _later("transaction_offsets.TxnOffsetCommit", *commits)),
-        65: (0, _later("transactions.DescribeTransactions", transactions)),
-        66: (2, _later("transactions.ListTransactions", transactions, node.searches)),
+        28: (5, _later("txn_offset_commit.TxnOffsetCommit", *commits)),
+        65: (0, _later("describe_transactions.DescribeTransactions", transactions)),
+        66: (2, _later("list_transactions.ListTransactions", transactions, node.searches)),
     }
 
 
@@ -171,9 +171,9 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
         44: (1, _later("alter_configs.IncrementalAlterConfigs", node_id, machine, changes)),
         45: (1, _later("reassignments.AlterPartitionReassignments", current_view)),
         46: (0, _later("reassignments.ListPartitionReassignments")),
-        57: (2, _later("features.UpdateFeatures", node_id, machine, changes)),
+        57: (2, _later("update_features.UpdateFeatures", node_id, machine, changes)),
         60: (2, _later("metadata.DescribeCluster", node_id, topics)),
-        74: (1, _later("config_resources.ListConfigResources", current_view)),
+        74: (1, _later("list_config_resources.ListConfigResources", current_view)),
         75: (0, _later("metadata.DescribeTopicPartitions", node_id, topics, partitions_max)),
     }
 
@@ -183,7 +183,7 @@ def _of_nodes(node: NodeParts, settings: ApiSettings) -> Rows:
     current_view = node.leadership.current_view
     voter = (node.node_id, node.directory_id, current_view)
     return {
-        43: (2, _later("elections.ElectLeaders", current_view)),
+        43: (2, _later("elect_leaders.ElectLeaders", current_view)),
         55: (2, _later("quorum.DescribeQuorum", *voter)),
         64: (0, _later("quorum.UnregisterBroker", current_view)),
         80: (1, _later("quorum.AddRaftVoter", *voter, settings.controller_listener)),
@@ -244,7 +244,7 @@ def _fetch(node: NodeParts, settings: ApiSettings) -> Handler:
 
 
 def _write_txn_markers(node: NodeParts) -> Handler:
-    from odradek.apis.transaction_markers import WriteTxnMarkers, marker_writer
+    from odradek.apis.write_txn_markers import WriteTxnMarkers, marker_writer
 
     return WriteTxnMarkers(marker_writer(node))
 

@@ -14,12 +14,18 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.cluster import NewTopic
-from odradek.coordinator.topics import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, is_legal
+from odradek.coordinator.cluster.topics import (
+    CLUSTER_METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    NewTopic,
+    is_legal,
+)
 from odradek.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from odradek.coordinator.cluster import ClusterMachine, ClusterView
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.view import ClusterView
     from odradek.wire.work import Work
 
 CREATED_AT_ONCE_MAX = 500

@@ -16,8 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
-from odradek.coordinator.cluster import NewPartitions, NewTopic
-from odradek.coordinator.topics import CLUSTER_METADATA_TOPIC
+from odradek.coordinator.cluster.topics import (
+    CLUSTER_METADATA_TOPIC,
+    NewPartitions,
+    NewTopic,
+)
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -41,7 +44,8 @@ from odradek.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.turn import WorkQueue
-    from odradek.coordinator.cluster import ClusterMachine, TopicView
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.view import TopicView
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_CONFIGS = 5
@@ -175,19 +179,19 @@ class DeleteTopics:
         return WorkAnswer(self._work, self._deleting(request, context), context)
 
     def _deleting(self, request: DeleteTopicsRequest, context: RequestContext) -> Work[DeleteTopicsResponse]:
-        asked: list[tuple[str | None, bytes]]
+        requested: list[tuple[str | None, bytes]]
         if context.api_version < FIRST_VERSION_OF_DELETION_BY_ID:
-            asked = [(name, ZERO_UUID) for name in request.topic_names]
+            requested = [(name, ZERO_UUID) for name in request.topic_names]
         else:
-            asked = [(topic.name, topic.topic_id) for topic in request.topics]
+            requested = [(topic.name, topic.topic_id) for topic in request.topics]
         if not self._is_enabled:
             code = ErrorCode.TOPIC_DELETION_DISABLED
             if context.api_version < FIRST_VERSION_WITH_DELETION_DISABLED:
                 code = ErrorCode.INVALID_REQUEST
             return DeleteTopicsResponse(
-                responses=[_deleted(name, topic_id, code) for name, topic_id in asked]
+                responses=[_deleted(name, topic_id, code) for name, topic_id in requested]
             )
-        names, responses = self._names(asked)
+        names, responses = self._names(requested)
         self._announce(names)
         try:
             results = yield from self._machine.deleting_topics(list(names))
@@ -204,14 +208,14 @@ class DeleteTopics:
         return DeleteTopicsResponse(responses=responses)
 
     def _names(
-        self, asked: list[tuple[str | None, bytes]]
+        self, requested: list[tuple[str | None, bytes]]
     ) -> tuple[dict[str, bytes], list[DeletableTopicResult]]:
         """What is to be deleted, by name with its id, and the refusals of what makes no sense."""
         view = self._machine.view
         wanted: list[tuple[str, str | None, bytes]] = []
         refused = []
         # Something asked for in the same words twice is answered once.
-        for name, topic_id in dict.fromkeys(asked):
+        for name, topic_id in dict.fromkeys(requested):
             if name is not None and topic_id != ZERO_UUID:
                 message = "A topic is named by its name or by its id, not by both."
                 refused.append(_deleted(name, topic_id, ErrorCode.INVALID_REQUEST, message))
@@ -225,18 +229,18 @@ class DeleteTopics:
                 )
             else:
                 wanted.append((known.name, None, topic_id))
-        asked_count = Counter(asked)
+        requested_count = Counter(requested)
         names: dict[str, bytes] = {}
         by_id = set()
         for topic, name, topic_id in wanted:
             if name is None:
                 by_id.add(topic)
-            if asked_count[name, topic_id] > 1:
+            if requested_count[name, topic_id] > 1:
                 refused.append(_deleted(name, topic_id, ErrorCode.INVALID_REQUEST, "Named twice."))
             elif name is None:
                 names[topic] = topic_id
         for topic, name, topic_id in wanted:
-            if name is None or asked_count[name, topic_id] > 1:
+            if name is None or requested_count[name, topic_id] > 1:
                 continue
             if topic in by_id:
                 names.pop(topic, None)

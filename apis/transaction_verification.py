@@ -31,16 +31,16 @@ from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
-from odradek.apis.produce import Unverified
-from odradek.coordinator import transaction_commands as commands
-from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.apis.unverified import Unverified
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
+from odradek.coordinator.transactions import commands
 from odradek.storage.log.transactions import Verified
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Transactions
     from odradek.apis.leadership import Leadership
-    from odradek.apis.transactions import Transactions
     from odradek.apis.turn import Timers
     from odradek.wire.messages.produce import ProduceRequest
 
@@ -102,18 +102,24 @@ def ask_coordinator(
 ) -> None:
     """Has the partitions added to the transaction of `producer` (id and epoch), or looks whether they are in.
 
-    `then` hears once what was refused, perhaps before this returns, in codes that the writers of records
+    `then` is called once with the refusals, perhaps before this returns, in codes that writers of records
     expect (those of AddPartitionsToTxnManager).
     """
     wanted = list(partitions)
 
     def added(reply: commands.AddPartitionsReply) -> None:
         code = reply.error_code
-        then({} if code is ErrorCode.NONE else dict.fromkeys(wanted, _told(code, support)))
+        then({} if code is ErrorCode.NONE else dict.fromkeys(wanted, _producer_error(code, support)))
 
     def verified(reply: commands.VerifyPartitionsReply) -> None:
         pairs = zip(wanted, reply.errors, strict=True)
-        then({partition: _told(code, support) for partition, code in pairs if code is not ErrorCode.NONE})
+        then(
+            {
+                partition: _producer_error(code, support)
+                for partition, code in pairs
+                if code is not ErrorCode.NONE
+            }
+        )
 
     fields = (transactional_id, *producer, wanted, support.transaction_version)
     if support is Support.ADDED:
@@ -122,7 +128,7 @@ def ask_coordinator(
         transactions.submit(transactional_id, commands.VerifyPartitions(verified, *fields))
 
 
-def _told(code: ErrorCode, support: Support) -> ErrorCode:
+def _producer_error(code: ErrorCode, support: Support) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED:
         # What a producer expects of a partition.
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -357,14 +363,19 @@ class _Question:
         transactional_id = self._request.transactional_id
         assert transactional_id is not None
         ask_coordinator(
-            verification.transactions, transactional_id, self._producer, unknown, support, self._hear
+            verification.transactions,
+            transactional_id,
+            self._producer,
+            unknown,
+            support,
+            self._retry_or_append,
         )
 
     def _size_bytes(self) -> int:
         topics = self._request.topic_data
         return sum(len(data.records or b"") for topic in topics for data in topic.partition_data)
 
-    def _hear(self, errors: Errors) -> None:
+    def _retry_or_append(self, errors: Errors) -> None:
         if ErrorCode.CONCURRENT_TRANSACTIONS in errors.values() and self._patience_ms > 0:
             pause_ms = min(self._pause_ms, self._patience_ms)
             self._patience_ms -= pause_ms

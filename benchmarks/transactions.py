@@ -31,7 +31,7 @@ from benchmarks.run import GIGABYTE, Run
 from benchmarks.transaction_load import NOT_READY, begin
 from benchmarks.wire_client import WireClient
 from compat_tests.reference import Kafka
-from odradek.coordinator.partitioner import partition_for
+from odradek.coordinator.cluster.partitioner import partition_for
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import read_response, request_frame
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic

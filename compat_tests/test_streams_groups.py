@@ -24,7 +24,7 @@ from compat_tests.streams.word_count import (
     WORDS,
     Application,
 )
-from odradek.coordinator.partitioner import partition_for
+from odradek.coordinator.cluster.partitioner import partition_for
 
 TOOLS = "org.apache.kafka.tools"
 STREAMS_GROUPS = f"{TOOLS}.streams.StreamsGroupCommand"

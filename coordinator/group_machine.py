@@ -18,10 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from odradek.coordinator import group_log
-from odradek.coordinator.classic_group import RULES, ClassicGroup, GroupState
-from odradek.coordinator.cluster import ClusterView
-from odradek.coordinator.commands import (
+from odradek.coordinator.cluster.view import ClusterView
+from odradek.coordinator.effects import Append, AppendMarker, Effect, LogRecord, Reply, SetTimer
+from odradek.coordinator.groups import record_codec
+from odradek.coordinator.groups.classic_group import RULES, ClassicGroup, GroupState
+from odradek.coordinator.groups.classic_membership import Membership
+from odradek.coordinator.groups.commands import (
     Command,
     CommitOffsets,
     CommitOffsetsReply,
@@ -49,19 +51,21 @@ from odradek.coordinator.commands import (
     RemoveTopicsReply,
     Sync,
 )
-from odradek.coordinator.consumer_commands import (
+from odradek.coordinator.groups.consumer_commands import (
     ConsumerHeartbeat,
     DescribeConsumerGroup,
     Noted,
     TopicsChanged,
     TopicsMatched,
 )
-from odradek.coordinator.consumer_group import ConsumerGroup
-from odradek.coordinator.consumer_membership import ConsumerMembership
-from odradek.coordinator.effects import Append, AppendMarker, Effect, LogRecord, Reply, SetTimer
-from odradek.coordinator.group import CLASSIC, CONSUMER, STREAMS, Group, GroupRecord, TypeOfGroup
-from odradek.coordinator.group import Membership as AnyMembership
-from odradek.coordinator.group_log import (
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.consumer_membership import ConsumerMembership
+from odradek.coordinator.groups.group import CLASSIC, CONSUMER, STREAMS, Group, GroupRecord, TypeOfGroup
+from odradek.coordinator.groups.group import Membership as AnyMembership
+from odradek.coordinator.groups.migration import Migration
+from odradek.coordinator.groups.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
+from odradek.coordinator.groups.pending_offsets import PendingOffsets
+from odradek.coordinator.groups.record_codec import (
     LONGEST_STRING_BYTES,
     CommittedOffset,
     Kind,
@@ -69,16 +73,12 @@ from odradek.coordinator.group_log import (
     encode_offset_key,
     fits_record,
 )
-from odradek.coordinator.group_migration import Migration
-from odradek.coordinator.membership import Membership
-from odradek.coordinator.offsets import OffsetTable, TopicOffsets, expired_offsets, is_of_another
-from odradek.coordinator.pending_offsets import PendingOffsets
-from odradek.coordinator.request_checks import check
-from odradek.coordinator.settings import GroupSettings
-from odradek.coordinator.streams_commands import DescribeStreamsGroup, StreamsHeartbeat
-from odradek.coordinator.streams_group import StreamsGroup
-from odradek.coordinator.streams_membership import TIMERS as STREAMS_TIMERS
-from odradek.coordinator.streams_membership import StreamsMembership
+from odradek.coordinator.groups.request_checks import check
+from odradek.coordinator.groups.settings import GroupSettings
+from odradek.coordinator.streams.commands import DescribeStreamsGroup, StreamsHeartbeat
+from odradek.coordinator.streams.group import StreamsGroup
+from odradek.coordinator.streams.membership import TIMERS as STREAMS_TIMERS
+from odradek.coordinator.streams.membership import StreamsMembership
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages import group_records
 from odradek.wire.schema import ZERO_UUID
@@ -227,18 +227,18 @@ class GroupMachine:
         if value is not None:
             offsets = self._replayed.get(key[:-4])
             if offsets is not None:
-                offsets[group_log.partition_of_offset_key(key)] = group_log.decode_offset(value)
+                offsets[record_codec.partition_of_offset_key(key)] = record_codec.decode_offset(value)
                 if self.pending.by_group:
-                    self.pending.overtake(*group_log.decode_key(key)[1])
+                    self.pending.overtake(*record_codec.decode_key(key)[1])
                 return
-        kind, subject = group_log.decode_key(key)
+        kind, subject = record_codec.decode_key(key)
         if kind is Kind.OFFSET:
             if value is None:
                 self._remove_offset(*subject)
             else:
-                self._replay_first_offset(key, subject, group_log.decode_offset(value))
+                self._replay_first_offset(key, subject, record_codec.decode_offset(value))
         elif kind is Kind.GROUP:
-            decoded = None if value is None else group_log.decode_group_value(subject, value)
+            decoded = None if value is None else record_codec.decode_group_value(subject, value)
             self._apply_group(subject, decoded)
 
     def replay_pending(self, key: bytes, value: bytes | None, producer_id: int) -> None:
@@ -247,10 +247,10 @@ class GroupMachine:
         Only offsets wait for its end: whatever else stands in such a batch, deletions too, counts at once,
         as in Kafka.
         """
-        kind, subject = group_log.decode_key(key)
+        kind, subject = record_codec.decode_key(key)
         if kind is Kind.OFFSET and value is not None:
             group_id, topic, partition = subject
-            self._apply_pending(producer_id, group_id, topic, partition, group_log.decode_offset(value))
+            self._apply_pending(producer_id, group_id, topic, partition, record_codec.decode_offset(value))
         else:
             self.replay(key, value)
 
@@ -264,7 +264,7 @@ class GroupMachine:
         """Take in an offset, and remember the beginning of its key for those to come."""
         group_id, topic, partition = subject
         self._apply_offsets(group_id, [(topic, partition, offset)])
-        prefix = group_log.offset_key_prefix(group_id, topic)
+        prefix = record_codec.offset_key_prefix(group_id, topic)
         # Another version's key begins in another way, and is read each time.
         if key[:-4] == prefix:
             if len(self._replayed) >= KNOWN_PREFIXES_MAX:
@@ -294,23 +294,23 @@ class GroupMachine:
     # Durable state
 
     def store(self, group_id: str, records: Iterable[GroupRecord], now_ms: int, out: list[Effect]) -> bool:
-        """Apply and append records of a group (`coordinator/group.py`, `Store`). What makes it a group of
-        another type begins with tombstones for the old one's keys."""
+        """Apply and append records of a group (`coordinator/groups/group.py`, `Store`). What makes it a group
+        of another type begins with tombstones for the old one's keys."""
         pairs = list(records)
         encoded: list[LogRecord] = [
-            (*group_log.encode_group_record(key, value), now_ms) for key, value in pairs
+            (*record_codec.encode_group_record(key, value), now_ms) for key, value in pairs
         ]
         if _batch_size(encoded) > self._settings.append_max_bytes:
             return False
         for key, value in pairs:
-            assert group_log.group_of(key) == group_id
+            assert record_codec.group_of(key) == group_id
             self._apply_group(key, value)
         if encoded:
             out.append(Append(encoded))
         return True
 
     def _apply_group(self, key: Any, value: Any) -> None:
-        group_id, group_type = group_log.group_of(key), _TYPE_OF_KEY[key.__class__]
+        group_id, group_type = record_codec.group_of(key), _TYPE_OF_KEY[key.__class__]
         group = self.groups.get(group_id)
         if group is None or group.group_type != group_type:
             if value is None:
@@ -368,7 +368,7 @@ class GroupMachine:
         for group_id in group_ids:
             keys = self.groups[group_id].keys()
             for key in keys:
-                records.append((*group_log.encode_group_record(key, None), now_ms))
+                records.append((*record_codec.encode_group_record(key, None), now_ms))
                 self._apply_group(key, None)
         for first in range(0, len(records), RECORDS_PER_APPEND):
             out.append(Append(records[first : first + RECORDS_PER_APPEND]))

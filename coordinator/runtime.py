@@ -6,7 +6,8 @@ for anything after it, is refused, and the machine is loaded again. So is one th
 After a load that brought no record into the log, as on a disk that is full, there is a pause before the next.
 All timers of all machines share one heap.
 
-`driver.GroupCoordinator` and `transaction_coordinator.TransactionCoordinator` are made of this. Nothing here
+`group_coordinator.GroupCoordinator` and `transactions.coordinator.TransactionCoordinator` are made of
+this. Nothing here
 is thread-safe, and nothing blocks longer than one slice of loading.
 """
 
@@ -22,7 +23,8 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-from odradek.coordinator.cluster import ClusterView
+from odradek.coordinator.cluster.partitioner import partition_for
+from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import (
     Append,
     AppendMarker,
@@ -36,7 +38,6 @@ from odradek.coordinator.effects import (
     WriteMarkers,
 )
 from odradek.coordinator.log import CoordinatorLog
-from odradek.coordinator.partitioner import partition_for
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 
 __all__ = [
@@ -136,6 +137,7 @@ class RunningPartition(Generic[M]):
     """One partition of the topic that this node leads: its log, its machine, who waits for it."""
 
     __slots__ = (
+        "appended",
         "failed",
         "held",
         "index",
@@ -147,7 +149,6 @@ class RunningPartition(Generic[M]):
         "records",
         "rests_until_ms",
         "timers",
-        "told",
     )
 
     def __init__(self, index: int, leader_epoch: int) -> None:
@@ -170,7 +171,7 @@ class RunningPartition(Generic[M]):
         """Set while it waits for that."""
         self.timers: dict[TimerKey, int] = {}
         """Which entry of the heap counts, by timer key."""
-        self.told: Callable[[KafkaError | None], None]
+        self.appended: Callable[[KafkaError | None], None]
         """Hears how each append went; set by who runs it."""
 
 
@@ -251,7 +252,7 @@ class Runtime(Generic[M]):
                 self._give_up(partition)
         for index in sorted(led.keys() - self._partitions.keys()):
             partition = self._partitions[index] = self.partition_class(index, led[index])
-            partition.told = partial(self._appended, partition)
+            partition.appended = partial(self._appended, partition)
             self._loading.append(partition)
         if self._load_timer is not None:
             self._load_timer.cancel()
@@ -347,9 +348,9 @@ class Runtime(Generic[M]):
                 assert partition.log is not None
                 held.append([])
                 if effect.producer is None:
-                    partition.log.append(effect.records, partition.told)
+                    partition.log.append(effect.records, partition.appended)
                 else:
-                    partition.log.append(effect.records, partition.told, effect.producer)
+                    partition.log.append(effect.records, partition.appended, effect.producer)
             elif isinstance(effect, _HELD):
                 (held[-1] if held else due).append(effect)
             elif isinstance(effect, SetTimer):
@@ -357,7 +358,7 @@ class Runtime(Generic[M]):
             elif isinstance(effect, AppendMarker):
                 assert partition.log is not None
                 held.append([])
-                partition.log.append_marker(effect.marker, partition.told)
+                partition.log.append_marker(effect.marker, partition.appended)
             elif isinstance(effect, MatchTopics):
                 self._match_topics(partition, effect)
             else:

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from odradek.coordinator.cluster import ClusterView
-from odradek.coordinator.topics import INTERNAL_TOPICS
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
+from odradek.coordinator.cluster.view import ClusterView
 from odradek.offline.check_files import (
     NO_CHECKPOINT,
     check_identity,

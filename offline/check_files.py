@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from odradek.config import options
 from odradek.config.properties import parse_properties
-from odradek.coordinator.cluster import ClusterMachine, ClusterView
+from odradek.coordinator.cluster.machine import ClusterMachine
+from odradek.coordinator.cluster.view import ClusterView
 from odradek.offline.check_partition import DAMAGE, NOTE, Finding
 from odradek.server import meta_properties, metadata_store
 from odradek.storage import checkpoints

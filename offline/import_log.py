@@ -29,8 +29,9 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, TextIO
 
 from odradek.config.broker_config import ConfigError
-from odradek.coordinator.cluster import Broker, ClusterMachine, NewTopic, Row, TopicView, rows_of_new
-from odradek.coordinator.topics import OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS
+from odradek.coordinator.cluster.machine import ClusterMachine, Row, rows_of_new
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS, NewTopic
+from odradek.coordinator.cluster.view import Broker, TopicView
 from odradek.offline.check_files import IMPORT_TABLE, parse_offsets
 from odradek.offline.check_partition import PartitionCheck
 from odradek.offline.convert_segment import convert_segment
@@ -182,7 +183,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _check_topic(topic: str) -> None:
-    from odradek.coordinator.topics import check_name
+    from odradek.coordinator.cluster.topics import check_name
 
     try:
         check_name(topic)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from odradek.config.live import LiveConfig
 from odradek.config.options import GROUP_OPTIONS, TOPIC_OPTIONS, Option, without_effect
-from odradek.coordinator.topics import (
+from odradek.coordinator.cluster.topics import (
     OFFSETS_TOPIC,
     OFFSETS_TOPIC_CONFIGS,
     TRANSACTIONS_TOPIC,
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from odradek.apis.api import Api
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.config.broker_config import BrokerConfig
-    from odradek.coordinator.cluster import (
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.view import (
         ClusterChange,
-        ClusterMachine,
         ClusterView,
         PartitionView,
         TopicView,
@@ -339,7 +339,10 @@ class BrokerServer:
         return machine
 
     def _new_machine(self, metadata: SqliteMetadataStore) -> ClusterMachine:
-        from odradek.coordinator.cluster import ClusterMachine, TopicDefaults
+        from odradek.coordinator.cluster.machine import (
+            ClusterMachine,
+            TopicDefaults,
+        )
 
         config = self.config
         return ClusterMachine(
@@ -363,7 +366,10 @@ class BrokerServer:
         return node_id != self.node_id or self._store is None or self._store.has_uncordoned
 
     def _register(self) -> None:
-        from odradek.coordinator.cluster import Broker, Endpoint
+        from odradek.coordinator.cluster.view import (
+            Broker,
+            Endpoint,
+        )
 
         assert self._machine is not None
         endpoints = {}
@@ -376,7 +382,7 @@ class BrokerServer:
     def _finalize_features(self, machine: ClusterMachine) -> None:
         """A cluster that has never agreed on levels of features begins with those that were asked for, else
         with the newest."""
-        from odradek.coordinator.features import first_levels, missing_levels
+        from odradek.coordinator.cluster.features import first_levels, missing_levels
 
         levels = self.config.first_levels
         if machine.view.features_epoch > 0:
@@ -393,7 +399,7 @@ class BrokerServer:
 
     def _new_coordinators(self) -> Coordinators:
         from odradek.apis.leadership import Leadership
-        from odradek.coordinator.producer_ids import ProducerIds
+        from odradek.coordinator.cluster.producer_ids import ProducerIds
         from odradek.server.coordinators import Coordinators
 
         machine, store, turn, timers = self._machine, self._store, self._turn, self._timers

@@ -13,8 +13,8 @@ import os
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from odradek.coordinator.features import GROUP_VERSION, STREAMS_VERSION, TRANSACTION_VERSION
-from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.coordinator.cluster.features import GROUP_VERSION, STREAMS_VERSION, TRANSACTION_VERSION
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.server.timers import steady_clock_ms
 
 if TYPE_CHECKING:
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from odradek.apis.leadership import Leadership
     from odradek.config.broker_config import BrokerConfig
     from odradek.config.live import LiveConfig
-    from odradek.coordinator.cluster import ClusterChange, ClusterView
-    from odradek.coordinator.commands import Command, CommitTransactionalOffsets, ListGroupsReply
-    from odradek.coordinator.driver import GroupCoordinator, MatchedTopics
+    from odradek.coordinator.cluster.view import (
+        ClusterChange,
+        ClusterView,
+    )
     from odradek.coordinator.effects import MatchTopics, WriteMarkers
-    from odradek.coordinator.settings import GroupSettings
-    from odradek.coordinator.transaction_commands import ListTransactionsReply, TransactionCommand
-    from odradek.coordinator.transaction_coordinator import TransactionCoordinator
-    from odradek.coordinator.transaction_settings import TransactionSettings
+    from odradek.coordinator.group_coordinator import GroupCoordinator, MatchedTopics
+    from odradek.coordinator.groups.commands import Command, CommitTransactionalOffsets, ListGroupsReply
+    from odradek.coordinator.groups.settings import GroupSettings
+    from odradek.coordinator.transactions.commands import ListTransactionsReply, TransactionCommand
+    from odradek.coordinator.transactions.coordinator import TransactionCoordinator
+    from odradek.coordinator.transactions.settings import TransactionSettings
     from odradek.server.coordinator_log import PartitionLog
     from odradek.server.timers import Timers
     from odradek.server.turn import LoopTurn
@@ -71,7 +74,7 @@ class _WhenNeeded(Generic[C]):
 
 
 class Groups(_WhenNeeded["GroupCoordinator"]):
-    """The coordinator of groups (`apis.groups.Groups`)."""
+    """The coordinator of groups (`apis.coordinators.Groups`)."""
 
     @property
     def serves_consumer_groups(self) -> bool:
@@ -101,7 +104,7 @@ class Groups(_WhenNeeded["GroupCoordinator"]):
 
 
 class Transactions(_WhenNeeded["TransactionCoordinator"]):
-    """The coordinator of transactions (`apis.transactions.Transactions`)."""
+    """The coordinator of transactions (`apis.coordinators.Transactions`)."""
 
     def partition_of(self, transactional_id: str) -> int:
         return self.made().partition_of(transactional_id)
@@ -181,7 +184,7 @@ class Coordinators:
     # Groups
 
     def _new_groups(self) -> GroupCoordinator:
-        from odradek.coordinator.driver import GroupCoordinator
+        from odradek.coordinator.group_coordinator import GroupCoordinator
 
         view = self.leadership.view
         coordinator = GroupCoordinator(
@@ -206,7 +209,7 @@ class Coordinators:
         self._searches.run(self._matching(effect.patterns), then, failed)
 
     def _matching(self, patterns: Collection[str]) -> Work[MatchedTopics]:
-        from odradek.coordinator.regular_expression import matches_of
+        from odradek.coordinator.groups.regular_expression import matches_of
 
         names = list(self.leadership.view.topics)
         return (yield lambda: matches_of(patterns, names))
@@ -231,8 +234,8 @@ class Coordinators:
     # Transactions
 
     def _new_transactions(self) -> TransactionCoordinator:
-        from odradek.apis.transaction_markers import MarkerWriter
-        from odradek.coordinator.transaction_coordinator import TransactionCoordinator
+        from odradek.apis.write_txn_markers import MarkerWriter
+        from odradek.coordinator.transactions.coordinator import TransactionCoordinator
 
         view = self.leadership.view
         markers = MarkerWriter(self.leadership, self.groups, self._turn, self._timers, self._now_ms)
@@ -278,7 +281,7 @@ class Coordinators:
 def _group_settings(config: BrokerConfig) -> GroupSettings:
     from dataclasses import fields
 
-    from odradek.coordinator.settings import GroupSettings
+    from odradek.coordinator.groups.settings import GroupSettings
 
     # Fields have the names of the options; what else there is, is said here.
     named = {field.name: field.name.replace("_", ".") for field in fields(GroupSettings) if field.init}
@@ -294,7 +297,7 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
 
 
 def _transaction_settings(config: BrokerConfig) -> TransactionSettings:
-    from odradek.coordinator.transaction_settings import TransactionSettings
+    from odradek.coordinator.transactions.settings import TransactionSettings
 
     value = config.values
     return TransactionSettings(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odradek.config.broker_config import ConfigError
-from odradek.coordinator.features import (
+from odradek.coordinator.cluster.features import (
     DIRECTORIES_SINCE,
     METADATA_VERSION,
     RELEASES,
@@ -19,7 +19,7 @@ from odradek.coordinator.features import (
 
 if TYPE_CHECKING:
     from odradek.config.broker_config import BrokerConfig
-    from odradek.coordinator.cluster import ClusterView
+    from odradek.coordinator.cluster.view import ClusterView
 
 __all__ = ["check_levels", "read_levels"]
 

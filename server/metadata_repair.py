@@ -16,35 +16,39 @@ under another name before the damaged one is touched.
 """
 
 import os
-import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 from odradek.config.broker_config import ConfigError
-from odradek.coordinator.cluster import (
+from odradek.coordinator.cluster.machine import (
     CLUSTER,
     DELETION,
     PARTITION,
     TOPIC,
     TOPIC_CONFIG,
-    PartitionView,
     Row,
     partition_row,
 )
-from odradek.coordinator.topics import INTERNAL_TOPICS
-from odradek.server.metadata_store import LOG, REPAIRED, UNREADABLE, SqliteMetadataStore, checksum, verify
-from odradek.server.write_ahead_log import Patch, likeliest_first, patch
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
+from odradek.coordinator.cluster.view import PartitionView
+from odradek.server.metadata_files import (
+    READING,
+    REPAIRED,
+    copy_store,
+    finish_repair,
+    remove_store,
+    sync_directory_of,
+)
+from odradek.server.metadata_store import UNREADABLE, SqliteMetadataStore, checksum
 from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metadata
 from odradek.storage.directories.store import key_of
 from odradek.storage.disk import Disk
 from odradek.wire.errors import KafkaError
 
-__all__ = ["choose", "finish_repair", "repair"]
+__all__ = ["repair"]
 
-_BESIDE = (LOG, "-shm")
 _BUILDING = ".building"
-_READING = ".reading"
 _PAGE_SIZE, _COUNTER, _FREE_PAGES, _VALID_FOR = slice(16, 18), slice(24, 28), slice(32, 40), slice(92, 96)
 """In SQLite's header; the second counts changes, the last says for which of them the count of pages is."""
 _MENDED_BYTES_MAX = 4096
@@ -110,52 +114,16 @@ def _repaired_rows(
     return rows
 
 
-def finish_repair(path: str, *, tell: Callable[[str], object]) -> None:
-    """Let a store that was made anew take its place at `path`, and keep the one that was there. Raises
-    OSError.
-    """
-    number = 0
-    while os.path.exists(kept := f"{path}.{number}.damaged"):
-        number += 1
-    # The log first: it would be taken for the new store's.
-    for suffix in (*_BESIDE, ""):
-        if os.path.exists(path + suffix):
-            os.replace(path + suffix, kept + suffix)
-            if not suffix:
-                tell(f"the damaged metadata are kept as {kept}")
-    os.replace(path + REPAIRED, path)
-    _sync_directory_of(path)
-
-
-def choose(path: str, choices: Sequence[Patch]) -> Patch:
-    """Of several ways to mend the write-ahead log of a store the one that gives sound rows only. Raises
-    OSError.
-    """
-    copy = path + _READING
-    with open(path + LOG, "rb") as log, open(path, "rb") as database:
-        choices = likeliest_first(choices, log.read(), database.read())
-    try:
-        for choice in choices:
-            _copy(path, copy)
-            patch(copy + LOG, [choice])
-            if not verify(copy)[1]:
-                return choice
-    finally:
-        _remove(copy)
-    # What is wrong stands elsewhere as well: the rows will tell.
-    return choices[0]
-
-
 def _build(path: str, rows: Rows) -> None:
     building = path + _BUILDING
-    _remove(building)
+    remove_store(building)
     store = SqliteMetadataStore(building)
     try:
         store.write(Row(kind, key, value) for (kind, key), value in rows.items())
     finally:
         store.close()
     os.replace(building, path + REPAIRED)
-    _sync_directory_of(path)
+    sync_directory_of(path)
 
 
 def _stand_in_for_lost(rows: Rows, now_ms: int, tell: Callable[[str], object]) -> None:
@@ -186,17 +154,17 @@ def _stand_in_for_lost(rows: Rows, now_ms: int, tell: Callable[[str], object]) -
 
 def _saved_rows(path: str) -> tuple[Rows, bool]:
     """The rows that can be read with their checksums, and whether these are all that there were."""
-    copy = path + _READING
+    copy = path + READING
     rows: Rows = {}
     try:
-        _copy(path, copy)
+        copy_store(path, copy)
         if _scan(copy, rows):
             return rows, True
-        _copy(path, copy)
+        copy_store(path, copy)
         _give_first_page(copy)
         return rows, _scan(copy, rows)
     finally:
-        _remove(copy)
+        remove_store(copy)
 
 
 def _scan(path: str, rows: Rows) -> bool:
@@ -258,11 +226,11 @@ def _decoded(texts: Sequence[bytes]) -> tuple[Row | None, int]:
 def _give_first_page(path: str) -> None:
     """Put the first page of a new store in the place of its own: SQLite's header and the schema."""
     new = path + _BUILDING
-    _remove(new)
+    remove_store(new)
     SqliteMetadataStore(new).close()
     with open(new, "rb") as file:
         content = file.read()
-    _remove(new)
+    remove_store(new)
     page = bytearray(content[: int.from_bytes(content[_PAGE_SIZE], "big")])
     with open(path, "r+b") as file:
         header = file.read(_VALID_FOR.stop)
@@ -273,27 +241,6 @@ def _give_first_page(path: str) -> None:
         page[_COUNTER], page[_VALID_FOR] = b"\0\0\0\2", b"\0\0\0\1"
         file.seek(0)
         file.write(page)
-
-
-def _copy(source: str, target: str) -> None:
-    _remove(target)
-    for suffix in ("", LOG):
-        if os.path.exists(source + suffix):
-            shutil.copyfile(source + suffix, target + suffix)
-
-
-def _remove(path: str) -> None:
-    for suffix in ("", *_BESIDE):
-        if os.path.exists(path + suffix):
-            os.remove(path + suffix)
-
-
-def _sync_directory_of(path: str) -> None:
-    descriptor = os.open(os.path.dirname(path) or os.curdir, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # What directories tell --------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """The cluster's metadata on disk: durable rows in SQLite, for one process.
 
-Rows are (table, key) -> text, as `coordinator/cluster.py` writes them. A write is one transaction that is on
-disk when `write` returns (WAL, synchronous=FULL). Each row carries a CRC of its content, so that damage is
-told at start instead of being served. A file of a newer schema is refused, never changed; a number in which a
-bit has flipped is no newer schema. What a kill has left in the write-ahead log is looked at before SQLite
-reads it (`write_ahead_log`).
+Rows are (table, key) -> text, as `coordinator/cluster/machine.py` writes them. A write is one transaction
+that is on disk when `write` returns (WAL, synchronous=FULL). Each row carries a CRC of its content, so that
+damage is told at start instead of being served. A file of a newer schema is refused, never changed; a number
+in which a bit has flipped is no newer schema. What a kill has left in the write-ahead log is looked at before
+SQLite reads it (`write_ahead_log`).
 """
 
 import logging
@@ -15,14 +15,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from odradek.config.broker_config import ConfigError
-from odradek.coordinator.cluster import Row
+from odradek.coordinator.cluster.machine import Row
+from odradek.server.metadata_files import LOG, REPAIRED, choose, finish_repair
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import Work, finish
 
 __all__ = [
     "FILE_NAME",
-    "LOG",
-    "REPAIRED",
     "UNREADABLE",
     "DamagedMetadata",
     "SqliteMetadataStore",
@@ -33,10 +32,6 @@ __all__ = [
 logger = logging.getLogger("odradek.metadata")
 
 FILE_NAME = "odradek-metadata.db"
-REPAIRED = ".repaired"
-"""Ending of what `metadata_repair` has made whole, until it stands in the place of the damaged file."""
-LOG = "-wal"
-"""Ending of SQLite's write-ahead log, which only a kill leaves behind."""
 _APPLICATION_ID = 0x0D7AD0EC
 _SCHEMA_VERSION = 1
 _VERSION_MAX = 0x7FFF
@@ -64,7 +59,7 @@ class DamagedMetadata(ConfigError):
 
 
 class SqliteMetadataStore:
-    """A `coordinator.cluster.MetadataStore` in the file at `path`. Close it when the broker stops.
+    """A `coordinator.cluster.machine.MetadataStore` in the file at `path`. Close it when the broker stops.
 
     ConfigError: the file cannot be opened, is no metadata of ours, or is newer than this program;
     `DamagedMetadata`: it is ours and damaged.
@@ -105,8 +100,6 @@ class SqliteMetadataStore:
             raise ConfigError(f"{path} (log.dirs) cannot be read and written: change its owner or mode.")
         try:
             if os.path.exists(path + REPAIRED):
-                from odradek.server.metadata_repair import finish_repair
-
                 finish_repair(path, tell=logger.error)
             if not os.path.exists(path + LOG):
                 return
@@ -114,9 +107,8 @@ class SqliteMetadataStore:
 
             found = write_ahead_log.mend(path + LOG)
             if found.choices:
-                from odradek.server.metadata_repair import choose
-
-                write_ahead_log.patch(path + LOG, [choose(path, found.choices)])
+                best = choose(path, found.choices, lambda copy: not verify(copy)[1])
+                write_ahead_log.patch(path + LOG, [best])
         except OSError as error:
             raise ConfigError(f"{path} cannot be opened: {error.strerror or error}.") from None
         if found.patches or found.choices:

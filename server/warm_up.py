@@ -16,7 +16,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.storage._reading import is_in_memory
 from odradek.wire.messages import find
 
@@ -35,23 +35,36 @@ class Part(NamedTuple):
 # ApiVersions, Metadata, Produce, Fetch, ListOffsets
 RECORDS = Part(
     (18, 3, 0, 1, 2),
-    ("apis.metadata", "apis.produce", "apis.fetch", "apis.fetch_sessions", "apis.offsets_of_logs"),
+    ("apis.metadata", "apis.produce", "apis.fetch", "apis.fetch_sessions", "apis.list_offsets"),
 )
 # FindCoordinator, OffsetFetch, JoinGroup, SyncGroup, Heartbeat, OffsetCommit, LeaveGroup,
 # ConsumerGroupHeartbeat
 GROUPS = Part(
     (10, 9, 11, 14, 12, 8, 13, 68),
-    ("apis.groups", "apis.offsets", "coordinator.driver", "server.coordinator_log", "apis.consumer_groups"),
+    (
+        "apis.find_coordinator",
+        "apis.join_group",
+        "apis.sync_group",
+        "apis.heartbeat",
+        "apis.leave_group",
+        "apis.offset_commit",
+        "apis.offset_fetch",
+        "coordinator.group_coordinator",
+        "server.coordinator_log",
+        "apis.consumer_groups",
+    ),
 )
 # InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit
 TRANSACTIONS = Part(
     (22, 24, 25, 26, 28),
     (
-        "apis.producers",
-        "apis.transactions",
-        "coordinator.transaction_coordinator",
-        "apis.transaction_markers",
-        "apis.transaction_offsets",
+        "apis.init_producer_id",
+        "apis.add_partitions_to_txn",
+        "apis.add_offsets_to_txn",
+        "apis.end_txn",
+        "coordinator.transactions.coordinator",
+        "apis.write_txn_markers",
+        "apis.txn_offset_commit",
     ),
 )
 # CreateTopics, DeleteTopics, CreatePartitions, DescribeConfigs, IncrementalAlterConfigs, AlterConfigs,
@@ -64,10 +77,17 @@ ADMINISTRATION = Part(
         "apis.topics",
         "apis.configs",
         "apis.alter_configs",
-        "apis.config_resources",
+        "apis.list_config_resources",
         "apis.delete_records",
         "apis.log_dirs",
         "apis.describe_producers",
+        "apis.offset_for_leader_epoch",
+        "apis.describe_groups",
+        "apis.list_groups",
+        "apis.delete_groups",
+        "apis.offset_delete",
+        "apis.describe_transactions",
+        "apis.list_transactions",
     ),
 )
 

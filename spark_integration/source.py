@@ -37,7 +37,7 @@ class OdradekDataSource(DataSource):
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from odradek.spark.stream_source import stream_reader
+        from odradek.spark.stream_readers import stream_reader
 
         options = read_options(self.options, is_stream=True)
         _check_schema(schema, options.columns)

@@ -14,7 +14,6 @@ empty first batch, which ends where it starts: a query killed in its first batch
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -38,7 +37,7 @@ from odradek.spark.offsets import (
     resolve_start,
     size_between,
 )
-from odradek.spark.options import OptionError, ReadOptions
+from odradek.spark.options import ReadOptions
 from odradek.spark.range_reader import DataLoss, read_range
 
 if TYPE_CHECKING:
@@ -53,26 +52,6 @@ BACKWARDS_PAUSE_S = 0.01
 
 Kept = Mapping[str, Mapping[str, int]]
 """Offsets as Spark keeps them."""
-
-
-def stream_reader(options: ReadOptions) -> DataSourceStreamReader:
-    """The reader for the PySpark that runs; OptionError for a limit that it cannot keep."""
-    if has_admission_control():
-        from odradek.spark.admission import AdmittingStreamReader
-
-        return AdmittingStreamReader(options)
-    if options.max_offsets_per_trigger is not None and not options.is_processing_time:
-        raise OptionError(
-            "maxOffsetsPerTrigger needs PySpark 4.2, or a query with trigger(processingTime=...) and the "
-            "option trigger=processingTime to say so: before 4.2 Spark ends an AvailableNow or Once query "
-            "after one limited batch, and the rest would stay unread"
-        )
-    return StreamReader(options)
-
-
-def has_admission_control() -> bool:
-    """Whether this PySpark tells a stream where a batch starts and whether limits apply: from 4.2 on."""
-    return importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
 
 
 class StreamReader(DataSourceStreamReader):

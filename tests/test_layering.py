@@ -28,6 +28,19 @@ MAY_IMPORT = {
     "offline": {"offline", "storage", "coordinator", "config", "wire"},
     "spark": {"spark", "wire", "storage"},
 }
+STORIES_MAY_IMPORT = {
+    "coordinator.cluster": set(),
+    "coordinator.groups": {"coordinator.cluster"},
+    "coordinator.streams": {"coordinator.cluster", "coordinator.groups"},
+    "coordinator.transactions": {"coordinator.cluster"},
+    "storage.log": set(),
+    "storage.recovery": {"storage.log"},
+    "storage.compaction": {"storage.log"},
+    "storage.directories": {"storage.log", "storage.recovery", "storage.compaction"},
+}
+"""Of the other stories of the same layer; the layer's own modules stand below them or above."""
+WITH_A_BASE = {"storage"}
+"""Layers whose own modules serve all their stories, and know none."""
 IMPURE = {"asyncio", "socket", "time", "random", "threading"}
 NO_FILES = {"os", "pathlib"}
 FORBIDDEN = {
@@ -38,7 +51,6 @@ FORBIDDEN = {
     "offline": IMPURE - {"time"},
 }
 EXCEPTIONS = {
-    ("coordinator", "driver.py", "asyncio"),
     ("config", "broker_config.py", "socket"),  # inet_aton, which only reads a text
 }
 COMMAND_LINES = {
@@ -54,33 +66,13 @@ READ_BY_STARTS_AND_OFFLINE = {
 """Files of a data directory that are no log's; the tools read and mend them as a start does."""
 
 ONE_WAY_THROUGH_THE_HOUSE = """
-    apis.groups: apis.transactions
-    apis.transactions: apis.groups
-    apis.produce: apis.transaction_verification
-    apis.transaction_verification: apis.produce
     server._hot_path: server.connection
     server.connection: server._hot_path server.turn
     server.turn: server._hot_path
-    server.metadata_repair: server.metadata_store
-    server.metadata_store: server.metadata_repair
-    spark.admission: spark.stream_source
-    spark.stream_source: spark.admission
-    wire._records: wire.record_refusals
-    wire.record_refusals: wire._records
 """
 """Imports that lead back to where they are: what is left of them since the issue of this name began. To break
 a circle put a Protocol below, or move the type down; then strike its lines out. None is added.
 """
-
-ROOMS = {
-    "storage": {
-        "log": set(),
-        "recovery": {"log"},
-        "compaction": {"log"},
-        "directories": {"log", "recovery", "compaction"},
-    },
-}
-"""Sub-packages of a layer and which others each may know; what lies beside them serves all and knows none."""
 
 IMPORT = re.compile(
     r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?c?import\b[ \t]*(?:\([^)]*\)|(?:\\\n|[^\n])*))", re.MULTILINE
@@ -188,26 +180,6 @@ def imports_by_module():
     return imports
 
 
-def room_of(module):
-    """The layer of a module, and the sub-package of it ("" beside these)."""
-    _, layer, *inner = module.split(".")
-    return layer, inner[0] if inner and inner[0] in ROOMS.get(layer, ()) else ""
-
-
-def test_a_room_of_a_layer_knows_only_those_that_are_listed_for_it():
-    complaints = []
-    for module, imported in imports_by_module().items():
-        layer, room = room_of(module)
-        known = {"", room} | ROOMS.get(layer, {}).get(room, set())
-        complaints += [
-            f"{module} imports {other}: {room or 'what serves all'} may only know {sorted(known)}; "
-            "put a Protocol into the lower one, or move the type down"
-            for other in sorted(imported)
-            if room_of(other)[0] == layer and room_of(other)[1] not in known
-        ]
-    assert not complaints, "\n".join(complaints)
-
-
 def in_circles(imports):
     """Pairs of who imports and what is imported, where that leads back."""
     return {(one, other) for one in imports for other in imports[one] if one in reached(imports, other)}
@@ -221,6 +193,31 @@ def reached(imports, start):
             found.add(module)
             waiting += imports[module]
     return found
+
+
+def test_the_stories_of_a_layer_know_each_other_in_one_direction():
+    def story(module):
+        return next((one for one in STORIES_MAY_IMPORT if f"{module}.".startswith(f"odradek.{one}.")), None)
+
+    complaints = [
+        f"{module} imports {name}: {story(module)} may only know {sorted(STORIES_MAY_IMPORT[story(module)])}"
+        for module, names in imports_by_module().items()
+        for name in sorted(names)
+        if story(module) and story(name) not in {None, story(module), *STORIES_MAY_IMPORT[story(module)]}
+    ]
+    complaints += [
+        f"{module} imports {name}: what serves all stories may know none"
+        for module, names in imports_by_module().items()
+        for name in sorted(names)
+        if module.split(".")[1] in WITH_A_BASE and not story(module) and story(name)
+    ]
+    complaints += [
+        f"{init.relative_to(ROOT)} is not empty below its docstring: it is imported with each of its modules"
+        for one in STORIES_MAY_IMPORT
+        for init in [ROOT.joinpath(*one.split("."), "__init__.py")]
+        if len(ast.parse(init.read_text()).body) != 1
+    ]
+    assert not complaints, "\n".join(complaints)
 
 
 def listed_circles():

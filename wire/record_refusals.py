@@ -5,7 +5,7 @@ look once more, slowly, and name the first fault. Nobody else has to know a code
 """
 
 from struct import error as struct_error
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, Protocol
 
 from odradek.wire.checksums import crc32c
 from odradek.wire.compression import Compression
@@ -28,9 +28,6 @@ from odradek.wire.record_layout import (
     Buffer,
 )
 
-if TYPE_CHECKING:
-    from odradek.wire._records import BatchHeader
-
 __all__ = [
     "invalid_record",
     "refuse_checksum",
@@ -43,6 +40,20 @@ __all__ = [
 
 _REFUSED_ATTRIBUTES = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 _INT64 = range(-(2**63), 2**63)
+
+
+class BatchHeader(Protocol):
+    """The header of a batch as it was read (`_records.BatchHeader`): as much of it as refusals name."""
+
+    base_offset: int
+    size_bytes: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
 
 
 def invalid_record(why: str) -> KafkaError:
@@ -69,7 +80,7 @@ def refuse_header(buffer: Buffer, position: int) -> NoReturn:
     )
 
 
-def refuse_checksum(buffer: Buffer, position: int, header: "BatchHeader") -> NoReturn:
+def refuse_checksum(buffer: Buffer, position: int, header: BatchHeader) -> NoReturn:
     """Of a batch that does not end within the buffer, or whose checksum does not fit its bytes."""
     end = position + header.size_bytes
     if end > len(buffer):
@@ -78,14 +89,14 @@ def refuse_checksum(buffer: Buffer, position: int, header: "BatchHeader") -> NoR
     raise _corrupt(f"the batch's checksum is {header.crc:#010x}, that of its bytes {computed:#010x}")
 
 
-def refuse_other_size(header: "BatchHeader", size_bytes: int) -> NoReturn:
+def refuse_other_size(header: BatchHeader, size_bytes: int) -> NoReturn:
     """Of a batch that a client put into so many bytes of which it is not exactly all."""
     if header.size_bytes < size_bytes:
         raise invalid_record(f"{size_bytes - header.size_bytes} bytes follow the one batch of a partition")
     raise _corrupt(f"the batch claims {header.size_bytes} bytes where {size_bytes} are left")
 
 
-def validate_header(header: "BatchHeader", *, produce_version: int = LATEST_PRODUCE_VERSION) -> None:
+def validate_header(header: BatchHeader, *, produce_version: int = LATEST_PRODUCE_VERSION) -> None:
     """Refuse what no client may send: INVALID_RECORD, INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE."""
     attributes = header.attributes
     compression = attributes & COMPRESSION_MASK
@@ -124,7 +135,7 @@ def _refuse_attributes(attributes: int) -> NoReturn:
     raise invalid_record("clients may not set a delete horizon")
 
 
-def _check_producer(header: "BatchHeader") -> None:
+def _check_producer(header: BatchHeader) -> None:
     if header.producer_id < 0:
         raise invalid_record(f"a batch of a producer has the producer id {header.producer_id}")
     if header.producer_epoch < 0 or header.base_sequence < 0:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from compat_tests import reference, reference_container
 from compat_tests.differential.harness import PACKED_OTHERWISE, Pair, Side, served_versions
-from odradek.coordinator.cluster import MIN_INSYNC_REPLICAS
-from odradek.coordinator.features import ELIGIBLE_LEADERS_VERSION
+from odradek.coordinator.cluster.features import ELIGIBLE_LEADERS_VERSION
+from odradek.coordinator.cluster.machine import MIN_INSYNC_REPLICAS
 from odradek.wire.compression import Compression
 from odradek.wire.messages.incremental_alter_configs import (
     AlterableConfig,

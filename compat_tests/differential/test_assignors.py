@@ -18,8 +18,8 @@ import pytest
 
 from compat_tests import reference
 from compat_tests.clients.java import SOURCE, compile_java
-from odradek.coordinator.assignors import Assignment, AssignmentSpec, assign_range, assign_uniform
-from odradek.coordinator.streams_assignor import TaskAssignment, TaskSpec, assign_tasks
+from odradek.coordinator.groups.assignors import Assignment, AssignmentSpec, assign_range, assign_uniform
+from odradek.coordinator.streams.assignor import TaskAssignment, TaskSpec, assign_tasks
 from tests.coordinator.assignor_problems import (
     consumer_group,
     moved,

@@ -17,7 +17,12 @@ from compat_tests import reference
 from compat_tests.clients import wait_until
 from compat_tests.differential.harness import CLOSED, Pair, Side, served_versions
 from compat_tests.differential.topics import new_topic
-from odradek.coordinator.features import ELIGIBLE_LEADERS_VERSION, FEATURES, METADATA_VERSION, SHARE_VERSION
+from odradek.coordinator.cluster.features import (
+    ELIGIBLE_LEADERS_VERSION,
+    FEATURES,
+    METADATA_VERSION,
+    SHARE_VERSION,
+)
 from odradek.wire.messages import alter_configs, incremental_alter_configs
 from odradek.wire.messages import alter_user_scram_credentials as scram
 from odradek.wire.messages.api_versions import ApiVersionsRequest

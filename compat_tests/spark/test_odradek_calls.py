@@ -17,6 +17,7 @@ from odradek.spark.range_reader import DataLoss
 from tests.spark.topics import Transactions, create_topic, delete_records, delete_topic, produce
 
 stream_source = pytest.importorskip("odradek.spark.stream_source", exc_type=ImportError)
+stream_readers = pytest.importorskip("odradek.spark.stream_readers", exc_type=ImportError)
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +153,7 @@ def test_few_records_wait_for_more_or_for_their_time(cluster: Cluster, topic: st
 
 
 needs_admission_control = pytest.mark.skipif(
-    not stream_source.has_admission_control(), reason="PySpark 4.2 or later hands in a start and a limit"
+    not stream_readers.has_admission_control(), reason="PySpark 4.2 or later hands in a start and a limit"
 )
 
 
@@ -217,12 +218,12 @@ def test_few_records_wait_unless_all_is_asked_for(cluster: Cluster, topic: str) 
 
 def test_a_limit_needs_the_word_that_the_query_runs_for_good(cluster: Cluster, topic: str) -> None:
     least = {"kafka.bootstrap.servers": "h:1", "subscribe": topic, "maxOffsetsPerTrigger": "5"}
-    if stream_source.has_admission_control():
-        stream_source.stream_reader(read_options(least, is_stream=True))
+    if stream_readers.has_admission_control():
+        stream_readers.stream_reader(read_options(least, is_stream=True))
         return
     with pytest.raises(OptionError, match=r"trigger=processingTime .* AvailableNow or Once"):
-        stream_source.stream_reader(read_options(least, is_stream=True))
-    stream_source.stream_reader(read_options(least | {"trigger": "processingTime"}, is_stream=True))
+        stream_readers.stream_reader(read_options(least, is_stream=True))
+    stream_readers.stream_reader(read_options(least | {"trigger": "processingTime"}, is_stream=True))
 
 
 @pytest.mark.parametrize("fails", [True, False])

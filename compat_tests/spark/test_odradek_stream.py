@@ -22,7 +22,7 @@ from compat_tests.stories import START_MS, topic_name
 from compat_tests.transactions import readers
 from compat_tests.transactions.producers import ConfluentProducer
 from odradek.server.embedded import Broker
-from odradek.spark.stream_source import has_admission_control
+from odradek.spark.stream_readers import has_admission_control
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

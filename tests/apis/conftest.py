@@ -12,7 +12,7 @@ from odradek.apis.api import RequestContext, Waiting
 from odradek.apis.leadership import Leadership
 from odradek.apis.node import ApiSettings, NodeParts
 from odradek.apis.table import build_apis
-from odradek.apis.transaction_markers import MarkerWriter
+from odradek.apis.write_txn_markers import MarkerWriter
 from odradek.config.options import (
     BrokerLayers,
     broker_values,
@@ -22,20 +22,26 @@ from odradek.config.options import (
     topic_defaults,
     topic_values,
 )
-from odradek.coordinator.cluster import (
-    Broker,
+from odradek.coordinator.cluster.machine import (
     ClusterMachine,
     ConfigChange,
-    Endpoint,
-    NewTopic,
     TopicDefaults,
 )
-from odradek.coordinator.driver import GroupCoordinator
-from odradek.coordinator.producer_ids import ProducerIds
-from odradek.coordinator.settings import GroupSettings
-from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TRANSACTIONS_TOPIC_CONFIGS
-from odradek.coordinator.transaction_coordinator import TransactionCoordinator
-from odradek.coordinator.transaction_settings import TransactionSettings
+from odradek.coordinator.cluster.producer_ids import ProducerIds
+from odradek.coordinator.cluster.topics import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    TRANSACTIONS_TOPIC_CONFIGS,
+    NewTopic,
+)
+from odradek.coordinator.cluster.view import (
+    Broker,
+    Endpoint,
+)
+from odradek.coordinator.group_coordinator import GroupCoordinator
+from odradek.coordinator.groups.settings import GroupSettings
+from odradek.coordinator.transactions.coordinator import TransactionCoordinator
+from odradek.coordinator.transactions.settings import TransactionSettings
 from odradek.server.coordinator_log import PartitionLog
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore

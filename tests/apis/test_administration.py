@@ -3,7 +3,7 @@ with Kafka, what that cannot show."""
 
 import pytest
 
-from odradek.coordinator.features import first_levels
+from odradek.coordinator.cluster.features import first_levels
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from odradek.wire.messages.alter_client_quotas import (

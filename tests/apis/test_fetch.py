@@ -9,7 +9,10 @@ import pytest
 
 from odradek.apis.api import LatePart
 from odradek.apis.fetch import LOOKS_MAX
-from odradek.coordinator.cluster import Broker, Endpoint
+from odradek.coordinator.cluster.view import (
+    Broker,
+    Endpoint,
+)
 from odradek.storage.log.segment import LOG, Segment
 from odradek.storage.log.slices import Slice
 from odradek.wire.compression import Compression

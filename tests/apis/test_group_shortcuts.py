@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from odradek.apis.api import RequestContext, Waiting
-from odradek.coordinator.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.wire.codec import decoder
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.wire.frames import read_request_header, read_response, request_frame, response_parts
@@ -609,7 +609,7 @@ def test_a_commit_that_is_cut_off_is_left_alone(side, version):
 
 
 def test_what_is_remembered_is_bounded(side, monkeypatch):
-    monkeypatch.setattr("odradek.apis.groups.MANY_KNOWN_MAX", 5)
+    monkeypatch.setattr("odradek.apis.heartbeat.MANY_KNOWN_MAX", 5)
     monkeypatch.setattr("odradek.apis.offset_commit_shortcut.KNOWN_MAX", 5)
     for number in range(20):
         assert told(side, BEAT, 4, client_id=f"x{number}")[1]

@@ -5,7 +5,10 @@ from dataclasses import replace
 import pytest
 
 from odradek.apis import operations
-from odradek.coordinator.cluster import Broker, Endpoint
+from odradek.coordinator.cluster.view import (
+    Broker,
+    Endpoint,
+)
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.delete_groups import DeleteGroupsRequest
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest

@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.coordinator.cluster import Broker, Endpoint
+from odradek.coordinator.cluster.view import (
+    Broker,
+    Endpoint,
+)
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

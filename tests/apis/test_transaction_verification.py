@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.apis.api import RequestContext
-from odradek.coordinator import transaction_commands as commands
+from odradek.coordinator.transactions import commands
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from odradek.wire.messages.end_txn import EndTxnRequest

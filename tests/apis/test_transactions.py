@@ -2,8 +2,8 @@
 
 import pytest
 
-from odradek.apis.transaction_markers import MarkerWriter
-from odradek.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.apis.write_txn_markers import MarkerWriter
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.wire.messages.add_partitions_to_txn import (

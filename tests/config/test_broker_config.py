@@ -14,7 +14,7 @@ from odradek.config.option import BOOLEAN, DOUBLE, INT, INT_MAX, LONG, LONG_MAX,
 from odradek.config.options import ACCEPTED, BROKER_OPTIONS, HONOURED, REFUSED, TOPIC_OPTIONS
 from odradek.config.page import page
 from odradek.config.properties import parse_properties
-from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.groups.settings import GroupSettings
 from odradek.storage.config import LogConfig
 from tests.config.config_sources import CONTAINER, KAFKAS_OWN, from_text
 

@@ -7,13 +7,13 @@ import dataclasses
 import random
 from collections import Counter
 
-from odradek.coordinator.assignors import (
+from odradek.coordinator.groups.assignors import (
     ASSIGNORS,
     AssignedMember,
     Assignment,
     AssignmentSpec,
 )
-from odradek.coordinator.streams_assignor import (
+from odradek.coordinator.streams.assignor import (
     AssignableSubtopology,
     TaskAssignment,
     TaskMember,

@@ -11,15 +11,19 @@ list of partitions along, `full` a time-out. Partitions are `t:0+1`, and `t:0@2`
 epoch on they are held. `matched` is what a search for topics has found.
 """
 
-from odradek.coordinator import group_log
-from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
-from odradek.coordinator.consumer_commands import (
+from odradek.coordinator.cluster.view import (
+    ClusterView,
+    PartitionView,
+    TopicView,
+)
+from odradek.coordinator.groups import record_codec
+from odradek.coordinator.groups.consumer_commands import (
     ConsumerGroupDescription,
     ConsumerHeartbeat,
     ConsumerHeartbeatReply,
     TopicsMatched,
 )
-from odradek.coordinator.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -135,7 +139,7 @@ def record_text(key, value: bytes | None) -> str:
     text = f"{NAMES[type(key)]} {key.group_id}" + (f"/{subject}" if subject else "")
     if value is None:
         return f"{text} tombstone"
-    said = group_log.decode_group_value(key, value)
+    said = record_codec.decode_group_value(key, value)
     match said:
         case ConsumerGroupMetadataValue():
             return f"{text} {said.epoch}" + ("" if said.metadata_hash else " without topics")

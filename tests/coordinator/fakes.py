@@ -1,11 +1,15 @@
-"""A clock with timers, a log that completes when told to, and a cluster of one: what the driver is given."""
+"""What a coordinator is given: a clock with timers, a log that a test completes, and a cluster of one."""
 
 import heapq
 import itertools
 
-from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
+from odradek.coordinator.cluster.view import (
+    ClusterView,
+    PartitionView,
+    TopicView,
+)
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
-from odradek.coordinator.topics import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode, KafkaError
 
 

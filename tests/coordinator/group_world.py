@@ -18,21 +18,25 @@ import random
 import re
 from collections import Counter
 
-from odradek.coordinator.assignors import AssignedMember, AssignmentSpec, assign_uniform
-from odradek.coordinator.classic_group import ClassicGroup, GroupState
-from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
-from odradek.coordinator.commands import Heartbeat, Join, Leave, LeavingMember, OfferedProtocol, Sync
-from odradek.coordinator.consumer_commands import (
+from odradek.coordinator.cluster.view import (
+    ClusterView,
+    PartitionView,
+    TopicView,
+)
+from odradek.coordinator.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.groups.assignors import AssignedMember, AssignmentSpec, assign_uniform
+from odradek.coordinator.groups.classic_group import ClassicGroup, GroupState
+from odradek.coordinator.groups.commands import Heartbeat, Join, Leave, LeavingMember, OfferedProtocol, Sync
+from odradek.coordinator.groups.consumer_commands import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_FOR_A_WHILE_EPOCH,
     ConsumerHeartbeat,
 )
-from odradek.coordinator.consumer_group import ConsumerGroup
-from odradek.coordinator.driver import OFFSETS_TOPIC, GroupCoordinator
-from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.settings import GroupSettings
-from odradek.coordinator.streams_group import StreamsGroup
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.settings import GroupSettings
+from odradek.coordinator.streams.group import StreamsGroup
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.consumer_protocol import (
     AssignedTopicPartitions,

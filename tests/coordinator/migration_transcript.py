@@ -13,20 +13,24 @@ them. Partitions are shown by the names of their topics. A record without anythi
 tombstone.
 """
 
-from odradek.coordinator import group_log
-from odradek.coordinator.classic_group import ClassicGroup
-from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
-from odradek.coordinator.commands import Join, OfferedProtocol, Sync, SyncReply
-from odradek.coordinator.consumer_commands import (
+from odradek.coordinator.cluster.view import (
+    ClusterView,
+    PartitionView,
+    TopicView,
+)
+from odradek.coordinator.effects import Append, AppendMarker, CancelTimer, MatchTopics, SetTimer
+from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.groups import record_codec
+from odradek.coordinator.groups.classic_group import ClassicGroup
+from odradek.coordinator.groups.commands import Join, OfferedProtocol, Sync, SyncReply
+from odradek.coordinator.groups.consumer_commands import (
     ConsumerHeartbeat,
     ConsumerHeartbeatReply,
     TopicsChanged,
 )
-from odradek.coordinator.consumer_group import ConsumerGroup
-from odradek.coordinator.effects import Append, AppendMarker, CancelTimer, MatchTopics, SetTimer
-from odradek.coordinator.group_log import Kind
-from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.record_codec import Kind
+from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, MalformedMessage
 from odradek.wire.messages import consumer_protocol, group_records
 from odradek.wire.messages.consumer_protocol import (
@@ -253,10 +257,10 @@ class Stage(transcript.Stage):
         )
 
     def record_text(self, key: bytes, value: bytes | None) -> str:
-        kind, subject = group_log.decode_key(key)
+        kind, subject = record_codec.decode_key(key)
         if kind is Kind.OFFSET:
             return transcript.record_text(key, value)
-        decoded = None if value is None else group_log.decode_group_value(subject, value)
+        decoded = None if value is None else record_codec.decode_group_value(subject, value)
         member = getattr(subject, "member_id", "")
         name, text = TEXTS[subject.__class__]
         return " ".join(filter(None, (name, member, "" if decoded is None else text(self, decoded))))

@@ -12,21 +12,25 @@ member says it has (`-` for none of them), by subtopology and partition. Topolog
 which the member got them where the log has it. The other commands are those of `transcript.py`.
 """
 
-from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
-from odradek.coordinator.consumer_commands import TopicsChanged
+from odradek.coordinator.cluster.view import (
+    ClusterView,
+    PartitionView,
+    TopicView,
+)
 from odradek.coordinator.effects import Append, AppendMarker, CancelTimer, SetTimer
-from odradek.coordinator.group_log import Kind, decode_group_value, decode_key
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.streams_assignor import TaskAssignment
-from odradek.coordinator.streams_commands import (
+from odradek.coordinator.groups.consumer_commands import TopicsChanged
+from odradek.coordinator.groups.record_codec import Kind, decode_group_value, decode_key
+from odradek.coordinator.streams.assignor import TaskAssignment
+from odradek.coordinator.streams.commands import (
     DescribeStreamsGroup,
     StreamsGroupDescription,
     StreamsHeartbeat,
     StreamsHeartbeatReply,
     UserEndpoint,
 )
-from odradek.coordinator.streams_group import StreamsGroup
-from odradek.coordinator.streams_reconciliation import MemberState
+from odradek.coordinator.streams.group import StreamsGroup
+from odradek.coordinator.streams.reconciliation import MemberState
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import group_records as records
 from tests.coordinator import transcript

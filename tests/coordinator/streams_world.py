@@ -8,10 +8,10 @@ process may have a copy of any task of which it has one, since they would share 
 
 from collections import Counter
 
-from odradek.coordinator.consumer_commands import LEAVE_EPOCH
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.streams_assignor import TaskAssignment
-from odradek.coordinator.streams_commands import StreamsHeartbeat
+from odradek.coordinator.groups.consumer_commands import LEAVE_EPOCH
+from odradek.coordinator.streams.assignor import TaskAssignment
+from odradek.coordinator.streams.commands import StreamsHeartbeat
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import StreamsGroupTopologyValue
 from tests.coordinator.group_world import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.coordinator.assignors import (
+from odradek.coordinator.groups.assignors import (
     ASSIGNORS,
     AssignedMember,
     AssignmentSpec,

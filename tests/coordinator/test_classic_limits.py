@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.coordinator import classic_group
-from odradek.coordinator.classic_group import GroupState
-from odradek.coordinator.commands import (
+from odradek.coordinator.effects import Append, Reply
+from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.groups import classic_group
+from odradek.coordinator.groups.classic_group import GroupState
+from odradek.coordinator.groups.commands import (
     DeleteOffsets,
     Heartbeat,
     Join,
@@ -19,10 +21,8 @@ from odradek.coordinator.commands import (
     OfferedProtocol,
     Sync,
 )
-from odradek.coordinator.effects import Append, Reply
-from odradek.coordinator.group_log import subscribed_topics
-from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.groups.record_codec import subscribed_topics
+from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_protocol
 from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription

@@ -4,18 +4,22 @@ import itertools
 
 import pytest
 
-from odradek.coordinator.cluster import (
-    Broker,
+from odradek.coordinator.cluster.machine import (
     ClusterMachine,
     ConfigChange,
-    Endpoint,
     GroupOwner,
-    NewPartitions,
-    NewTopic,
     Row,
     TopicDefaults,
 )
-from odradek.coordinator.topics import place_replicas
+from odradek.coordinator.cluster.topics import (
+    NewPartitions,
+    NewTopic,
+    place_replicas,
+)
+from odradek.coordinator.cluster.view import (
+    Broker,
+    Endpoint,
+)
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import finish
 

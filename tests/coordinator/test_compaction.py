@@ -10,9 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.coordinator.classic_group import ClassicGroup
-from odradek.coordinator.cluster import ClusterView, PartitionView, TopicView
-from odradek.coordinator.commands import (
+from odradek.coordinator.cluster.view import (
+    ClusterView,
+    PartitionView,
+    TopicView,
+)
+from odradek.coordinator.effects import Append, Reply, SetTimer
+from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
+from odradek.coordinator.groups.classic_group import ClassicGroup
+from odradek.coordinator.groups.commands import (
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
@@ -23,11 +29,9 @@ from odradek.coordinator.commands import (
     OffsetToCommit,
     Sync,
 )
-from odradek.coordinator.consumer_commands import JOIN_EPOCH, LEAVE_EPOCH, ConsumerHeartbeat
-from odradek.coordinator.consumer_group import ConsumerGroup
-from odradek.coordinator.effects import Append, Reply, SetTimer
-from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
-from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.groups.consumer_commands import JOIN_EPOCH, LEAVE_EPOCH, ConsumerHeartbeat
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import ConsumerGroupMemberMetadataKey
 from tests.coordinator import (

@@ -10,12 +10,12 @@ import random
 
 import pytest
 
-from odradek.coordinator.consumer_commands import ConsumerHeartbeat, TopicsChanged
-from odradek.coordinator.consumer_group import ConsumerGroup
-from odradek.coordinator.driver import changed_topics
 from odradek.coordinator.effects import Append, CancelTimer, Reply, SetTimer
+from odradek.coordinator.group_coordinator import changed_topics
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat, TopicsChanged
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from tests.coordinator.consumer_transcript import durable_state_of, view_of_topics
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.coordinator.features import (
+from odradek.coordinator.cluster.features import (
     FEATURES,
     RELEASES,
     first_levels,
@@ -60,7 +60,7 @@ def test_without_a_release_a_cluster_begins_with_the_newest_levels():
 
 def test_single_levels_rule_over_those_of_the_release():
     assert first_levels("4.0", {"transaction.version": 1})["transaction.version"] == 1
-    assert first_levels(asked={"metadata.version": 25}) == first_levels("4.0")
+    assert first_levels(requested={"metadata.version": 25}) == first_levels("4.0")
     assert first_levels("4.0", {"eligible.leader.replicas.version": 1}) == {
         **first_levels("4.0"),
         "eligible.leader.replicas.version": 1,

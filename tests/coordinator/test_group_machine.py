@@ -2,17 +2,17 @@
 
 import pytest
 
-from odradek.coordinator.classic_group import RULES, GroupState
-from odradek.coordinator.commands import (
+from odradek.coordinator.effects import Append, Reply
+from odradek.coordinator.group_machine import RECORDS_PER_APPEND, GroupMachine
+from odradek.coordinator.groups.classic_group import RULES, GroupState
+from odradek.coordinator.groups.commands import (
     CommitOffsets,
     CommitTransactionalOffsets,
     Join,
     OfferedProtocol,
     OffsetToCommit,
 )
-from odradek.coordinator.effects import Append, Reply
-from odradek.coordinator.group_machine import RECORDS_PER_APPEND, GroupMachine
-from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 
 TOO_LONG = "ü" * 20_000

@@ -3,11 +3,11 @@ network; and the simulation that says so finds the bugs that are planted in the 
 
 import pytest
 
-from odradek.coordinator import consumer_changes, consumer_group, consumer_membership, reconciliation
-from odradek.coordinator.assignors import ASSIGNORS
 from odradek.coordinator.effects import Append, Reply
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.reconciliation import MemberAssignment
+from odradek.coordinator.groups import consumer_changes, consumer_group, consumer_membership, reconciliation
+from odradek.coordinator.groups.assignors import ASSIGNORS
+from odradek.coordinator.groups.reconciliation import MemberAssignment
 from tests.coordinator.group_world import (
     AlikeConsumer,
     AuditedWorld,

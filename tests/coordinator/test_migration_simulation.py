@@ -14,12 +14,12 @@ import random
 
 import pytest
 
-from odradek.coordinator.commands import Heartbeat, Join, Leave, LeavingMember, OfferedProtocol, Sync
-from odradek.coordinator.consumer_commands import ConsumerHeartbeat
-from odradek.coordinator.consumer_group import ConsumerGroup
 from odradek.coordinator.effects import Append, CancelTimer, Reply, SetTimer
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.groups.commands import Heartbeat, Join, Leave, LeavingMember, OfferedProtocol, Sync
+from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_protocol
 from odradek.wire.messages.consumer_protocol import (

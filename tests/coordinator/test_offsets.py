@@ -5,7 +5,9 @@ Classic groups have a transcript of their own (`transcripts/expiry.txt`).
 
 import pytest
 
-from odradek.coordinator.commands import (
+from odradek.coordinator.effects import Append, Reply
+from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
+from odradek.coordinator.groups.commands import (
     CommitOffsets,
     CommitTransactionalOffsets,
     DeleteOffsets,
@@ -14,10 +16,8 @@ from odradek.coordinator.commands import (
     OffsetToCommit,
     RemoveTopics,
 )
-from odradek.coordinator.effects import Append, Reply
-from odradek.coordinator.group_log import Kind, decode_key
-from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
-from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.groups.record_codec import Kind, decode_key
+from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import (

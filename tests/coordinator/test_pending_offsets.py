@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
-from odradek.coordinator.group_log import (
+from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.groups.pending_offsets import PendingOffsets
+from odradek.coordinator.groups.record_codec import (
     CommittedOffset,
     encode_group_record,
     encode_offset,
     encode_offset_key,
 )
-from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.pending_offsets import PendingOffsets
-from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.messages.group_records import GroupMetadataKey
 from tests.coordinator.executed_lines import lines_run
 from tests.coordinator.transcript import replay_all

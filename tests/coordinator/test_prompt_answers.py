@@ -2,8 +2,8 @@
 
 import pytest
 
-from odradek.coordinator.commands import Heartbeat
-from odradek.coordinator.consumer_commands import ConsumerHeartbeat
+from odradek.coordinator.groups.commands import Heartbeat
+from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat
 from tests.coordinator.group_world import AlikeConsumer, ClassicConsumer, Consumer, CooperativeConsumer, World
 
 GROUPS = {

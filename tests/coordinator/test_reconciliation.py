@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from odradek.coordinator.reconciliation import MemberAssignment, MemberState, reconcile, without_topics
+from odradek.coordinator.groups.reconciliation import MemberAssignment, MemberState, reconcile, without_topics
 
 T, U = b"t" * 16, b"u" * 16
 STABLE, UNREVOKED, UNRELEASED, UNKNOWN = MemberState

@@ -5,7 +5,7 @@ from itertools import repeat
 
 from odradek.config.option import HONOURED
 from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS
-from odradek.coordinator.settings import CACHED_CONFIGS_MAX, GroupConfig, GroupSettings
+from odradek.coordinator.groups.settings import CACHED_CONFIGS_MAX, GroupConfig, GroupSettings
 
 
 def test_the_defaults_are_those_of_the_options():

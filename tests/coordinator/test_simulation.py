@@ -13,9 +13,20 @@ import random
 
 import pytest
 
-from odradek.coordinator import group_log
-from odradek.coordinator.classic_group import GroupState
-from odradek.coordinator.commands import (
+from odradek.coordinator.effects import (
+    Append,
+    AppendMarker,
+    CancelTimer,
+    LoggedRecord,
+    MarkerRecord,
+    Reply,
+    SetTimer,
+    TransactionalRecord,
+)
+from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.groups import record_codec
+from odradek.coordinator.groups.classic_group import GroupState
+from odradek.coordinator.groups.commands import (
     CommitOffsets,
     CommitTransactionalOffsets,
     EndOffsets,
@@ -28,18 +39,7 @@ from odradek.coordinator.commands import (
     OffsetToCommit,
     Sync,
 )
-from odradek.coordinator.effects import (
-    Append,
-    AppendMarker,
-    CancelTimer,
-    LoggedRecord,
-    MarkerRecord,
-    Reply,
-    SetTimer,
-    TransactionalRecord,
-)
-from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 from tests.coordinator.transcript import durable_state, logged, replay_all, subscription
@@ -176,9 +176,9 @@ def offsets_in(log: list[LoggedRecord]) -> tuple[dict[int, int], set[int]]:
                 if record.commit and written > committed.get(partition, (-1, -1)):
                     committed[partition] = written
             continue
-        kind, subject = group_log.decode_key(record[0])
-        if kind is group_log.Kind.OFFSET:
-            partition, written = subject[2], (place, group_log.decode_offset(record[1]).offset)
+        kind, subject = record_codec.decode_key(record[0])
+        if kind is record_codec.Kind.OFFSET:
+            partition, written = subject[2], (place, record_codec.decode_offset(record[1]).offset)
             if isinstance(record, TransactionalRecord):
                 opened.setdefault(record.producer_id, {})[partition] = written
             else:

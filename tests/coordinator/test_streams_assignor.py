@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.coordinator.streams_assignor import (
+from odradek.coordinator.streams.assignor import (
     AssignableSubtopology,
     TaskAssignment,
     TaskMember,

@@ -3,8 +3,9 @@ simulation that says so finds the bugs that are planted in the coordinator."""
 
 import pytest
 
-from odradek.coordinator import streams_membership, streams_reconciliation
-from odradek.coordinator.streams_reconciliation import MemberTasks, TaskOwners
+from odradek.coordinator.streams import membership as streams_membership
+from odradek.coordinator.streams import reconciliation as streams_reconciliation
+from odradek.coordinator.streams.reconciliation import MemberTasks, TaskOwners
 from tests.coordinator.streams_world import StreamsWorld
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from odradek.coordinator.streams_assignor import TaskAssignment
-from odradek.coordinator.streams_group import StreamsGroup
-from odradek.coordinator.streams_reconciliation import (
+from odradek.coordinator.streams.assignor import TaskAssignment
+from odradek.coordinator.streams.group import StreamsGroup
+from odradek.coordinator.streams.reconciliation import (
     HeldTasks,
     MemberState,
     MemberTasks,

@@ -6,14 +6,14 @@ from collections import Counter
 
 import pytest
 
-from odradek.coordinator.cluster import ClusterView
-from odradek.coordinator.consumer_commands import TopicsChanged
+from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Append, CancelTimer, Reply, SetTimer
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.settings import GroupSettings
-from odradek.coordinator.streams_assignor import TaskAssignment
-from odradek.coordinator.streams_commands import StreamsHeartbeat, StreamsHeartbeatReply
-from odradek.coordinator.streams_group import StreamsGroup
+from odradek.coordinator.groups.consumer_commands import TopicsChanged
+from odradek.coordinator.groups.settings import GroupSettings
+from odradek.coordinator.streams.assignor import TaskAssignment
+from odradek.coordinator.streams.commands import StreamsHeartbeat, StreamsHeartbeatReply
+from odradek.coordinator.streams.group import StreamsGroup
 from odradek.wire.errors import ErrorCode
 from tests.coordinator.streams_transcript import durable_state, topology_of, view_of
 

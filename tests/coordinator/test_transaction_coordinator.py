@@ -5,21 +5,21 @@ import itertools
 
 import pytest
 
-from odradek.coordinator.cluster import ClusterView
+from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Append, WriteMarkers
 from odradek.coordinator.runtime import RECORDS_PER_TURN
-from odradek.coordinator.transaction_commands import (
+from odradek.coordinator.transactions.commands import (
     AddPartitions,
     DescribeTransaction,
     EndTransaction,
     InitProducer,
     ListedTransaction,
 )
-from odradek.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
-from odradek.coordinator.transaction_log import decode_value, encode_key, encode_value
-from odradek.coordinator.transaction_machine import ABORTS_PER_TURN, IDS_PER_TURN
-from odradek.coordinator.transaction_settings import TransactionSettings
-from odradek.coordinator.transaction_state import Transaction, TransactionState
+from odradek.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from odradek.coordinator.transactions.machine import ABORTS_PER_TURN, IDS_PER_TURN
+from odradek.coordinator.transactions.record_codec import decode_value, encode_key, encode_value
+from odradek.coordinator.transactions.settings import TransactionSettings
+from odradek.coordinator.transactions.state import Transaction, TransactionState
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.fakes import FakeClock, FakeLog, view_of
 

@@ -6,8 +6,8 @@ import pytest
 
 from odradek.coordinator.effects import AppendMarker, Reply, WriteMarkers
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.transaction_machine import TransactionMachine
-from odradek.coordinator.transaction_state import TransactionState
+from odradek.coordinator.transactions.machine import TransactionMachine
+from odradek.coordinator.transactions.state import TransactionState
 from tests.coordinator.transaction_partitions import Partition
 from tests.coordinator.transaction_world import Crash, World
 from tests.tiers import NIGHTLY

@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
-from odradek.coordinator.transaction_machine import TransactionMachine
-from odradek.coordinator.transaction_state import COMES_FROM, TransactionState
+from odradek.coordinator.transactions.machine import TransactionMachine
+from odradek.coordinator.transactions.state import COMES_FROM, TransactionState
 from tests.coordinator.transaction_transcript import rewrite
 
 TRANSCRIPTS = sorted((pathlib.Path(__file__).parent / "transaction_transcripts").glob("*.txt"))

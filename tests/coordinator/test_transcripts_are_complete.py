@@ -5,10 +5,12 @@ import re
 
 import pytest
 
-from odradek.coordinator import reconciliation, streams_group, streams_reconciliation
-from odradek.coordinator.classic_group import RULES, ClassicGroup, GroupState
-from odradek.coordinator.consumer_group import ConsumerGroup
-from odradek.coordinator.streams_group import StreamsGroup
+from odradek.coordinator.groups import reconciliation
+from odradek.coordinator.groups.classic_group import RULES, ClassicGroup, GroupState
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.streams import group as streams_group
+from odradek.coordinator.streams import reconciliation as streams_reconciliation
+from odradek.coordinator.streams.group import StreamsGroup
 from odradek.wire.messages.group_records import StreamsGroupCurrentMemberAssignmentKey
 from tests.coordinator import migration_transcript
 from tests.coordinator.streams_transcript import StreamsStage
@@ -26,10 +28,10 @@ STAGES = {
     MIGRATION: migration_transcript.Stage,
 }
 MODULES = {
-    CLASSIC: ["membership", "classic_group", "group_machine"],
-    CONSUMER: ["consumer_membership", "consumer_changes", "consumer_group"],
-    STREAMS: ["streams_membership", "streams_group", "streams_topology", "streams_reconciliation"],
-    MIGRATION: ["group_migration", "group_conversion"],
+    CLASSIC: ["groups/classic_membership", "groups/classic_group", "group_machine"],
+    CONSUMER: ["groups/consumer_membership", "groups/consumer_changes", "groups/consumer_group"],
+    STREAMS: ["streams/membership", "streams/group", "streams/topology", "streams/reconciliation"],
+    MIGRATION: ["groups/migration", "groups/conversion"],
 }
 NO_ERRORS = {"NONE"}
 NOBODY_MEETS = {"COORDINATOR_NOT_AVAILABLE"}

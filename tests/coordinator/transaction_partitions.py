@@ -8,14 +8,14 @@ coordinator of groups, with its machine, over a log of its own that loses what i
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odradek.coordinator.commands import CommitTransactionalOffsets, FetchOffsets, OffsetToCommit
-from odradek.coordinator.driver import GroupCoordinator
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
-from odradek.coordinator.group_log import decode_key, decode_offset
+from odradek.coordinator.group_coordinator import GroupCoordinator
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.settings import GroupSettings
-from odradek.coordinator.topics import OFFSETS_TOPIC
-from odradek.coordinator.transaction_commands import AddPartitions, VerifyPartitions
+from odradek.coordinator.groups.commands import CommitTransactionalOffsets, FetchOffsets, OffsetToCommit
+from odradek.coordinator.groups.record_codec import decode_key, decode_offset
+from odradek.coordinator.groups.settings import GroupSettings
+from odradek.coordinator.transactions.commands import AddPartitions, VerifyPartitions
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.fakes import view_of
 from tests.coordinator.unreliable import Connection, Log

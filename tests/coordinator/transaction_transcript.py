@@ -16,9 +16,9 @@ two searches are not shown.
 import itertools
 import pathlib
 
-from odradek.coordinator import transaction_log
 from odradek.coordinator.effects import Append, CancelTimer, SetTimer, WriteMarkers
-from odradek.coordinator.transaction_commands import (
+from odradek.coordinator.transactions import record_codec
+from odradek.coordinator.transactions.commands import (
     AddPartitions,
     AddPartitionsReply,
     DescribeTransaction,
@@ -34,9 +34,9 @@ from odradek.coordinator.transaction_commands import (
     VerifyPartitions,
     VerifyPartitionsReply,
 )
-from odradek.coordinator.transaction_machine import TransactionMachine
-from odradek.coordinator.transaction_settings import TransactionSettings
-from odradek.coordinator.transaction_state import STATES_BY_LABEL, Transaction
+from odradek.coordinator.transactions.machine import TransactionMachine
+from odradek.coordinator.transactions.settings import TransactionSettings
+from odradek.coordinator.transactions.state import STATES_BY_LABEL, Transaction
 from odradek.wire.errors import ErrorCode, KafkaError
 from tests.coordinator.transcript import rewrite as rewrite_on
 
@@ -82,7 +82,7 @@ class Stage:
         if verb == "given":
             return self.given(words)
         if verb == "forgotten":
-            self.log.append((transaction_log.encode_key(words[0]), None, self.now_ms))
+            self.log.append((record_codec.encode_key(words[0]), None, self.now_ms))
             return self.reload(checked=False)
         if verb == "reload":
             return self.reload()
@@ -129,8 +129,8 @@ class Stage:
             updated_ms=seconds(options.get("at", "0")),
             client_version=int(options.get("version", 0)),
         )
-        value = transaction_log.encode_value(transaction, int(options.get("log", 1)))
-        self.log.append((transaction_log.encode_key(transactional_id), value, self.now_ms))
+        value = record_codec.encode_value(transaction, int(options.get("log", 1)))
+        self.log.append((record_codec.encode_key(transactional_id), value, self.now_ms))
         return self.reload(checked=False)
 
     def reload(self, checked: bool = True) -> list[str]:
@@ -146,7 +146,7 @@ def durable_state(machine: TransactionMachine) -> dict[str, bytes]:
     """What a log must bring back: every id with all that a record says of it."""
     level = machine._settings.transaction_version
     return {
-        transactional_id: transaction_log.encode_value(transaction, level)
+        transactional_id: record_codec.encode_value(transaction, level)
         for transactional_id, transaction in machine.transactions.items()
     }
 
@@ -241,10 +241,10 @@ def moment(milliseconds: int) -> str:
 
 
 def record_text(key: bytes, value: bytes | None) -> str:
-    transactional_id = transaction_log.decode_key(key)
+    transactional_id = record_codec.decode_key(key)
     if value is None:
         return f"{transactional_id[:40]} tombstone"
-    transaction = transaction_log.decode_value(value)
+    transaction = record_codec.decode_value(value)
     text = f"{transactional_id[:40]} {transaction.state.label} producer={transaction.producer_id}"
     if transaction.previous_producer_id not in (-1, transaction.producer_id):
         text += f" previous={transaction.previous_producer_id}"

@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.transaction_commands import (
+from odradek.coordinator.transactions.commands import (
     AddPartitions,
     EndTransaction,
     InitProducer,
 )
-from odradek.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
-from odradek.coordinator.transaction_log import encode_key, encode_value
-from odradek.coordinator.transaction_machine import TransactionMachine
-from odradek.coordinator.transaction_settings import TransactionSettings
-from odradek.coordinator.transaction_state import Transaction
+from odradek.coordinator.transactions.coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from odradek.coordinator.transactions.machine import TransactionMachine
+from odradek.coordinator.transactions.record_codec import encode_key, encode_value
+from odradek.coordinator.transactions.settings import TransactionSettings
+from odradek.coordinator.transactions.state import Transaction
 from odradek.wire.errors import ErrorCode
 from tests.coordinator.fakes import view_of
 from tests.coordinator.transaction_partitions import (

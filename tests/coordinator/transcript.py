@@ -21,10 +21,22 @@ read and judge.
 import pathlib
 from dataclasses import asdict
 
-from odradek.coordinator import group_log
-from odradek.coordinator.classic_group import GroupState
-from odradek.coordinator.cluster import ClusterView
-from odradek.coordinator.commands import (
+from odradek.coordinator.cluster.view import ClusterView
+from odradek.coordinator.effects import (
+    Append,
+    AppendMarker,
+    CancelTimer,
+    LoggedRecord,
+    MarkerRecord,
+    MatchTopics,
+    SetTimer,
+    TransactionalRecord,
+)
+from odradek.coordinator.group_coordinator import changed_topics
+from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.groups import record_codec
+from odradek.coordinator.groups.classic_group import GroupState
+from odradek.coordinator.groups.commands import (
     CommitOffsets,
     CommitOffsetsReply,
     CommitTransactionalOffsets,
@@ -50,29 +62,17 @@ from odradek.coordinator.commands import (
     Sync,
     SyncReply,
 )
-from odradek.coordinator.consumer_commands import (
+from odradek.coordinator.groups.consumer_commands import (
     ConsumerGroupDescription,
     ConsumerHeartbeatReply,
     DescribeConsumerGroup,
     Noted,
     TopicsChanged,
 )
-from odradek.coordinator.consumer_group import ConsumerGroup
-from odradek.coordinator.driver import changed_topics
-from odradek.coordinator.effects import (
-    Append,
-    AppendMarker,
-    CancelTimer,
-    LoggedRecord,
-    MarkerRecord,
-    MatchTopics,
-    SetTimer,
-    TransactionalRecord,
-)
-from odradek.coordinator.group_log import CommittedOffset, Kind
-from odradek.coordinator.group_machine import GroupMachine
-from odradek.coordinator.pending_offsets import Written
-from odradek.coordinator.settings import GroupSettings
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.pending_offsets import Written
+from odradek.coordinator.groups.record_codec import CommittedOffset, Kind
+from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_protocol
@@ -223,10 +223,10 @@ def left_over(machine: GroupMachine, log: list[LoggedRecord]) -> list[bytes]:
         match record:
             case MarkerRecord() | TransactionalRecord():
                 pass
-            case key, value, _ if group_log.decode_key(key)[0] is Kind.GROUP:
+            case key, value, _ if record_codec.decode_key(key)[0] is Kind.GROUP:
                 last[key] = value
     known = {
-        group_log.encode_group_record(key, None)[0]
+        record_codec.encode_group_record(key, None)[0]
         for group in machine.groups.values()
         for key in list(group.keys())
     }
@@ -403,13 +403,13 @@ def appended_text(effect: Append | AppendMarker) -> list[str]:
 
 
 def record_text(key: bytes, value: bytes | None) -> str:
-    kind, subject = group_log.decode_key(key)
+    kind, subject = record_codec.decode_key(key)
     if kind is Kind.OFFSET:
         group_id, topic, partition = subject
         name = f"offset {group_id} {topic}-{partition}"
         if value is None:
             return f"{name} tombstone"
-        offset = group_log.decode_offset(value)
+        offset = record_codec.decode_offset(value)
         epoch = "" if offset.leader_epoch == -1 else f" epoch={offset.leader_epoch}"
         expires = (
             "" if offset.expire_timestamp_ms == -1 else f" expires={offset.expire_timestamp_ms / 1000:g}"
@@ -421,7 +421,7 @@ def record_text(key: bytes, value: bytes | None) -> str:
     name = subject.group
     if value is None:
         return f"group {name} tombstone"
-    group = group_log.decode_group_value(subject, value)
+    group = record_codec.decode_group_value(subject, value)
     members = " ".join(f"{member.member_id}:{bytes(member.assignment).decode()}" for member in group.members)
     return (
         f"group {name} generation={group.generation} type={group.protocol_type} protocol={group.protocol}"

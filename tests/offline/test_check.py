@@ -10,7 +10,12 @@ import sys
 
 import pytest
 
-from odradek.coordinator.cluster import Broker, ClusterMachine, NewTopic, Row
+from odradek.coordinator.cluster.machine import (
+    ClusterMachine,
+    Row,
+)
+from odradek.coordinator.cluster.topics import NewTopic
+from odradek.coordinator.cluster.view import Broker
 from odradek.offline.check import CannotCheck, check
 from odradek.server import cli
 from odradek.server.meta_properties import claim_directories

@@ -8,7 +8,7 @@ import shutil
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from odradek.coordinator.cluster import ClusterMachine
+from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.offline.check import check
 from odradek.offline.import_log import CannotImport, _Import, import_log
 from odradek.server import cli

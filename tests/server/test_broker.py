@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from odradek.config.broker_config import ConfigError, load
-from odradek.coordinator.cluster import ClusterMachine
+from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.offline.dump import dump
 from odradek.server import broker as broker_module
 from odradek.server import work

@@ -6,8 +6,12 @@ import contextlib
 import pytest
 
 from odradek.config.broker_config import ConfigError, load
-from odradek.coordinator.cluster import CLUSTER, FEATURE, Row
-from odradek.coordinator.features import FEATURES, first_levels
+from odradek.coordinator.cluster.features import FEATURES, first_levels
+from odradek.coordinator.cluster.machine import (
+    CLUSTER,
+    FEATURE,
+    Row,
+)
 from odradek.server.broker import BrokerServer
 from odradek.server.feature_levels import read_levels
 from odradek.server.metadata_store import FILE_NAME, SqliteMetadataStore

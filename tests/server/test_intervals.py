@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from odradek.config.broker_config import load
+from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.effects import SetTimer
 from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
-from odradek.coordinator.topics import NewTopic
-from odradek.coordinator.transaction_machine import ABORT_TIMED_OUT, REMOVE_EXPIRED, TransactionMachine
+from odradek.coordinator.transactions.machine import ABORT_TIMED_OUT, REMOVE_EXPIRED, TransactionMachine
 from odradek.server import broker as broker_module
 from odradek.server import cleaner as cleaner_module
 from odradek.server import coordinators
@@ -174,7 +174,7 @@ def test_a_look_for_flushes_waits_for_nothing_else(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("option", [OFFSETS, TIMED_OUT, EXPIRED_IDS])
 def test_an_interval_of_a_coordinator_is_that_of_its_own_timer_alone(tmp_path, option):
-    """Their timers run as `coordinator/driver.py` is told by these effects."""
+    """Their timers run as `coordinator/group_coordinator.py` is told by these effects."""
     given = {**dict.fromkeys((OFFSETS, TIMED_OUT, EXPIRED_IDS), DAY_MS), option: 7_000}
     config = load(data_dir=tmp_path, sets=[f"{name}={value}" for name, value in given.items()])
     groups = GroupMachine(coordinators._group_settings(config), lambda: "1")

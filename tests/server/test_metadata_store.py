@@ -10,7 +10,7 @@ import pytest
 
 from odradek.config.broker_config import ConfigError
 from odradek.config.properties import parse_properties
-from odradek.coordinator.cluster import Row
+from odradek.coordinator.cluster.machine import Row
 from odradek.server.meta_properties import FILE_NAME, claim_directories
 from odradek.server.metadata_repair import repair
 from odradek.server.metadata_store import DamagedMetadata, SqliteMetadataStore, verify

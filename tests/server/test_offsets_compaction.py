@@ -7,7 +7,7 @@ import contextlib
 import sys
 
 from odradek.config.broker_config import load
-from odradek.coordinator.group_log import Kind, decode_key
+from odradek.coordinator.groups.record_codec import Kind, decode_key
 from odradek.server import cleaner
 from odradek.server.broker import BrokerServer
 from odradek.wire.messages import create_topics, delete_groups, list_groups, offset_commit, offset_fetch

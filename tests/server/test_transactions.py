@@ -15,9 +15,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 import odradek
-from odradek.apis.transaction_markers import MarkerWriter
+from odradek.apis.write_txn_markers import MarkerWriter
 from odradek.config.broker_config import load
-from odradek.coordinator.features import first_levels
+from odradek.coordinator.cluster.features import first_levels
 from odradek.server.broker import BrokerServer
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (

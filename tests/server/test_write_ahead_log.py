@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from odradek.coordinator.cluster import Row
+from odradek.coordinator.cluster.machine import Row
 from odradek.server.metadata_store import SqliteMetadataStore, verify
 from odradek.server.write_ahead_log import FRAME_HEADER_BYTES, HEADER_BYTES, mend, read, replayed
 

@@ -96,11 +96,11 @@ BUGS: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
     "abort-what-was-committed": ("odradek.storage.log.partition", abort_what_was_committed),
     "apply-offsets-at-once": ("odradek.coordinator.group_machine", apply_offsets_at_once),
     "abort-nothing-that-timed-out": (
-        "odradek.coordinator.transaction_machine",
+        "odradek.coordinator.transactions.machine",
         abort_nothing_that_timed_out,
     ),
     "end-a-partition-the-other-way": (
-        "odradek.coordinator.transaction_machine",
+        "odradek.coordinator.transactions.machine",
         end_a_partition_the_other_way,
     ),
     "read-what-is-open": ("odradek.storage.log.partition", read_what_is_open),

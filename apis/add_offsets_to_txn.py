@@ -1,0 +1,46 @@
+"""AddOffsetsToTxn (key 25, versions 0 to 4): a group's offsets join a transaction.
+
+Source: KafkaApis and TransactionCoordinator of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import Waiting
+from odradek.apis.transaction_requests import add_patiently, error_for_version
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
+from odradek.coordinator.transactions import commands
+from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Groups, Transactions
+    from odradek.apis.turn import Timers
+
+
+class AddOffsetsToTxn:
+    """The handler: the partition of `__consumer_offsets` that looks after the group joins the transaction."""
+
+    def __init__(self, groups: Groups, transactions: Transactions, timers: Timers) -> None:
+        self._groups = groups
+        self._transactions = transactions
+        self._timers = timers
+
+    def __call__(self, request: AddOffsetsToTxnRequest, context: RequestContext) -> Waiting:
+        waiting = Waiting()
+        version = context.api_version
+
+        def added(reply: commands.AddPartitionsReply) -> None:
+            waiting.complete(AddOffsetsToTxnResponse(error_code=error_for_version(reply.error_code, version)))
+
+        command = commands.AddPartitions(
+            ticket=added,
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            partitions=[(OFFSETS_TOPIC, self._groups.partition_of(request.group_id))],
+            version=0,
+        )
+        add_patiently(self._transactions, self._timers, command)
+        return waiting

@@ -1,0 +1,165 @@
+"""AddPartitionsToTxn (key 24, versions 0 to 5): partitions join a transaction.
+
+It has two forms: of one client up to version 3, of a broker that asks for several transactions at once from 4
+on, which may also only want to know whether partitions are in (`verify_only`).
+
+Source: KafkaApis and TransactionCoordinator of Kafka 4.3, TransactionVersion.java for what the version of a
+request says of its sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import Waiting
+from odradek.apis.coordinators import Gathering
+from odradek.apis.transaction_requests import add_patiently, error_for_version
+from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
+from odradek.coordinator.transactions import commands
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Transactions
+    from odradek.apis.transaction_requests import Partition
+    from odradek.apis.turn import Timers
+    from odradek.coordinator.cluster.view import ClusterView
+
+FIRST_VERSION_OF_BROKERS = 4
+
+
+class AddPartitionsToTxn:
+    """The handler. One partition that does not exist keeps all of its transaction's from being added."""
+
+    def __init__(
+        self, current_view: Callable[[], ClusterView], transactions: Transactions, timers: Timers
+    ) -> None:
+        self._current_view = current_view
+        self._transactions = transactions
+        self._timers = timers
+
+    def __call__(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> Waiting:
+        version = context.api_version
+        if version >= FIRST_VERSION_OF_BROKERS:
+            requested = request.transactions
+            gathering = Gathering(
+                len(requested), lambda results: AddPartitionsToTxnResponse(results_by_transaction=results)
+            )
+        else:
+            requested = [_of_client(request)]
+            gathering = Gathering(1, _response_to_client)
+        # Of an id that is named twice, Kafka adds the last partitions twice and answers with the first twice.
+        response_topics = {
+            transaction.transactional_id: transaction.topics for transaction in reversed(requested)
+        }
+        added = {transaction.transactional_id: transaction.topics for transaction in requested}
+        for number, transaction in enumerate(requested):
+            name = transaction.transactional_id
+            self._ask(transaction, added[name], response_topics[name], version, gathering.ticket(number))
+        return gathering.waiting
+
+    def _ask(
+        self,
+        transaction: AddPartitionsToTxnTransaction,
+        topics: list[AddPartitionsToTxnTopic],
+        response_topics: list[AddPartitionsToTxnTopic],
+        version: int,
+        answer: Callable[[AddPartitionsToTxnResult], None],
+    ) -> None:
+        named = ((topic.name, index) for topic in topics for index in topic.partitions)
+        partitions = list(dict.fromkeys(named))
+        refused = self._refused(partitions, version)
+        if refused:
+            not_attempted = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            answer(_result_by_partition(transaction.transactional_id, {**not_attempted, **refused}))
+            return
+
+        def added(reply: commands.AddPartitionsReply) -> None:
+            answer(_result(transactional_id, response_topics, error_for_version(reply.error_code, version)))
+
+        def verified(reply: commands.VerifyPartitionsReply) -> None:
+            errors = dict(zip(partitions, reply.errors, strict=True))
+            answer(_result_by_partition(transactional_id, errors))
+
+        transactional_id = transaction.transactional_id
+        fields = (
+            transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            partitions,
+            2 if version >= FIRST_VERSION_OF_BROKERS else 0,
+        )
+        if transaction.verify_only:
+            self._transactions.submit(transactional_id, commands.VerifyPartitions(verified, *fields))
+        elif version >= FIRST_VERSION_OF_BROKERS:
+            self._transactions.submit(transactional_id, commands.AddPartitions(added, *fields))
+        else:
+            add_patiently(self._transactions, self._timers, commands.AddPartitions(added, *fields))
+
+    def _refused(self, partitions: Sequence[Partition], version: int) -> dict[Partition, ErrorCode]:
+        """What cannot be in a transaction. A client may write to no internal topic; its offsets come by
+        AddOffsetsToTxn."""
+        view = self._current_view()
+        refused = {}
+        for topic, index in partitions:
+            if version < FIRST_VERSION_OF_BROKERS and topic in INTERNAL_TOPICS:
+                refused[topic, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif view.partition(topic, index) is None:
+                refused[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return refused
+
+
+def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        verify_only=False,
+        topics=request.v3_and_below_topics,
+    )
+
+
+def _response_to_client(results: Sequence[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+
+
+def _result_by_partition(
+    transactional_id: str, errors: Mapping[Partition, ErrorCode]
+) -> AddPartitionsToTxnResult:
+    """Each partition once, with its code."""
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for (name, index), code in errors.items():
+        topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name, results_by_partition=[]))
+        topic.results_by_partition.append(
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+        )
+    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=list(topics.values()))
+
+
+def _result(
+    transactional_id: str, topics: list[AddPartitionsToTxnTopic], code: ErrorCode
+) -> AddPartitionsToTxnResult:
+    """The transaction's partitions in the order of the request, all with one code."""
+    return AddPartitionsToTxnResult(
+        transactional_id=transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+    )

@@ -1,0 +1,89 @@
+"""What handlers need of the coordinators of groups and transactions, and answers made of several of theirs.
+
+A request becomes a command for a coordinator, and the coordinator's answer becomes the response; what a group
+or a producer may do is decided there. A member's connection may close at any time: that alone changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Protocol
+
+from odradek.apis.api import Waiting
+
+if TYPE_CHECKING:
+    from odradek.apis.api import ConnectionInfo
+    from odradek.coordinator.groups import commands
+    from odradek.coordinator.transactions import commands as transaction_commands
+    from odradek.wire.end_marker import EndMarker
+    from odradek.wire.errors import ErrorCode
+
+
+class Groups(Protocol):
+    """What the handlers need of `coordinator.group_coordinator.GroupCoordinator`."""
+
+    @property
+    def serves_consumer_groups(self) -> bool: ...
+
+    @property
+    def serves_streams_groups(self) -> bool: ...
+
+    def partition_of(self, group_id: str) -> int: ...
+
+    def submit(self, group_id: str, command: commands.Command) -> None: ...
+
+    def ask(self, command: Any) -> Any: ...
+
+    def commit_in_transaction(
+        self, command: commands.CommitTransactionalOffsets, verified: Any = None
+    ) -> None: ...
+
+    def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None: ...
+
+    def list_groups(self, states, types) -> commands.ListGroupsReply: ...
+
+
+class Gathering:
+    """Several answers of coordinators that become one response, in the order of the commands."""
+
+    __slots__ = ("_answers", "_make_response", "_missing", "waiting")
+
+    def __init__(self, count: int, make_response: Callable[[list], Any]) -> None:
+        self.waiting = Waiting()
+        self._answers: list = [None] * count
+        self._missing = count
+        self._make_response = make_response
+        if count == 0:
+            self.waiting.complete(make_response([]))
+
+    def ticket(self, index: int) -> Callable[[Any], None]:
+        """The function to call with the answer to command number `index`."""
+
+        def take(answer: Any) -> None:
+            self._answers[index] = answer
+            self._missing -= 1
+            if self._missing == 0:
+                self.waiting.complete(self._make_response(self._answers))
+
+        return take
+
+
+def client_host(connection: ConnectionInfo) -> str:
+    """The member's address as group tools show it: Java's text of an address begins with a slash."""
+    return f"/{connection.peer_host}"
+
+
+class Transactions(Protocol):
+    """What the handlers need of `coordinator.transactions.coordinator.TransactionCoordinator`."""
+
+    def partition_of(self, transactional_id: str) -> int: ...
+
+    def submit(self, transactional_id: str, command: transaction_commands.TransactionCommand) -> None: ...
+
+    def list_transactions(
+        self,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        duration_ms: int = -1,
+    ) -> transaction_commands.ListTransactionsReply: ...

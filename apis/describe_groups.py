@@ -1,0 +1,76 @@
+"""DescribeGroups (key 15, versions 0 to 6): classic groups and their members.
+
+Source: KafkaApis and GroupCoordinatorService of Kafka 4.3, and its response class for what old versions see.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.apis import operations
+from odradek.apis.api import Waiting
+from odradek.apis.coordinators import Gathering
+from odradek.coordinator.groups import commands
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Groups
+
+FIRST_VERSION_WITH_GROUP_NOT_FOUND = 6
+FIRST_VERSION_WITH_OPERATIONS = 3
+
+
+class DescribeGroups:
+    """The handler: each group's own coordinator describes it."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def __call__(self, request: DescribeGroupsRequest, context: RequestContext) -> Waiting:
+        version = context.api_version
+        wants_operations = version >= FIRST_VERSION_WITH_OPERATIONS and request.include_authorized_operations
+        gathering = Gathering(
+            len(request.groups),
+            lambda replies: DescribeGroupsResponse(
+                groups=[_described(reply, version, wants_operations) for reply in replies]
+            ),
+        )
+        for index, group_id in enumerate(request.groups):
+            self._groups.submit(group_id, commands.DescribeGroup(gathering.ticket(index), group_id))
+        return gathering.waiting
+
+
+def _described(reply: commands.GroupDescription, version: int, wants_operations: bool) -> DescribedGroup:
+    group = DescribedGroup(
+        error_code=reply.error_code,
+        group_id=reply.group_id,
+        group_state=reply.state,
+        protocol_type=reply.protocol_type,
+        protocol_data=reply.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in reply.members
+        ],
+    )
+    if version >= FIRST_VERSION_WITH_GROUP_NOT_FOUND:
+        group.error_message = reply.error_message
+    elif reply.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
+        # A group that is not there was a dead group, until KIP-1043.
+        group.error_code = ErrorCode.NONE
+    if wants_operations and group.error_code is ErrorCode.NONE:
+        group.authorized_operations = operations.ON_GROUP
+    return group

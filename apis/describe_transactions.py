@@ -1,0 +1,62 @@
+"""DescribeTransactions (key 65, version 0).
+
+Source: KafkaApis and TransactionCoordinator of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import Waiting
+from odradek.apis.coordinators import Gathering
+from odradek.coordinator.transactions import commands
+from odradek.wire.messages import describe_transactions
+from odradek.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Transactions
+
+
+class DescribeTransactions:
+    """The handler: the own coordinator of each transactional id describes it."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def __call__(self, request: DescribeTransactionsRequest, context: RequestContext) -> Waiting:
+        requested = request.transactional_ids
+        gathering = Gathering(
+            len(requested),
+            lambda replies: DescribeTransactionsResponse(
+                transaction_states=[_described(*pair) for pair in zip(requested, replies, strict=True)]
+            ),
+        )
+        for number, transactional_id in enumerate(requested):
+            command = commands.DescribeTransaction(
+                ticket=gathering.ticket(number), transactional_id=transactional_id
+            )
+            self._transactions.submit(transactional_id, command)
+        return gathering.waiting
+
+
+def _described(
+    transactional_id: str, reply: commands.TransactionDescription
+) -> describe_transactions.TransactionState:
+    topics: dict[str, TopicData] = {}
+    for topic, index in sorted(reply.partitions):
+        topics.setdefault(topic, TopicData(topic=topic, partitions=[])).partitions.append(index)
+    return describe_transactions.TransactionState(
+        error_code=reply.error_code,
+        transactional_id=transactional_id,
+        transaction_state=reply.state,
+        transaction_timeout_ms=reply.timeout_ms,
+        transaction_start_time_ms=reply.start_ms,
+        producer_id=reply.producer_id,
+        producer_epoch=reply.producer_epoch,
+        topics=list(topics.values()),
+    )

@@ -1,0 +1,98 @@
+"""ElectLeaders (key 43, versions 0 to 2): have partitions led by their preferred replica, or by any.
+
+A node that is alone leads what it can lead, so there is nothing to elect: a partition has its leader, or its
+disk has failed and no other replica could lead it. Asked for all partitions (null), the answer names every
+topic, and of its partitions only those that have no leader.
+
+Source: ReplicationControlManager.electLeaders of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from odradek.coordinator.cluster.view import NO_LEADER
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.coordinator.cluster.view import (
+        ClusterView,
+        PartitionView,
+    )
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+class ElectLeaders:
+    """The handler."""
+
+    def __init__(self, current_view: Callable[[], ClusterView]) -> None:
+        self._current_view = current_view
+
+    def __call__(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+        if request.topic_partitions == []:
+            return ElectLeadersResponse(replica_election_results=[])
+        if request.election_type not in (PREFERRED, UNCLEAN):
+            return _refused(request)
+        view = self._current_view()
+        if request.topic_partitions is None:
+            requested = [
+                TopicPartitions(topic=name, partitions=list(range(len(topic.partitions))))
+                for name, topic in view.topics.items()
+            ]
+        else:
+            requested = request.topic_partitions
+        results = []
+        for topic in requested:
+            found = [_elected(view, topic.topic, index, request.election_type) for index in topic.partitions]
+            if request.topic_partitions is None:
+                found = [one for one in found if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+            results.append(ReplicaElectionResult(topic=topic.topic, partition_result=found))
+        return ElectLeadersResponse(replica_election_results=results)
+
+
+def _elected(view: ClusterView, name: str, index: int, election_type: int) -> PartitionResult:
+    partition = view.partition(name, index)
+    if partition is None:
+        what = f"partition as {name}-{index}" if name in view.topics else f"topic as {name}"
+        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such {what}")
+    else:
+        error = KafkaError(_judged(partition, election_type))
+    return PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+
+
+def _judged(partition: PartitionView, election_type: int) -> ErrorCode:
+    leader = NO_LEADER if partition.leader in partition.offline else partition.leader
+    if leader == partition.replicas[0] or (election_type == UNCLEAN and leader != NO_LEADER):
+        return ErrorCode.ELECTION_NOT_NEEDED
+    if election_type == PREFERRED:
+        return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    message = f"Unknown election type {request.election_type}"
+    return ElectLeadersResponse(
+        error_code=ErrorCode.INVALID_REQUEST,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(
+                        partition_id=index, error_code=ErrorCode.INVALID_REQUEST, error_message=message
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )

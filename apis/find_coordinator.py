@@ -1,0 +1,106 @@
+"""FindCoordinator (key 10, versions 0 to 6): the coordinators of groups and of transactions.
+
+Not done yet: those of share groups, which it answers with INVALID_REQUEST, at which clients stop at once.
+
+Source: KafkaApis of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.apis.addresses import address_of
+from odradek.apis.api import WorkAnswer
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from odradek.wire.errors import ErrorCode, error_message
+from odradek.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.coordinators import Groups, Transactions
+    from odradek.apis.topic_creation import TopicCreation
+    from odradek.apis.turn import WorkQueue
+    from odradek.wire.work import Work
+
+GROUP_KEY = 0
+TRANSACTION_KEY = 1
+FIRST_VERSION_WITH_KEY_BATCH = 4
+MAX_COORDINATOR_KEYS = 100_000
+"""Of one request; more is INVALID_REQUEST for each."""
+_TOPIC_OF = {GROUP_KEY: OFFSETS_TOPIC, TRANSACTION_KEY: TRANSACTIONS_TOPIC}
+"""Whose partitions' leaders are the coordinators, by type of key."""
+_NOWHERE = (-1, "", -1)
+"""Node id, host and port of a coordinator that is not known."""
+
+
+class FindCoordinator:
+    """The handler. The first question for a group's coordinator creates `__consumer_offsets`, that for a
+    transactional id's `__transaction_state`.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        topics: TopicCreation,
+        work: WorkQueue,
+        groups: Groups,
+        transactions: Transactions,
+    ) -> None:
+        self._node_id = node_id
+        self._topics = topics
+        self._work = work
+        self._groups = groups
+        self._transactions = transactions
+
+    def __call__(
+        self, request: FindCoordinatorRequest, context: RequestContext
+    ) -> FindCoordinatorResponse | WorkAnswer:
+        topic = _TOPIC_OF.get(request.key_type)
+        if topic is not None and self._topics.lacks([topic]):
+            return WorkAnswer(self._work, self._creating(topic, request, context), context)
+        return self._response(request, context)
+
+    def _creating(
+        self, topic: str, request: FindCoordinatorRequest, context: RequestContext
+    ) -> Work[FindCoordinatorResponse]:
+        # If it cannot be created, it is not there, and so is no coordinator.
+        yield from self._topics.creating_missing([topic])
+        return self._response(request, context)
+
+    def _response(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+        connection = context.connection
+        if context.api_version < FIRST_VERSION_WITH_KEY_BATCH:
+            code, (node_id, host, port) = self._find(request.key_type, request.key, connection)
+            # Kafka writes the text "NONE" where there is no error.
+            message = "NONE" if code is ErrorCode.NONE else error_message(code)
+            return FindCoordinatorResponse(
+                error_code=code, error_message=message, node_id=node_id, host=host, port=port
+            )
+        is_too_much = len(request.coordinator_keys) > MAX_COORDINATOR_KEYS
+        coordinators = []
+        for key in request.coordinator_keys:
+            code, (node_id, host, port) = (
+                (ErrorCode.INVALID_REQUEST, _NOWHERE)
+                if is_too_much
+                else self._find(request.key_type, key, connection)
+            )
+            coordinators.append(Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code))
+        return FindCoordinatorResponse(coordinators=coordinators)
+
+    def _find(
+        self, key_type: int, key: str, connection: ConnectionInfo
+    ) -> tuple[ErrorCode, tuple[int, str, int]]:
+        topic = _TOPIC_OF.get(key_type)
+        if topic is None:
+            return ErrorCode.INVALID_REQUEST, _NOWHERE
+        coordinators = self._groups if key_type == GROUP_KEY else self._transactions
+        view = self._topics.view
+        leader = view.brokers.get(view.leader_of(topic, coordinators.partition_of(key)))
+        address = None if leader is None else address_of(leader, connection, self._node_id)
+        if leader is None or address is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOWHERE
+        return ErrorCode.NONE, (leader.node_id, *address)

@@ -1,0 +1,79 @@
+"""InitProducerId (key 22, versions 0 to 5): an id and an epoch for a producer.
+
+An idempotent producer gets a new id, also when it asks again (KIP-360). For a transactional one its
+coordinator decides: which id, which epoch, and whether an open transaction of its predecessor has to be
+aborted first. Versions below 4 know no PRODUCER_FENCED and are told INVALID_PRODUCER_EPOCH instead.
+
+Not done: two-phase commit (version 6, KIP-939), which Kafka does not call stable either.
+
+Source: KafkaApis.handleInitProducerIdRequest and TransactionCoordinator.handleInitProducerId of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import Waiting
+from odradek.coordinator.transactions import commands
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Transactions
+
+FIRST_VERSION_WITH_FENCED = 4
+NONE = -1
+"""Instead of a producer's id, and of its epoch."""
+
+
+class InitProducerId:
+    """The handler."""
+
+    def __init__(self, new_producer_id: Callable[[], int], transactions: Transactions) -> None:
+        self._new_producer_id = new_producer_id
+        self._transactions = transactions
+
+    def __call__(
+        self, request: InitProducerIdRequest, context: RequestContext
+    ) -> InitProducerIdResponse | Waiting:
+        if (request.producer_id == NONE) != (request.producer_epoch == NONE):
+            return _refusal(ErrorCode.INVALID_REQUEST)
+        if request.transactional_id is not None:
+            return self._ask_coordinator(request, request.transactional_id, context.api_version)
+        try:
+            return InitProducerIdResponse(producer_id=self._new_producer_id(), producer_epoch=0)
+        except KafkaError as error:
+            return _refusal(error.code)
+
+    def _ask_coordinator(
+        self, request: InitProducerIdRequest, transactional_id: str, version: int
+    ) -> Waiting:
+        waiting = Waiting()
+
+        def initialized(reply: commands.InitProducerReply) -> None:
+            code = reply.error_code
+            if code is ErrorCode.NONE:
+                response = InitProducerIdResponse(
+                    producer_id=reply.producer_id, producer_epoch=reply.producer_epoch
+                )
+            elif code is ErrorCode.PRODUCER_FENCED and version < FIRST_VERSION_WITH_FENCED:
+                response = _refusal(ErrorCode.INVALID_PRODUCER_EPOCH)
+            else:
+                response = _refusal(code)
+            waiting.complete(response)
+
+        command = commands.InitProducer(
+            ticket=initialized,
+            transactional_id=transactional_id,
+            timeout_ms=request.transaction_timeout_ms,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+        )
+        self._transactions.submit(transactional_id, command)
+        return waiting
+
+
+def _refusal(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=NONE, producer_epoch=NONE)

@@ -1,0 +1,65 @@
+"""ListConfigResources (key 74, versions 0 and 1): the names of what can have settings.
+
+Topics, brokers, and those groups that have settings of their own, whether they exist or not. Client metrics,
+of which version 0 lists nothing else, are not built (KIP-714): of these there are none. The loggers of
+brokers, named as they are, are listed as Kafka lists them; their levels are told and changed by nobody here.
+
+Source: KafkaApis.handleListConfigResources of Kafka 4.3; KIP-1142.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from odradek.apis.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.coordinator.cluster.view import ClusterView
+
+FIRST_VERSION_WITH_TYPES = 1
+
+
+class ListConfigResources:
+    """The handler."""
+
+    def __init__(self, current_view: Callable[[], ClusterView]) -> None:
+        self._current_view = current_view
+
+    def __call__(
+        self, request: ListConfigResourcesRequest, context: RequestContext
+    ) -> ListConfigResourcesResponse:
+        names = self._names()
+        if context.api_version < FIRST_VERSION_WITH_TYPES:
+            wanted: Iterable[int] = {CLIENT_METRICS}
+        else:
+            wanted = request.resource_types or names
+        if any(kind not in names for kind in wanted):
+            return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
+        return ListConfigResourcesResponse(
+            config_resources=[
+                ConfigResource(resource_name=name, resource_type=kind)
+                for kind in names
+                if kind in wanted
+                for name in names[kind]
+            ]
+        )
+
+    def _names(self) -> dict[int, Iterable[str]]:
+        """By type, in Kafka's order."""
+        view = self._current_view()
+        brokers = [str(node_id) for node_id in sorted(view.brokers)]
+        return {
+            GROUP: view.group_configs,
+            CLIENT_METRICS: (),
+            BROKER_LOGGER: brokers,
+            BROKER: brokers,
+            TOPIC: view.topics,
+        }

@@ -1,0 +1,36 @@
+"""ListGroups (key 16, versions 0 to 5): groups of all types.
+
+Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Groups
+
+
+class ListGroups:
+    """The handler: the groups whose coordinator this node is."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def __call__(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+        reply = self._groups.list_groups(frozenset(request.states_filter), frozenset(request.types_filter))
+        return ListGroupsResponse(
+            error_code=reply.error_code,
+            groups=[
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type,
+                    group_state=group.state,
+                    group_type=group.group_type,
+                )
+                for group in reply.groups
+            ],
+        )

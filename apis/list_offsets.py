@@ -1,0 +1,269 @@
+"""ListOffsets (key 2, versions 0 to 11): where a log begins and ends, and offsets by timestamp.
+
+Special timestamps: -1 latest, -2 earliest, -3 of the newest timestamp, -4 earliest local, -5 latest tiered,
+-6 earliest pending upload. There is no tiered storage, so -4 is -2, and -5 and -6 find what Kafka finds
+without it. To look a time up may mean to decompress a batch of many megabytes, so it is a `Work`. Who reads
+only what is committed (isolation level 1, from version 2 on) finds nothing behind the last stable offset.
+
+Not done yet: requests of followers.
+
+Source: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset, UnifiedLog.fetchOffsetByTimestamp of
+Kafka 4.3; KafkaApis.handleListOffsetRequestV0 of 3.9.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from struct import Struct as Layout
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import WorkAnswer
+from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch
+from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
+from odradek.apis.questions import FEW_KNOWN_MAX, CachedQuery, Questions, read_question
+from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.frames import response_parts
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from odradek.wire.work import Work, finish
+
+if TYPE_CHECKING:
+    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.turn import WorkQueue
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSION_OF = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+FIRST_VERSION_WITH_EPOCH = 4
+QUESTION_VERSIONS = range(FIRST_VERSION_WITH_EPOCH, 12)
+"""Those of the short way: their answer is filled in with a leader epoch, too."""
+NOT_FOUND = (-1, -1, -1)
+"""Timestamp, offset and leader epoch when there is no such record: no error."""
+_found_layout = Layout(">qqi")
+_SENTINELS = (0x0102030405060708, 0x1112131415161718, 0x21222324)
+
+
+class ListOffsets:
+    """The handler."""
+
+    __slots__ = ("_leadership", "_work")
+
+    def __init__(self, leadership: Leadership, work: WorkQueue) -> None:
+        self._leadership = leadership
+        self._work = work
+
+    def shortcut(self) -> Questions:
+        """The short way of questions for one offset (see `apis/questions.py`)."""
+        current_view = self._leadership.current_view
+        return Questions(
+            ListOffsetsRequest.api_key, QUESTION_VERSIONS, self._learn, current_view, FEW_KNOWN_MAX
+        )
+
+    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> CachedQuery | None:
+        """What a request means whose bytes from its client id on are these; None where the ordinary way has
+        to answer.
+        """
+        _, request = read_question(ListOffsetsRequest, version, question)
+        if request is None:
+            return None
+        if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+            return None
+        name, requested = request.topics[0].name, request.topics[0].partitions[0]
+        if _is_search(requested.timestamp):
+            return None
+        view = self._leadership.view
+        try:
+            # The answer itself may change with every record, all else only with the view.
+            finish(self._answer(name, requested, request.isolation_level, version, 0))
+            led = self._leadership.lead(name, requested.partition_index)
+        except KafkaError:
+            return None
+        timestamp, offset, leader_epoch = _SENTINELS
+        partition = ListOffsetsPartitionResponse(
+            partition_index=requested.partition_index,
+            error_code=0,
+            timestamp=timestamp,
+            offset=offset,
+            leader_epoch=leader_epoch,
+        )
+        topic = ListOffsetsTopicResponse(name=name, partitions=[partition])
+        answer = b"".join(response_parts(ListOffsetsResponse(topics=[topic]), version, 0))
+        found_at = answer.index(_found_layout.pack(*_SENTINELS))
+        look = partial(_known_end, led, requested.timestamp, request.isolation_level)
+        return CachedQuery(view, look, None, answer, found_at)
+
+    def __call__(
+        self, request: ListOffsetsRequest, context: RequestContext
+    ) -> ListOffsetsResponse | WorkAnswer:
+        topics = request.topics
+        if sum([len(topic.partitions) for topic in topics]) > OPENED_AT_ONCE_MAX:
+            partitions = ((topic.name, one.partition_index) for topic in topics for one in topic.partitions)
+            handle = partial(self._handle, request, context)
+            answer = opened_first(self._leadership, self._work, context, partitions, handle)
+            if answer is not None:
+                return answer
+        return self._handle(request, context)
+
+    def _handle(
+        self, request: ListOffsetsRequest, context: RequestContext
+    ) -> ListOffsetsResponse | WorkAnswer:
+        answering = self._answering(request, context)
+        for topic in request.topics:
+            for requested in topic.partitions:
+                if _is_search(requested.timestamp):
+                    return WorkAnswer(self._work, answering, context)
+        return finish(answering)
+
+    def _answering(self, request: ListOffsetsRequest, context: RequestContext) -> Work[ListOffsetsResponse]:
+        version, now_ms = context.api_version, context.now_ms
+        isolation = request.isolation_level
+        # Version 0 is answered as often as it asks; later ones have each topic once, and no partition twice.
+        twice = _named_twice(request) if version > 0 else {}
+        topics: list[ListOffsetsTopicResponse] = []
+        known: dict[str, ListOffsetsTopicResponse] = {}
+        for topic in request.topics:
+            name = topic.name
+            answer = known.get(name) if version > 0 else None
+            if answer is None:
+                answer = known[name] = ListOffsetsTopicResponse(name=name, partitions=[])
+                topics.append(answer)
+            partitions = answer.partitions
+            for requested in topic.partitions:
+                try:
+                    if twice and (name, requested.partition_index) in twice:
+                        if twice[name, requested.partition_index]:
+                            continue
+                        twice[name, requested.partition_index] = True
+                        raise KafkaError(ErrorCode.INVALID_REQUEST)
+                    partitions.append((yield from self._answer(name, requested, isolation, version, now_ms)))
+                except KafkaError as error:
+                    partitions.append(
+                        ListOffsetsPartitionResponse(
+                            partition_index=requested.partition_index, error_code=error.code
+                        )
+                    )
+        return ListOffsetsResponse(topics=topics)
+
+    def _answer(
+        self, name: str, requested, isolation: int, version: int, now_ms: int
+    ) -> Work[ListOffsetsPartitionResponse]:
+        if version == 0:
+            if requested.timestamp < EARLIEST:
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+            return self._old_style(name, requested, now_ms)
+        if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
+            # Kafka trips over it, and says so.
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        timestamp = requested.timestamp
+        # Kafka answers this before it looks whether the partition exists.
+        if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, version + 1):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        led = self._leadership.lead(name, requested.partition_index)
+        check_leader_epoch(led, requested.current_leader_epoch)
+        found_timestamp, offset, leader_epoch = yield from _find(led, timestamp, isolation)
+        return ListOffsetsPartitionResponse(
+            partition_index=requested.partition_index,
+            error_code=0,
+            timestamp=found_timestamp,
+            offset=offset,
+            leader_epoch=leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1,
+        )
+
+    def _old_style(self, name: str, requested, now_ms: int) -> ListOffsetsPartitionResponse:
+        """Version 0: up to so many offsets, newest first, at which segments begin before a time."""
+        led = self._leadership.lead(name, requested.partition_index)
+        wanted = requested.max_num_offsets
+        if wanted < 0:
+            # Kafka trips over it, and says so.
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        offsets = _segment_offsets_before(led, requested.timestamp, now_ms)
+        return ListOffsetsPartitionResponse(
+            partition_index=requested.partition_index, error_code=0, old_style_offsets=offsets[:wanted]
+        )
+
+
+def _named_twice(request: ListOffsetsRequest) -> dict[tuple[str, int], bool]:
+    """The partitions that are named more than once; the value says whether they have been answered."""
+    topics = request.topics
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        return {}
+    seen = Counter(
+        (topic.name, requested.partition_index) for topic in topics for requested in topic.partitions
+    )
+    return {key: False for key, count in seen.items() if count > 1}
+
+
+def _is_search(timestamp: int) -> bool:
+    """Whether records have to be read to answer."""
+    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
+
+
+def _find(led: LedPartition, timestamp: int, isolation: int) -> Work[tuple[int, int, int]]:
+    """(timestamp, offset, leader epoch) that a client of this isolation level may learn."""
+    if not _is_search(timestamp):
+        return _known_end(led, timestamp, isolation)
+    log = led.log
+    if timestamp == MAX_TIMESTAMP:
+        found = yield from log.finding_max_timestamp()
+    else:
+        found = yield from log.finding_timestamp(timestamp)
+    # A record that the client may not read yet is as good as none.
+    end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+    if found is None or found[1] >= end:
+        return NOT_FOUND
+    return found
+
+
+def _known_end(led: LedPartition, timestamp: int, isolation: int) -> tuple[int, int, int]:
+    """`_find` for the special timestamps that need no search."""
+    log = led.log
+    if timestamp == LATEST:
+        end = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+        return -1, end, led.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.log_start_offset, _epoch_at_start(led)
+    return NOT_FOUND
+
+
+def _epoch_at_start(led: LedPartition) -> int:
+    """The leader epoch of the first record; of an empty log the present one, which its next record will
+    have.
+    """
+    log = led.log
+    if log.log_start_offset == log.log_end_offset:
+        return led.leader_epoch
+    return log.log.leader_epochs.epoch_at(log.log_start_offset)
+
+
+def _segment_offsets_before(led: LedPartition, timestamp: int, now_ms: int) -> list[int]:
+    """Where segments that are older than `timestamp` begin, newest first; the readable end counts as the
+    newest.
+    """
+    log = led.log
+    if timestamp == EARLIEST:
+        return [log.log_start_offset]
+    # By when the file was written, as version 0 always did, and not by what the records say.
+    bounded = [(max(base, log.log_start_offset), written) for base, written in log.segments_written()]
+    if timestamp == LATEST or timestamp >= now_ms:
+        offsets = {base for base, _ in bounded if base < log.high_watermark}
+        offsets.add(log.high_watermark)
+    else:
+        offsets = {base for base, written in bounded if written <= timestamp and base < log.high_watermark}
+    return sorted(offsets, reverse=True)

@@ -1,0 +1,84 @@
+"""ListTransactions (key 66, versions 0 to 2).
+
+Source: KafkaApis and TransactionCoordinator of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import WorkAnswer
+from odradek.coordinator.transactions import commands
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages import list_transactions
+from odradek.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Transactions
+    from odradek.apis.turn import WorkQueue
+    from odradek.coordinator.groups.regular_expression import RegularExpression
+    from odradek.wire.work import Work
+
+MATCHED_PER_STEP = 1_000
+"""Transactional ids that are held against a pattern at once: a millisecond or so."""
+
+
+class ListTransactions:
+    """The handler: the transactional ids whose coordinator this node is; `searches` is for their patterns."""
+
+    def __init__(self, transactions: Transactions, searches: WorkQueue) -> None:
+        self._transactions = transactions
+        self._searches = searches
+
+    def __call__(
+        self, request: ListTransactionsRequest, context: RequestContext
+    ) -> ListTransactionsResponse | WorkAnswer:
+        reply = self._transactions.list_transactions(
+            states=list(dict.fromkeys(request.state_filters)),
+            producer_ids=frozenset(request.producer_id_filters),
+            duration_ms=request.duration_filter,
+        )
+        pattern = request.transactional_id_pattern
+        if reply.error_code is ErrorCode.NONE and pattern:
+            return WorkAnswer(self._searches, self._selecting(pattern, reply), context)
+        return self._response(reply)
+
+    def _selecting(
+        self, pattern: str, reply: commands.ListTransactionsReply
+    ) -> Work[ListTransactionsResponse]:
+        from odradek.coordinator.groups.regular_expression import RegularExpression
+
+        try:
+            expression = RegularExpression(pattern)
+        except KafkaError as error:
+            return ListTransactionsResponse(error_code=error.code)
+        listed, reply.transactions = reply.transactions, []
+        for start in range(0, len(listed), MATCHED_PER_STEP):
+            some = listed[start : start + MATCHED_PER_STEP]
+            reply.transactions += yield partial(_matching, expression, some)
+        return self._response(reply)
+
+    @staticmethod
+    def _response(reply: commands.ListTransactionsReply) -> ListTransactionsResponse:
+        return ListTransactionsResponse(
+            error_code=reply.error_code,
+            unknown_state_filters=list(reply.unknown_states),
+            transaction_states=[
+                list_transactions.TransactionState(
+                    transactional_id=one.transactional_id,
+                    producer_id=one.producer_id,
+                    transaction_state=one.state,
+                )
+                for one in reply.transactions
+            ],
+        )
+
+
+def _matching(
+    expression: RegularExpression, listed: Sequence[commands.ListedTransaction]
+) -> list[commands.ListedTransaction]:
+    """Those whose whole id matches. In a worker thread."""
+    return [one for one in listed if expression.matches(one.transactional_id)]

@@ -1,0 +1,76 @@
+"""OffsetDelete (key 47, version 0): removes committed offsets of a group.
+
+Which partitions exist is checked here, all the rest by the group's coordinator. As in Kafka, what does not
+exist is named before the rest of an answer; and a topic that is there, of which a deletion names no
+partition, is not answered.
+
+Source: KafkaApis.handleOffsetDeleteRequest of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import Waiting
+from odradek.apis.refused_topics import refused_first
+from odradek.coordinator.groups import commands
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Groups
+    from odradek.apis.leadership import Leadership
+
+
+class OffsetDelete:
+    """The handler."""
+
+    def __init__(self, leadership: Leadership, groups: Groups) -> None:
+        self._leadership = leadership
+        self._groups = groups
+
+    def __call__(
+        self, request: OffsetDeleteRequest, context: RequestContext
+    ) -> OffsetDeleteResponse | Waiting:
+        view = self._leadership.view
+        response = OffsetDeleteResponse(topics=[])
+        has_refused = False
+        wanted: list[tuple[str, int]] = []
+        answers: list[OffsetDeleteResponsePartition] = []
+        for topic in request.topics:
+            if topic.name in view.topics and not topic.partitions:
+                continue
+            partitions: list[OffsetDeleteResponsePartition] = []
+            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+            for requested in topic.partitions:
+                answer = OffsetDeleteResponsePartition(
+                    partition_index=requested.partition_index, error_code=0
+                )
+                partitions.append(answer)
+                if view.partition(topic.name, requested.partition_index) is None:
+                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    has_refused = True
+                else:
+                    wanted.append((topic.name, requested.partition_index))
+                    answers.append(answer)
+        if has_refused:
+            response.topics = refused_first(response.topics)
+        waiting = Waiting()
+
+        def deleted(reply: commands.DeleteOffsetsReply) -> None:
+            if reply.error_code is not ErrorCode.NONE:
+                waiting.complete(OffsetDeleteResponse(error_code=reply.error_code))
+                return
+            for answer, code in zip(answers, reply.errors, strict=True):
+                answer.error_code = code
+            waiting.complete(response)
+
+        # Asked even when nothing is left to delete: whether the group exists is told in any case.
+        self._groups.submit(request.group_id, commands.DeleteOffsets(deleted, request.group_id, wanted))
+        return waiting

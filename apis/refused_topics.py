@@ -1,0 +1,25 @@
+"""The order of topics in answers to OffsetCommit and OffsetDelete, as Kafka has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek.wire.errors import ErrorCode
+
+
+def refused_first(topics: list[Any]) -> list[Any]:
+    """Topics of an answer in which, so far, only what does not exist has an error. As in Kafka one that the
+    request names twice is named once then, but as often as there where all exists.
+    """
+    merged: dict[Any, Any] = {}
+    for topic in topics:
+        known = merged.setdefault((topic.name, getattr(topic, "topic_id", None)), topic)
+        if known is not topic:
+            known.partitions += topic.partitions
+    for topic in merged.values():
+        topic.partitions.sort(key=_is_open)
+    return sorted(merged.values(), key=lambda topic: all(map(_is_open, topic.partitions)))
+
+
+def _is_open(partition: Any) -> bool:
+    return partition.error_code == ErrorCode.NONE

@@ -1,0 +1,137 @@
+"""UpdateFeatures (key 57, versions 0 to 2): the levels of what the whole cluster has agreed on.
+
+A level is raised or, if the request says so, lowered; level 0 is the feature switched off. All of a request
+or nothing: the first feature that cannot be had so refuses it. What is changed is stored, and from then on
+ApiVersions tells it to whoever connects; a client that has asked before goes on by what it knows, which is
+served all the same.
+
+`coordinator/cluster/features.py` has the features that there are. With eligible leader replicas comes a
+setting for all brokers (`min.insync.replicas`). Version 0 knows no upgrade type, and as in Kafka its
+`allow_downgrade` has no effect.
+
+Source: QuorumController.updateFeatures and FeatureControlManager of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import WorkAnswer
+from odradek.coordinator.cluster.features import (
+    FEATURES,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    loses_metadata,
+    unmet_need,
+)
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.turn import WorkQueue
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.wire.work import Work
+
+LAST_VERSION_WITH_RESULTS = 1
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+class UpdateFeatures:
+    """The handler."""
+
+    def __init__(self, node_id: int, machine: ClusterMachine, work: WorkQueue) -> None:
+        self._node_id = node_id
+        self._machine = machine
+        self._work = work
+
+    def __call__(self, request: UpdateFeaturesRequest, context: RequestContext) -> WorkAnswer:
+        return WorkAnswer(self._work, self._updating(request, context.api_version), context)
+
+    def _updating(self, request: UpdateFeaturesRequest, version: int) -> Work[UpdateFeaturesResponse]:
+        """One after the other with all that changes the cluster: each judges by what the one before left."""
+        yield None
+        try:
+            levels = self._checked(request.feature_updates)
+            if levels and not request.validate_only:
+                yield from self._machine.changing_features(levels)
+        except KafkaError as error:
+            return _refused(error)
+        response = UpdateFeaturesResponse(error_code=0, error_message=None, results=[])
+        if version <= LAST_VERSION_WITH_RESULTS:
+            response.results = [
+                # Kafka writes the text "NONE" where there is no error.
+                UpdatableFeatureResult(feature=update.feature, error_code=0, error_message="NONE")
+                for update in request.feature_updates
+            ]
+        return response
+
+    def _checked(self, updates: Sequence[FeatureUpdateKey]) -> dict[str, int]:
+        """The level that each feature is to have; the last one counts of a feature that is named twice."""
+        requested = {update.feature: update for update in updates}
+        levels = {name: update.max_version_level for name, update in requested.items()}
+        current = self._machine.view.features
+        for update in requested.values():
+            self._check(update, current.get(update.feature, 0), {**current, **levels})
+        return levels
+
+    def _check(self, update: FeatureUpdateKey, finalized: int, levels: Mapping[str, int]) -> None:
+        """`levels` are those that all features would have."""
+        name, level, upgrade_type = update.feature, update.max_version_level, update.upgrade_type
+        if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+            raise _invalid(update, "The controller does not support the given upgrade type.")
+        if level < 0:
+            raise _invalid(update, "A feature version cannot be less than 0.")
+        lowest, highest = FEATURES[name][:2] if name in FEATURES else (0, 0)
+        if not lowest <= level <= highest:
+            what = "does not support this feature."
+            if highest > 0:
+                what = f"only supports versions {lowest}-{highest}"
+            raise _invalid(update, f"Local controller {self._node_id} {what}")
+        if level < finalized and upgrade_type == UPGRADE:
+            raise _invalid(
+                update,
+                "Can't downgrade the version of this feature without setting the upgrade type to either safe "
+                "or unsafe downgrade.",
+            )
+        if level > finalized and upgrade_type != UPGRADE:
+            raise _invalid(update, "Can't downgrade to a newer version.")
+        if name not in FEATURES:
+            raise _invalid(update, f"Feature {name} not found.")
+        if name == METADATA_VERSION and loses_metadata(finalized, level):
+            raise _loses_metadata(finalized, update)
+        if name == KRAFT_VERSION and level < finalized:
+            raise _invalid(update, "Can't downgrade the version of this feature.")
+        needed = unmet_need(name, level, levels)
+        if needed is not None:
+            why = f"it depends on {METADATA_VERSION} level {needed}"
+            raise _invalid(update, f"{name} could not be set to {level} because {why}")
+
+
+def _loses_metadata(finalized: int, update: FeatureUpdateKey) -> KafkaError:
+    why = "Refusing to perform the requested downgrade because it might delete metadata information."
+    if update.upgrade_type == UNSAFE_DOWNGRADE:
+        why = "Unsafe metadata downgrade is not supported in this version."
+    what = f"Unsupported {METADATA_VERSION} downgrade from {finalized} to {update.max_version_level}."
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"{what} {why}")
+
+
+def _invalid(update: FeatureUpdateKey, why: str) -> KafkaError:
+    """`kafka-features` shows these sentences, and people look for them: they are Kafka's."""
+    what = f"Invalid update version {update.max_version_level} for feature {update.feature}."
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"{what} {why}")
+
+
+def _refused(error: KafkaError) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(
+        error_code=error.code,
+        error_message="The update failed for all features since the following feature had an error: "
+        f"{error.message}",
+        results=[],
+    )

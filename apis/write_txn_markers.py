@@ -1,0 +1,204 @@
+"""The markers that end transactions: written for a coordinator of this node, or for one that asks with
+WriteTxnMarkers (key 27, versions 0 to 2).
+
+A marker goes to each partition of its transaction that this node leads; a partition of `__consumer_offsets`
+gets it by way of its groups, which then let the offsets count or forget them. What is refused is told for
+each partition; the others have their markers all the same. Without an authorizer any client may send markers,
+as in Kafka: `kafka-transactions abort` does.
+
+Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import Waiting
+from odradek.apis.leadership import check_in_sync
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
+from odradek.storage.log import transactions as storage
+from odradek.wire.end_marker import EndMarker
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.coordinators import Groups
+    from odradek.apis.leadership import Leadership
+    from odradek.apis.node import NodeParts
+    from odradek.apis.turn import Timers, Turn
+
+Partition = tuple[str, int]
+"""Topic and index."""
+Results = dict[Partition, ErrorCode]
+
+_COORDINATOR_IS_NOT_READY = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""What groups say, and no coordinator of transactions expects: it is told NOT_LEADER_OR_FOLLOWER."""
+
+
+class MarkerWriter:
+    """Writes markers to partitions that this node leads. `now_ms` is the clock of records."""
+
+    __slots__ = ("_groups", "_leadership", "_now_ms", "_timers", "_turn")
+
+    def __init__(
+        self, leadership: Leadership, groups: Groups, turn: Turn, timers: Timers, now_ms: Callable[[], int]
+    ) -> None:
+        self._leadership = leadership
+        self._groups = groups
+        self._turn = turn
+        self._timers = timers
+        self._now_ms = now_ms
+
+    def write(
+        self, marker: EndMarker, partitions: Iterable[Partition], then: Callable[[Results], None]
+    ) -> None:
+        """`then` is called once, when every partition has the marker or has refused it, with a code for each;
+        never before this returns."""
+        wanted = list(dict.fromkeys(partitions))
+        writing = _Writing(len(wanted), then)
+        for_logs = storage.EndMarker(*marker)
+        for partition in wanted:
+            topic, index = partition
+            try:
+                if topic == OFFSETS_TOPIC:
+                    self._leadership.lead(topic, index)
+                    self._groups.end_offsets(index, marker, writing.of_offsets(partition))
+                else:
+                    self._append(for_logs, topic, index, writing.of_data(partition))
+            except KafkaError as error:
+                writing.settle(partition, error.code)
+        self._timers.after(0, writing.start)
+
+    def _append(
+        self, marker: storage.EndMarker, topic: str, index: int, done: Callable[[KafkaError | None], None]
+    ) -> None:
+        led = self._leadership.lead(topic, index)
+        check_in_sync(led)
+        appended = led.log.append_marker(marker, now_ms=self._now_ms())
+        self._turn.add(led.log, done, appended.must_flush)
+
+
+def marker_writer(node: NodeParts) -> MarkerWriter:
+    """The one of a node."""
+    return MarkerWriter(node.leadership, node.groups, node.turn, node.timers, node.now_ms)
+
+
+class _Writing:
+    """One marker on its way to its partitions."""
+
+    __slots__ = ("_may_tell", "_missing", "_results", "_then")
+
+    def __init__(self, count: int, then: Callable[[Results], None]) -> None:
+        self._missing = count
+        self._results: Results = {}
+        self._then = then
+        self._may_tell = False
+
+    def of_data(self, partition: Partition) -> Callable[[KafkaError | None], None]:
+        """What to call when the partition's commit is done."""
+        return lambda error: self.settle(partition, ErrorCode.NONE if error is None else error.code)
+
+    def of_offsets(self, partition: Partition) -> Callable[[ErrorCode], None]:
+        """What to call when the partition's groups are done."""
+
+        def done(code: ErrorCode) -> None:
+            is_ready = code not in _COORDINATOR_IS_NOT_READY
+            self.settle(partition, code if is_ready else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+        return done
+
+    def settle(self, partition: Partition, code: ErrorCode) -> None:
+        self._results[partition] = code
+        self._missing -= 1
+        self._tell()
+
+    def start(self) -> None:
+        """The caller has been left: it may hear of the results."""
+        self._may_tell = True
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._may_tell and self._missing == 0:
+            self._may_tell = False
+            self._then(self._results)
+
+
+class WriteTxnMarkers:
+    """The handler: markers of one request are written together, and their answer waits for all."""
+
+    def __init__(self, markers: MarkerWriter) -> None:
+        self._markers = markers
+
+    def __call__(
+        self, request: WriteTxnMarkersRequest, context: RequestContext
+    ) -> WriteTxnMarkersResponse | Waiting:
+        # Of a producer that is named twice the results are told together.
+        errors: dict[int, Results] = {}
+        requested = [(marker, _partitions(marker)) for marker in request.markers]
+        missing = len(requested)
+        if missing == 0:
+            return WriteTxnMarkersResponse(markers=[])
+        if any(_is_nobodys(marker) and partitions for marker, partitions in requested):
+            for marker, partitions in requested:
+                refused = dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+                errors.setdefault(marker.producer_id, {}).update(refused)
+            return _response(errors)
+        waiting = Waiting()
+
+        def written(producer_id: int, results: Results) -> None:
+            nonlocal missing
+            if results:
+                errors.setdefault(producer_id, {}).update(results)
+            missing -= 1
+            if missing == 0:
+                waiting.complete(_response(errors))
+
+        for marker, partitions in requested:
+            self._markers.write(
+                EndMarker(
+                    marker.producer_id,
+                    marker.producer_epoch,
+                    marker.coordinator_epoch,
+                    marker.transaction_result,
+                    marker.transaction_version,
+                ),
+                partitions,
+                partial(written, marker.producer_id),
+            )
+        return waiting
+
+
+def _is_nobodys(marker: WritableTxnMarker) -> bool:
+    """Whether no record can say whose transaction it ends: Kafka fails over the whole request."""
+    return marker.producer_id < 0 or marker.producer_epoch < 0
+
+
+def _partitions(marker: WritableTxnMarker) -> list[Partition]:
+    return [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+
+
+def _response(errors: Mapping[int, Results]) -> WriteTxnMarkersResponse:
+    markers = []
+    for producer_id, results in errors.items():
+        topics: dict[str, WritableTxnMarkerTopicResult] = {}
+        for (name, index), code in results.items():
+            topic = topics.setdefault(name, WritableTxnMarkerTopicResult(name=name, partitions=[]))
+            topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
+        markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values())))
+    return WriteTxnMarkersResponse(markers=markers)

@@ -1,0 +1,250 @@
+"""Runs the group machines of this node: one for each partition of `__consumer_offsets` that it leads.
+
+What is true of any machine is in `coordinator/runtime.py`; here is what only groups have: offsets in
+transactions, a listing over all machines, and the offsets of topics that are deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
+from odradek.coordinator.cluster.view import (
+    ClusterView,
+    TopicView,
+)
+from odradek.coordinator.effects import MatchTopics
+from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.groups.commands import (
+    CommitTransactionalOffsets,
+    EndOffsets,
+    FetchOffsets,
+    Heartbeat,
+    Join,
+    JoinReply,
+    ListGroups,
+    ListGroupsReply,
+    RemoveTopics,
+)
+from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat, TopicsChanged, TopicsMatched
+from odradek.coordinator.groups.request_checks import check
+from odradek.coordinator.groups.settings import GroupSettings
+from odradek.coordinator.log import CoordinatorLog
+from odradek.coordinator.runtime import (
+    CallLater,
+    RunningPartition,
+    Runtime,
+    TimerHandle,
+    coordinator_error,
+)
+from odradek.wire.end_marker import EndMarker
+from odradek.wire.errors import ErrorCode
+
+__all__ = [
+    "OFFSETS_TOPIC",
+    "GroupCoordinator",
+    "MatchedTopics",
+    "TimerHandle",
+    "changed_topics",
+    "coordinator_error",
+]
+
+MatchedTopics = Mapping[str, frozenset[str]] | None
+"""Names of topics by regular expression; None: they could not be looked for."""
+
+
+def _cannot_match(effect: MatchTopics, then: Callable[[MatchedTopics], None]) -> None:
+    """For those who have no groups that subscribe by regular expressions."""
+    raise NotImplementedError
+
+
+class _GroupPartition(RunningPartition[GroupMachine]):
+    __slots__ = ("removed_topics",)
+
+    def __init__(self, index: int, leader_epoch: int) -> None:
+        super().__init__(index, leader_epoch)
+        self.removed_topics: set[str] = set()
+        """Deleted while loading."""
+
+
+class GroupCoordinator(Runtime[GroupMachine]):
+    """Every method is called on the event loop; see `Runtime` for the arguments that are not said here.
+
+    `new_member_suffix` makes the random part of the id of a member of a classic group (a UUID in its text
+    form), `new_member_id` a whole id for a member of a consumer group that has none. `match_topics` looks for
+    the topics of the newest view that match, and says later what it found, never from within its call.
+    """
+
+    partition_class = _GroupPartition
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        settings: GroupSettings,
+        open_log: Callable[[int], CoordinatorLog | None],
+        clock_ms: Callable[[], int],
+        call_later: CallLater,
+        new_member_suffix: Callable[[], str],
+        new_member_id: Callable[[], str] | None = None,
+        match_topics: Callable[[MatchTopics, Callable[[MatchedTopics], None]], None] = _cannot_match,
+        after_loading: Callable[[], object] | None = None,
+    ) -> None:
+        super().__init__(
+            node_id=node_id,
+            topic=OFFSETS_TOPIC,
+            partition_count=settings.offsets_topic_num_partitions,
+            open_log=open_log,
+            clock_ms=clock_ms,
+            call_later=call_later,
+            after_loading=after_loading,
+        )
+        self._settings = settings
+        self._new_member_suffix = new_member_suffix
+        self._new_member_id = new_member_id
+        self._find_matches = match_topics
+        self._view = ClusterView()
+
+    # For the server
+
+    def view_changed(self, view: ClusterView) -> None:
+        """Take up the partitions that this node leads now, give up the others. Call with each new view."""
+        before, self._view = self._view, view
+        super().view_changed(view)
+        names = changed_topics(before, view)
+        if names:
+            for partition in self._partitions.values():
+                # One that is loaded later looks at its topics then.
+                if partition.machine is not None:
+                    self._tell(partition, TopicsChanged(_nobody, names))
+
+    def remove_topics(self, names: Collection[str]) -> None:
+        """Forget the offsets of topics that have been deleted."""
+        for partition in self._partitions.values():
+            if partition.machine is None:
+                assert isinstance(partition, _GroupPartition)
+                partition.removed_topics.update(names)
+            else:
+                self._remove_topics(partition, dict.fromkeys(names))
+
+    # For the handlers
+
+    def ask(self, command: Heartbeat | ConsumerHeartbeat | FetchOffsets) -> Any:
+        """The answer that `submit` would give the command's ticket before it returns, if that is all that it
+        would do. None, and nothing done, where an answer has to wait, or there may be more to it."""
+        partition = self._partitions.get(self.partition_of(command.group_id))
+        if partition is None or partition.machine is None or partition.held:
+            return None
+        try:
+            return partition.machine.ask(command, self._clock_ms())
+        except Exception:
+            # Whatever it is, `submit` meets it, too, and knows what is to be done about it.
+            return None
+
+    def commit_in_transaction(self, command: CommitTransactionalOffsets, verified: Any = None) -> None:
+        """Commit offsets with a transaction. `verified` is what somebody found out about that, for the log.
+
+        Besides the group's own refusals: those of the log (INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE).
+        """
+        producer = command.producer_id, command.producer_epoch
+        self._submit_checked(
+            self._partitions.get(self.partition_of(command.group_id)),
+            command,
+            lambda log: log.check_producer(producer, verified),
+        )
+
+    def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None:
+        """Write a marker to a partition of `__consumer_offsets`, and let what the transaction has committed
+        there count or forget it. `then` is called once: perhaps before this returns.
+
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        command = EndOffsets(lambda reply: then(reply.error_code), index, marker)
+        self._submit_checked(self._partitions.get(index), command, lambda log: log.check_marker(marker))
+
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> ListGroupsReply:
+        """The groups of all machines of this node; COORDINATOR_LOAD_IN_PROGRESS while one is not ready."""
+        command = ListGroups(None, frozenset(states), frozenset(types))
+        answers = self._ask_all(command)
+        if answers is None:
+            return command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return ListGroupsReply(ErrorCode.NONE, [group for answer in answers for group in answer.groups])
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether ConsumerGroupHeartbeat and ConsumerGroupDescribe are answered: asked before all else."""
+        return self._settings.serves_consumer_groups
+
+    @property
+    def serves_streams_groups(self) -> bool:
+        """As `serves_consumer_groups`, of StreamsGroupHeartbeat and StreamsGroupDescribe."""
+        return self._settings.serves_streams_groups
+
+    # For the runtime
+
+    def _refusal(self, command: Any, code: ErrorCode) -> Any:
+        refusal = check(command, self._settings)
+        if refusal is not None:
+            return refusal
+        # Without the member's id, which comes back from where the group was looked at.
+        return JoinReply(code) if isinstance(command, Join) else command.refused(code)
+
+    def _new_machine(self, partition: RunningPartition[GroupMachine]) -> GroupMachine:
+        return GroupMachine(self._settings, self._new_member_suffix, lambda: self._view, self._new_member_id)
+
+    def _machine_loaded(self, partition: RunningPartition[GroupMachine]) -> None:
+        assert isinstance(partition, _GroupPartition)
+        assert partition.machine is not None
+        # Also those of topics that were deleted just before a crash, perhaps made anew since, when their
+        # tombstones had not reached the disk yet.
+        topics = self._view.topics
+        ids = {
+            name: topics[name].topic_id if name in topics and name not in partition.removed_topics else None
+            for name in partition.machine.topics()
+        }
+        partition.removed_topics = set()
+        self._remove_topics(partition, ids)
+
+    def _match_topics(self, partition: RunningPartition[GroupMachine], effect: MatchTopics) -> None:
+        machine = partition.machine
+
+        def matched(topics: MatchedTopics) -> None:
+            # Another machine has not asked.
+            if machine is not None and partition.machine is machine:
+                command = TopicsMatched(_nobody, effect.group_id, effect.version, topics)
+                self._submit_to(partition, command)
+
+        self._find_matches(effect, matched)
+
+    def _remove_topics(
+        self, partition: RunningPartition[GroupMachine], topics: Mapping[str, bytes | None]
+    ) -> None:
+        if topics:
+            self._tell(partition, RemoveTopics(_nobody, topics))
+
+    def _tell(self, partition: RunningPartition[GroupMachine], command: RemoveTopics | TopicsChanged) -> None:
+        assert partition.machine is not None
+        self._run(partition, partition.machine.handle(command, self._clock_ms()))
+
+
+def changed_topics(before: ClusterView, after: ClusterView) -> frozenset[str]:
+    """Those that came, went, grew, or were made anew."""
+    old, new = before.topics, after.topics
+    if old is new:
+        return frozenset()
+    names = [
+        name
+        for name, topic in new.items()
+        if (known := old.get(name)) is not topic and _shape(known) != _shape(topic)
+    ]
+    names += [name for name in old if name not in new]
+    return frozenset(names)
+
+
+def _shape(topic: TopicView | None) -> tuple[bytes, int] | None:
+    return None if topic is None else (topic.topic_id, len(topic.partitions))
+
+
+def _nobody(answer: object) -> None:
+    """The ticket of a command whose answer nobody waits for."""

@@ -1,0 +1,152 @@
+"""What one can ask of a group of the consumer protocol (KIP-848), and what it answers; see `commands.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from odradek.wire.errors import ErrorCode
+
+__all__ = [
+    "JOIN_EPOCH",
+    "LEAVE_EPOCH",
+    "LEAVE_FOR_A_WHILE_EPOCH",
+    "ConsumerGroupDescription",
+    "ConsumerHeartbeat",
+    "ConsumerHeartbeatReply",
+    "DescribeConsumerGroup",
+    "DescribedConsumer",
+    "Noted",
+    "TopicsChanged",
+    "TopicsMatched",
+]
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+LEAVE_FOR_A_WHILE_EPOCH = -2
+"""Of a static member that is to be back before its session ends."""
+
+OwnedPartitions = list[tuple[bytes, list[int]]]
+"""Topic id and partitions, as a client lists what it has."""
+
+
+@dataclass(slots=True)
+class ConsumerHeartbeat:
+    """Join, stay, leave, and learn what to work on; None and -1 say that something has not changed."""
+
+    ticket: Any
+    group_id: str
+    member_id: str
+    """Chosen by the member; version 0 may leave it empty and is given one."""
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: list[str] | None = None
+    subscribed_topic_regex: str | None = None
+    """Empty for none."""
+    server_assignor: str | None = None
+    owned: OwnedPartitions | None = None
+    """What the member works on."""
+    client_id: str = ""
+    client_host: str = ""
+    """As Kafka shows it: "/127.0.0.1"."""
+    version: int = 1
+
+    def refused(self, code: ErrorCode) -> ConsumerHeartbeatReply:
+        return ConsumerHeartbeatReply(code)
+
+
+@dataclass(slots=True)
+class ConsumerHeartbeatReply:
+    error_code: ErrorCode
+    error_message: str | None = None
+    """None where the code says all."""
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: list[tuple[bytes, list[int]]] | None = None
+    """All that the member shall work on, by topic id; None when it knows that already."""
+
+    def refused(self, code: ErrorCode) -> ConsumerHeartbeatReply:
+        return ConsumerHeartbeatReply(code)
+
+
+class DescribedConsumer(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    subscribed_topic_regex: str
+    assignment: Mapping[bytes, list[int]]
+    """What it has, also what it has to give up, by topic id; topics that exist only."""
+    target_assignment: Mapping[bytes, list[int]]
+    is_classic: bool = False
+    """Whether it is a member of the classic protocol."""
+
+
+@dataclass(slots=True)
+class DescribeConsumerGroup:
+    ticket: Any
+    group_id: str
+
+    def refused(self, code: ErrorCode) -> ConsumerGroupDescription:
+        return ConsumerGroupDescription(code, self.group_id)
+
+
+@dataclass(slots=True)
+class ConsumerGroupDescription:
+    error_code: ErrorCode
+    group_id: str
+    error_message: str | None = None
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: list[DescribedConsumer] = field(default_factory=list)
+
+    def refused(self, code: ErrorCode) -> ConsumerGroupDescription:
+        return ConsumerGroupDescription(code, self.group_id)
+
+
+# --- From the coordinator ---
+
+
+@dataclass(slots=True)
+class TopicsChanged:
+    """Topics came, went, grew, or were made anew: groups that subscribe to them look again."""
+
+    ticket: Any
+    names: frozenset[str]
+
+    def refused(self, code: ErrorCode) -> Noted:
+        return Noted(code)
+
+
+@dataclass(slots=True)
+class TopicsMatched:
+    """What a `MatchTopics` has found, or did not find (None: it could not be looked for)."""
+
+    ticket: Any
+    group_id: str
+    version: int
+    """Of the view whose topics were looked through."""
+    topics: Mapping[str, frozenset[str]] | None
+    """Names of topics by regular expression."""
+
+    def refused(self, code: ErrorCode) -> Noted:
+        return Noted(code)
+
+
+@dataclass(slots=True)
+class Noted:
+    """The answer to what nobody asked."""
+
+    error_code: ErrorCode
+
+    def refused(self, code: ErrorCode) -> Noted:
+        return Noted(code)

@@ -1,0 +1,572 @@
+"""One group of the consumer protocol (KIP-848): members, epochs, target assignment, who owns what.
+
+This is data with its invariants; who may do what, and when, is decided in
+`coordinator/groups/consumer_membership.py`. What survives a restart is written by `ConsumerGroup.apply`
+alone, from records that have just been appended or are read back. The values in it are shared with these
+records and never changed in place. The rest (deadlines, what is to be looked at again) lives only here.
+
+Source: ConsumerGroup.java and ModernGroup.java of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from odradek.coordinator.cluster.view import ClusterView
+from odradek.coordinator.groups.commands import CommitOffsets, CommitTransactionalOffsets, OfferedProtocol
+from odradek.coordinator.groups.group import CONSUMER, TypeOfGroup
+from odradek.coordinator.groups.reconciliation import (
+    Assignment,
+    AssignmentEpochs,
+    MemberAssignment,
+    MemberState,
+)
+from odradek.coordinator.groups.sessions import Session
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    TopicPartition,
+    TopicPartitions,
+)
+from odradek.wire.schema import ZERO_UUID
+
+__all__ = [
+    "NOBODY",
+    "ConsumerGroup",
+    "ConsumerMember",
+    "ConsumerSession",
+    "ResolvedPattern",
+    "current_assignment_value",
+    "metadata_hash",
+    "target_value",
+]
+
+NONE = ErrorCode.NONE
+FIRST_EPOCH = 1
+"""Of a new group, and of its first target assignment, which gives nobody anything."""
+MEMBER_EPOCHS_SINCE = 9
+"""OffsetCommit version that a member of this protocol has to use at least."""
+_GONE = MemberAssignment(member_epoch=-1, previous_member_epoch=-1)
+"""Of a member whose assignment has a tombstone; its own follows."""
+_NOTHING: Assignment = {}
+NOBODY = ConsumerGroupMemberMetadataValue(
+    instance_id=None,
+    rack_id=None,
+    client_id="",
+    client_host="",
+    subscribed_topic_names=[],
+    subscribed_topic_regex="",
+    rebalance_timeout_ms=-1,
+    server_assignor=None,
+    classic_member_metadata=None,
+)
+"""What is known of a member that has not said anything of itself yet."""
+
+
+class ResolvedPattern(NamedTuple):
+    """What a regular expression matched."""
+
+    topics: frozenset[str]
+    version: int
+    """Of the view of the cluster."""
+    resolved_at_ms: int
+
+
+@dataclass(slots=True)
+class ConsumerSession(Session):
+    has_join_timer: bool = False
+    """A classic member that was told to join again has so long for it."""
+    has_sync_timer: bool = False
+    """A classic member that has joined has so long to sync."""
+
+
+@dataclass(slots=True)
+class ConsumerMember:
+    member_id: str
+    metadata: ConsumerGroupMemberMetadataValue
+    current: MemberAssignment = field(default_factory=MemberAssignment)
+    session: ConsumerSession = field(default_factory=ConsumerSession, compare=False)
+
+    @property
+    def instance_id(self) -> str | None:
+        return self.metadata.instance_id
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression that it subscribes to; empty for none."""
+        return self.metadata.subscribed_topic_regex or ""
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether it speaks the classic protocol."""
+        return self.metadata.classic_member_metadata is not None
+
+
+class ConsumerGroup:
+    """A `Group`. `topics` gives the newest view of the cluster."""
+
+    group_type: ClassVar[TypeOfGroup] = CONSUMER
+    protocol_type: ClassVar[str] = "consumer"
+    offsets_may_expire: ClassVar[bool] = True
+    """Of topics that nobody subscribes to: that is always known."""
+    empty_since_ms: ClassVar[None] = None
+
+    def __init__(self, group_id: str, topics: Callable[[], ClusterView]) -> None:
+        self.group_id = group_id
+        self._topics = topics
+        self.group_epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = FIRST_EPOCH
+        self.assigned_at_ms = 0
+        """When the target assignment was made; 0 when an old record did not say."""
+        self.members: dict[str, ConsumerMember] = {}
+        """By member id, in the order of joining."""
+        self.static_members: dict[str, str] = {}
+        """Member id by instance id."""
+        self.target: dict[str, Assignment] = {}
+        """By member id."""
+        self.patterns: dict[str, ResolvedPattern] = {}
+        """By regular expression; those that were never resolved are missing."""
+        self.has_partition_metadata = False
+        """A record of an older broker is to be taken back."""
+        self.classic_member_count = 0
+        self._classic_protocol_counts: dict[str, int] = {}
+        """By protocol, how many classic members know it."""
+        self._owners: dict[bytes, dict[int, str]] = {}
+        """Member id by topic id and partition."""
+        self._shared_names: list[str] = []
+        """What the last member subscribed to of which that was said."""
+        self._subscriber_counts: dict[str, int] = {}
+        """By topic, how many members subscribe by name."""
+        self._pattern_counts: dict[str, int] = {}
+        self._assignor_counts: dict[str, int] = {}
+        # What does not survive a restart
+        self.is_to_look = True
+        """Topics may have changed since `metadata_hash`: to be looked at with the next heartbeat."""
+        self.has_new_topics = True
+        """Topics that no pattern has been held against may be there."""
+        self.matching_since_ms: int | None = None
+        """When the search for topics that match began which is under way."""
+        self.match_failed_at_ms: int | None = None
+        """When the last search began, if it came to nothing."""
+
+    # What a group of any type can be asked
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def state_name(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.group_epoch > self.assignment_epoch:
+            return "Assigning"
+        epoch = self.assignment_epoch
+        is_stable = all(member.current.is_reconciled_to(epoch) for member in self.members.values())
+        return "Stable" if is_stable else "Reconciling"
+
+    def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode:
+        """UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, and where the epoch is not that of the member
+        STALE_MEMBER_EPOCH; of a classic member, and with a transaction (whose clients do not know that code),
+        ILLEGAL_GENERATION. An older epoch may commit what the member has had since then (KIP-1251)."""
+        epoch, in_transaction = command.generation, isinstance(command, CommitTransactionalOffsets)
+        if epoch < 0 and not self.members:
+            return NONE
+        if in_transaction and epoch == -1 and not command.member_id and command.group_instance_id is None:
+            # Its producer knows no member.
+            return NONE
+        member = self.members.get(command.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        is_old = isinstance(command, CommitOffsets) and command.version < MEMBER_EPOCHS_SINCE
+        if is_old and not member.is_classic:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if epoch == member.current.member_epoch:
+            return NONE
+        if epoch < member.current.member_epoch and self._had_since(member, epoch, command):
+            return NONE
+        is_generation = member.is_classic or in_transaction
+        return ErrorCode.ILLEGAL_GENERATION if is_generation else ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """As for a commit; an administrator names no member."""
+        if member_id is None and member_epoch < 0:
+            return NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if member_epoch == member.current.member_epoch:
+            return NONE
+        return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_deletion(self) -> ErrorCode:
+        return ErrorCode.NON_EMPTY_GROUP if self.members else NONE
+
+    def check_offset_deletion(self) -> ErrorCode:
+        return NONE
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        if topic in self._subscriber_counts:
+            return True
+        return any(topic in pattern.topics for pattern in self.patterns.values())
+
+    def keys(self) -> list[Any]:
+        """In the order in which Kafka deletes them: what refers to something goes before it."""
+        group_id = self.group_id
+        keys: list[Any] = [
+            ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+            for member_id in self.members
+        ]
+        keys += [
+            ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+            for member_id in self.target
+        ]
+        keys.append(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id))
+        keys += [
+            ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
+            for member_id in self.members
+        ]
+        keys += [
+            ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
+            for pattern in self.patterns
+        ]
+        # Also where there is no such record, as Kafka does.
+        keys.append(ConsumerGroupPartitionMetadataKey(group_id=group_id))
+        keys.append(ConsumerGroupMetadataKey(group_id=group_id))
+        return keys
+
+    # More questions
+
+    def owner_epoch_of(self, topic_id: bytes, partition: int) -> int:
+        """The epoch of the member that has a partition; -1 when nobody has it."""
+        owners = self._owners.get(topic_id)
+        member_id = None if owners is None else owners.get(partition)
+        return -1 if member_id is None else self.members[member_id].current.member_epoch
+
+    def target_of(self, member_id: str) -> Assignment:
+        return self.target.get(member_id, _NOTHING)
+
+    def topics_with(
+        self, before: ConsumerGroupMemberMetadataValue, after: ConsumerGroupMemberMetadataValue
+    ) -> set[str]:
+        """What members subscribe to, by name or by pattern, when `before` has become `after`; not all of it
+        has to exist."""
+        names = set(self._subscriber_counts)
+        names.difference_update(
+            name for name in before.subscribed_topic_names if self._subscriber_counts[name] == 1
+        )
+        names.update(after.subscribed_topic_names)
+        old, new = before.subscribed_topic_regex, after.subscribed_topic_regex
+        for pattern, resolved in self.patterns.items():
+            is_last = pattern == old and self._pattern_counts.get(pattern) == 1
+            if not is_last or pattern == new:
+                names |= resolved.topics
+        return names
+
+    def topics_by(self, patterns: Iterable[ResolvedPattern]) -> set[str]:
+        """What members subscribe to, if these are what their patterns stand for."""
+        return set(self._subscriber_counts).union(*(resolved.topics for resolved in patterns))
+
+    def topics_without(self, members: Iterable[ConsumerMember]) -> set[str]:
+        """What is subscribed to when these members have gone."""
+        counts, pattern_counts = dict(self._subscriber_counts), dict(self._pattern_counts)
+        for member in members:
+            for name in member.metadata.subscribed_topic_names:
+                _add(counts, name, -1)
+            if member.pattern:
+                _add(pattern_counts, member.pattern, -1)
+        kept = (resolved.topics for pattern, resolved in self.patterns.items() if pattern in pattern_counts)
+        return set(counts).union(*kept)
+
+    def may_subscribe_to(self, names: frozenset[str]) -> bool:
+        """Whether members subscribe to any of these topics, by name or by a pattern that matched it."""
+        return not names.isdisjoint(self._subscriber_counts) or any(
+            not names.isdisjoint(resolved.topics) for resolved in self.patterns.values()
+        )
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether anybody subscribes by pattern."""
+        return bool(self._pattern_counts)
+
+    def topics_of(self, metadata: ConsumerGroupMemberMetadataValue) -> frozenset[str] | set[str]:
+        """What a member with this metadata subscribes to, as far as its pattern has been resolved."""
+        resolved = self.patterns.get(metadata.subscribed_topic_regex or "")
+        names = set(metadata.subscribed_topic_names)
+        return names if resolved is None else names | resolved.topics
+
+    def pattern_count(self, pattern: str) -> int:
+        """How many members subscribe to it."""
+        return self._pattern_counts.get(pattern, 0)
+
+    @property
+    def pattern_names(self) -> Iterable[str]:
+        """All that members subscribe to, resolved or not."""
+        return self._pattern_counts.keys()
+
+    def supports_classic(self, protocols: Iterable[OfferedProtocol]) -> bool:
+        """Whether all classic members know one of these: a member with them could go with them into a classic
+        group."""
+        count, counts = self.classic_member_count, self._classic_protocol_counts
+        return any(counts.get(protocol.name, 0) == count for protocol in protocols)
+
+    def assignor_counts(self) -> dict[str, int]:
+        """How many members would like each assignor to be used."""
+        return dict(self._assignor_counts)
+
+    def is_incomplete(self, view: ClusterView) -> bool:
+        """Whether the target leaves out partitions of topics that members subscribe to by name, or there is
+        none yet: as a classic group's last leader may have left it."""
+        given: dict[bytes, int] = {}
+        for target in self.target.values():
+            for topic_id, partitions in target.items():
+                given[topic_id] = given.get(topic_id, 0) + len(partitions)
+        topics = [view.topics[name] for name in self._subscriber_counts if name in view.topics]
+        return not self.assignment_epoch or any(
+            given.get(topic.topic_id, 0) < len(topic.partitions) for topic in topics
+        )
+
+    # Durable state
+
+    def apply(self, key: Any, value: Any) -> bool:
+        """Become what the record says."""
+        return _APPLY[key.__class__](self, key, value)
+
+    def _apply_group(self, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> bool:
+        if value is None:
+            return False
+        self.group_epoch = value.epoch
+        self.metadata_hash = value.metadata_hash
+        return True
+
+    def _apply_partition_metadata(self, key: ConsumerGroupPartitionMetadataKey, value: Any) -> bool:
+        self.has_partition_metadata = value is not None
+        return True
+
+    def _apply_member(
+        self, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+    ) -> bool:
+        member = self.members.get(key.member_id)
+        if member is not None:
+            self._count(member, -1)
+        if value is None:
+            if member is not None:
+                self._set_current(member, _GONE)
+                del self.members[key.member_id]
+                self.target.pop(key.member_id, None)
+                if self.static_members.get(member.instance_id or "") == key.member_id:
+                    del self.static_members[member.instance_id or ""]
+            return True
+        # Most members subscribe to the same, which may be ten thousand names: one list is enough for them.
+        if value.subscribed_topic_names == self._shared_names:
+            value.subscribed_topic_names = self._shared_names
+        else:
+            self._shared_names = value.subscribed_topic_names
+        if member is None:
+            member = self.members[key.member_id] = ConsumerMember(key.member_id, value)
+        else:
+            member.metadata = value
+        self._count(member, 1)
+        if value.instance_id is not None:
+            self.static_members[value.instance_id] = key.member_id
+        return True
+
+    def _apply_target_epoch(
+        self,
+        key: ConsumerGroupTargetAssignmentMetadataKey,
+        value: ConsumerGroupTargetAssignmentMetadataValue | None,
+    ) -> bool:
+        self.assignment_epoch = FIRST_EPOCH if value is None else value.assignment_epoch
+        self.assigned_at_ms = 0 if value is None else value.assignment_timestamp
+        return True
+
+    def _apply_target(
+        self,
+        key: ConsumerGroupTargetAssignmentMemberKey,
+        value: ConsumerGroupTargetAssignmentMemberValue | None,
+    ) -> bool:
+        if value is None:
+            self.target.pop(key.member_id, None)
+        else:
+            self.target[key.member_id] = {
+                topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions
+            }
+        return True
+
+    def _apply_current(
+        self,
+        key: ConsumerGroupCurrentMemberAssignmentKey,
+        value: ConsumerGroupCurrentMemberAssignmentValue | None,
+    ) -> bool:
+        member = self.members.get(key.member_id)
+        if member is None and value is not None:
+            # Where the log has been compacted the member's own record may come later.
+            member = self.members[key.member_id] = ConsumerMember(key.member_id, NOBODY)
+        if member is not None:
+            self._set_current(member, _GONE if value is None else _current_of(value))
+        return True
+
+    def _apply_pattern(
+        self, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+    ) -> bool:
+        if value is None:
+            self.patterns.pop(key.regular_expression, None)
+        else:
+            resolved = ResolvedPattern(frozenset(value.topics), value.version, value.timestamp)
+            self.patterns[key.regular_expression] = resolved
+        return True
+
+    # Inside
+
+    def _set_current(self, member: ConsumerMember, current: MemberAssignment) -> None:
+        owners, member_id = self._owners, member.member_id
+        before = member.current
+        if before.assigned is not current.assigned or before.revoking is not current.revoking:
+            for partitions_of in (before.assigned, before.revoking):
+                for topic_id, partitions in partitions_of.items():
+                    of_topic = owners.get(topic_id, {})
+                    for partition in partitions:
+                        # A compacted log may name the next owner first.
+                        if of_topic.get(partition) == member_id:
+                            del of_topic[partition]
+                    if not of_topic:
+                        owners.pop(topic_id, None)
+            for partitions_of in (current.assigned, current.revoking):
+                for topic_id, partitions in partitions_of.items():
+                    owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
+        member.current = current
+
+    def _count(self, member: ConsumerMember, change: int) -> None:
+        """Add or take away what a member's metadata adds to the counts."""
+        metadata = member.metadata
+        for topic in metadata.subscribed_topic_names:
+            _add(self._subscriber_counts, topic, change)
+        if metadata.subscribed_topic_regex:
+            _add(self._pattern_counts, metadata.subscribed_topic_regex, change)
+        if metadata.server_assignor is not None:
+            _add(self._assignor_counts, metadata.server_assignor, change)
+        if metadata.classic_member_metadata is not None:
+            self.classic_member_count += change
+            for name in {protocol.name for protocol in metadata.classic_member_metadata.supported_protocols}:
+                _add(self._classic_protocol_counts, name, change)
+
+    def _had_since(
+        self, member: ConsumerMember, epoch: int, command: CommitOffsets | CommitTransactionalOffsets
+    ) -> bool:
+        """Whether the member has had all that is committed since that epoch, or before."""
+        topics, current = self._topics().topics, member.current
+        for offset in command.offsets:
+            topic_id = offset.topic_id
+            if topic_id == ZERO_UUID and offset.topic in topics:
+                topic_id = topics[offset.topic].topic_id
+            since = current.assigned.get(topic_id, {}).get(offset.partition)
+            if since is None:
+                since = current.revoking.get(topic_id, {}).get(offset.partition)
+            if since is None or epoch < since:
+                return False
+        return True
+
+
+_APPLY: dict[type, Callable[[ConsumerGroup, Any, Any], bool]] = {
+    ConsumerGroupMetadataKey: ConsumerGroup._apply_group,
+    ConsumerGroupPartitionMetadataKey: ConsumerGroup._apply_partition_metadata,
+    ConsumerGroupMemberMetadataKey: ConsumerGroup._apply_member,
+    ConsumerGroupTargetAssignmentMetadataKey: ConsumerGroup._apply_target_epoch,
+    ConsumerGroupTargetAssignmentMemberKey: ConsumerGroup._apply_target,
+    ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroup._apply_current,
+    ConsumerGroupRegularExpressionKey: ConsumerGroup._apply_pattern,
+}
+
+
+def current_assignment_value(current: MemberAssignment) -> ConsumerGroupCurrentMemberAssignmentValue:
+    """As the log knows it."""
+    return ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=current.member_epoch,
+        previous_member_epoch=current.previous_member_epoch,
+        state=current.state,
+        assigned_partitions=_with_epochs(current.assigned),
+        partitions_pending_revocation=_with_epochs(current.revoking),
+    )
+
+
+def target_value(target: Assignment) -> ConsumerGroupTargetAssignmentMemberValue:
+    """As the log knows it."""
+    return ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=[
+            TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in sorted(target.items())
+        ]
+    )
+
+
+def metadata_hash(topics: Iterable[str], view: ClusterView) -> int:
+    """A number that is another one when one of these topics comes, goes, grows or is made anew.
+
+    Signed, 64 bits, the same in every process; 0 when none of them exists.
+    """
+    digest, is_empty = hashlib.blake2b(digest_size=8), True
+    for name in sorted(topics):
+        topic = view.topics.get(name)
+        if topic is not None:
+            is_empty = False
+            digest.update(topic.topic_id + len(topic.partitions).to_bytes(4, "big"))
+    return 0 if is_empty else int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def _current_of(value: ConsumerGroupCurrentMemberAssignmentValue) -> MemberAssignment:
+    try:
+        state = MemberState(value.state)
+    except ValueError:
+        state = MemberState.UNKNOWN
+    return MemberAssignment(
+        state,
+        value.member_epoch,
+        value.previous_member_epoch,
+        _without_records(value.assigned_partitions, value.member_epoch),
+        _without_records(value.partitions_pending_revocation, value.member_epoch),
+    )
+
+
+def _with_epochs(epochs: AssignmentEpochs) -> list[TopicPartitions]:
+    records = []
+    for topic_id, partitions in sorted(epochs.items()):
+        indexes = sorted(partitions)
+        since = [partitions[index] for index in indexes]
+        records.append(TopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=since))
+    return records
+
+
+def _without_records(records: Iterable[TopicPartitions], member_epoch: int) -> AssignmentEpochs:
+    epochs: dict[bytes, Mapping[int, int]] = {}
+    for record in records:
+        since = record.assignment_epochs
+        if since is None or len(since) != len(record.partitions):
+            # Brokers before 4.3 did not say; nothing older than the member's epoch is believed then.
+            epochs[record.topic_id] = dict.fromkeys(record.partitions, member_epoch)
+        else:
+            epochs[record.topic_id] = dict(zip(record.partitions, since, strict=True))
+    return epochs
+
+
+def _add(counts: dict[str, int], name: str, change: int) -> None:
+    count = counts.get(name, 0) + change
+    if count:
+        counts[name] = count
+    else:
+        del counts[name]

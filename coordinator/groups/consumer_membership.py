@@ -1,0 +1,612 @@
+"""Who is in a consumer group and what they work on (KIP-848): heartbeats and time-outs.
+
+One request does it all: a heartbeat joins, stays, changes the subscription, says what the member works on, or
+leaves, and is answered at once with what the member shall work on. The group's epoch counts changes of who
+subscribes to what; the next heartbeat after one has the target of all members worked out, no more often than
+`consumer.assignment.interval.ms`; and each member is led towards its target with its own heartbeats
+(`reconciliation.py`).
+
+Regular expressions are matched elsewhere (`MatchTopics`): a member that brings a new one gets its topics with
+a later heartbeat.
+
+Source: GroupMetadataManager.java and GroupCoordinatorService.java of Kafka 4.3; the texts that clients are
+shown are Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from odradek.coordinator.cluster.view import ClusterView
+from odradek.coordinator.effects import CancelTimer, Effect, MatchTopics, Reply
+from odradek.coordinator.groups.classic_group import ClassicGroup
+from odradek.coordinator.groups.consumer_changes import (
+    MemberChange,
+    current_record,
+    epoch_record,
+    preferred_assignor,
+    removal_of,
+)
+from odradek.coordinator.groups.consumer_commands import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_FOR_A_WHILE_EPOCH,
+    ConsumerGroupDescription,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+    DescribeConsumerGroup,
+    DescribedConsumer,
+    Noted,
+    OwnedPartitions,
+    TopicsMatched,
+)
+from odradek.coordinator.groups.consumer_group import (
+    ConsumerGroup,
+    ConsumerMember,
+    ResolvedPattern,
+    metadata_hash,
+)
+from odradek.coordinator.groups.group import Group, GroupRecord, Store
+from odradek.coordinator.groups.reconciliation import AssignmentEpochs, MemberAssignment, MemberState
+from odradek.coordinator.groups.sessions import MemberTimers
+from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.group_records import (
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+
+__all__ = [
+    "ConsumerMembership",
+    "TypeChanges",
+    "classic_join_key",
+    "classic_sync_key",
+    "may_assign",
+]
+
+NONE = ErrorCode.NONE
+SESSION, REBALANCE = "consumer-session", "consumer-rebalance"
+MATCH_AGAIN_AFTER_MS = 10_000
+"""How long a group waits at least before its patterns are matched again (Kafka's constant)."""
+
+
+def classic_join_key(group_id: str, member_id: str) -> tuple[str, str, str]:
+    """Of a classic member that has been told to join again."""
+    return ("classic-join", group_id, member_id)
+
+
+def classic_sync_key(group_id: str, member_id: str) -> tuple[str, str, str]:
+    """Of a classic member that has joined and has to sync."""
+    return ("classic-sync", group_id, member_id)
+
+
+class TypeChanges(Protocol):
+    """What becomes of groups with members of both protocols: `coordinator/groups/migration.py`."""
+
+    def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[GroupRecord]]: ...
+
+    def upgraded(self, group: ClassicGroup, now_ms: int, out: list[Effect]) -> None: ...
+
+    def downgrade(
+        self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now_ms: int, out: list[Effect]
+    ) -> bool: ...
+
+    def expire(
+        self, group: ConsumerGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]
+    ) -> None: ...
+
+
+class ConsumerMembership:
+    """The consumer protocol over the groups of one machine. Each method adds its effects to `out`.
+
+    `new_member_id` makes an id for a member that has none; `topics` gives the newest view of the cluster.
+    """
+
+    def __init__(
+        self,
+        groups: dict[str, Group],
+        settings: GroupSettings,
+        new_member_id: Callable[[], str],
+        topics: Callable[[], ClusterView],
+        store: Store,
+    ) -> None:
+        self._groups = groups
+        self._settings = settings
+        self._new_member_id = new_member_id
+        self._topics = topics
+        self._store = store
+        self.timers = MemberTimers(SESSION, REBALANCE)
+        self.migration: TypeChanges
+        """To be set before the first command."""
+
+    # Heartbeat
+
+    def beat(self, command: ConsumerHeartbeat, now_ms: int) -> ConsumerHeartbeatReply | None:
+        """The answer to a heartbeat that moves a deadline and nothing else, as most do; None, and nothing
+        done, where `heartbeat` has to judge it."""
+        # Who asks for this has not asked the handler.
+        if not self._settings.serves_consumer_groups:
+            return None
+        group = self._groups.get(command.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return None
+        member = group.members.get(command.member_id)
+        if (
+            member is None
+            or not _changes_nothing(group, member, command)
+            or (group.has_patterns and self._is_match_due(group, False, now_ms))
+        ):
+            return None
+        config, session = self._settings.of_group(command.group_id), member.session
+        deadline_ms = now_ms + config.consumer_session_timeout_ms
+        if session.timer_at_ms is None or deadline_ms < session.timer_at_ms:
+            return None
+        session.deadline_ms = deadline_ms
+        return ConsumerHeartbeatReply(
+            NONE, None, command.member_id, command.member_epoch, config.consumer_heartbeat_interval_ms
+        )
+
+    def heartbeat(self, command: ConsumerHeartbeat, now_ms: int, out: list[Effect]) -> None:
+        reply = self.beat(command, now_ms)
+        if reply is not None:
+            out.append(Reply(command.ticket, reply))
+            return
+        try:
+            if command.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
+                reply = self._leave(command, now_ms, out)
+            else:
+                reply = self._stay(command, now_ms, out)
+        except KafkaError as refusal:
+            reply = ConsumerHeartbeatReply(refusal.code, refusal.own_message)
+        out.append(Reply(command.ticket, reply))
+
+    def _stay(self, command: ConsumerHeartbeat, now_ms: int, out: list[Effect]) -> ConsumerHeartbeatReply:
+        group_id = command.group_id
+        config, view = self._settings.of_group(group_id), self._topics()
+        known = self._groups.get(group_id)
+        group, records = self._group_for(command)
+        change = self._change_for(group, command)
+        is_reason = change.subscribe(_updated(change.metadata, command))
+        # One member more that upgrades the group is one. A static one that does it in its own place is none
+        # by itself, but what the last leader gave may be without the newest topics, and in the first
+        # rebalance of a classic group its epoch is 0, which is nobody's.
+        if isinstance(known, ClassicGroup) and not known.is_empty:
+            is_reason = is_reason or change.replaces is None or group.is_incomplete(view)
+        if is_reason or group.is_to_look:
+            change.look_at_topics(view, is_reason)
+        if change.group_epoch > change.assignment_epoch and may_assign(group, config, now_ms):
+            change.assign(view, self._settings.group_consumer_assignors, now_ms)
+        change.reconcile(view, command.owned)
+        replaced = None if change.replaces is None else group.members[change.replaces]
+        self._store_all(group_id, [*records, *change.records], now_ms, out)
+        if replaced is not None:
+            self.cancel_timers(group, replaced, out)
+        self._after(change, config, now_ms, out)
+        if isinstance(known, ClassicGroup):
+            self.migration.upgraded(known, now_ms, out)
+        current = change.current
+        is_full_request = (
+            command.rebalance_timeout_ms != -1
+            and (command.subscribed_topic_names is not None or command.subscribed_topic_regex is not None)
+            and command.owned is not None
+        )
+        sends_assignment = (
+            command.member_epoch == JOIN_EPOCH
+            or is_full_request
+            or current.assigned != change.current_before.assigned
+        )
+        return ConsumerHeartbeatReply(
+            NONE,
+            None,
+            change.member_id,
+            current.member_epoch,
+            config.consumer_heartbeat_interval_ms,
+            _listed(current.assigned) if sends_assignment else None,
+        )
+
+    def _group_for(self, command: ConsumerHeartbeat) -> tuple[ConsumerGroup, list[GroupRecord]]:
+        """The group, perhaps a new one, and what makes room for it. GROUP_ID_NOT_FOUND."""
+        group_id = command.group_id
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group, []
+        is_joining = command.member_epoch == JOIN_EPOCH
+        if group is None:
+            if is_joining:
+                return ConsumerGroup(group_id, self._topics), []
+            raise _not_found(f"Consumer group {group_id} not found.")
+        if is_joining and isinstance(group, ClassicGroup):
+            if not group.is_empty:
+                return self.migration.upgrade(group)
+            old_keys = group.keys()
+            return ConsumerGroup(group_id, self._topics), [(key, None) for key in old_keys]
+        raise _not_found(f"Group {group_id} is not a consumer group.")
+
+    def _change_for(self, group: ConsumerGroup, command: ConsumerHeartbeat) -> MemberChange:
+        """Who speaks, if that is in order.
+
+        GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
+        FENCED_INSTANCE_ID.
+        """
+        limit, member_id = self._settings.group_consumer_max_size, command.member_id
+        instance_id, is_joining = command.instance_id, command.member_epoch == JOIN_EPOCH
+        member = group.members.get(member_id)
+        if member is None and len(group.members) >= limit:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {limit} members.",
+            )
+        owner_id = None if instance_id is None else group.static_members.get(instance_id)
+        if is_joining and owner_id is not None:
+            owner = group.members[owner_id]
+            # One of the classic protocol cannot say that it leaves for a while.
+            if not owner.is_classic and owner.current.member_epoch != LEAVE_FOR_A_WHILE_EPOCH:
+                raise KafkaError(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"Static member {member_id} with instance id {instance_id} cannot join the group because "
+                    f"the instance id is owned by {owner_id} member.",
+                )
+            return MemberChange(group, owner, member_id or self._new_member_id(), owner_id)
+        if is_joining:
+            return MemberChange(group, member, member_id or self._new_member_id())
+        if instance_id is not None:
+            member = _static_member(group, instance_id, member_id)
+        elif member is None:
+            raise _unknown_member(group, member_id)
+        _check_epoch(member, command)
+        return MemberChange(group, member, member_id)
+
+    def _after(self, change: MemberChange, config: GroupConfig, now_ms: int, out: list[Effect]) -> None:
+        """What does not survive a restart: timers, and what is to be looked at."""
+        group_id, member_id = change.group.group_id, change.member_id
+        group = self._consumer_group(group_id)
+        member = group.members[member_id]
+        if change.has_looked:
+            group.is_to_look = False
+        if change.current is not change.current_before:
+            self._time_revocation(group, member, now_ms, out)
+        self.timers.extend(group_id, member, now_ms + config.consumer_session_timeout_ms, out)
+        if group.has_patterns and self._is_match_due(group, change.wants_match, now_ms):
+            group.matching_since_ms = now_ms
+            group.has_new_topics = False
+            out.append(MatchTopics(group_id, tuple(group.pattern_names), self._topics().version))
+
+    # Topics by pattern
+
+    def _is_match_due(self, group: ConsumerGroup, is_new: bool, now_ms: int) -> bool:
+        """Whether topics are to be looked for: for a pattern that `is_new` or was never resolved, among new
+        topics, or since the last time is long ago. All patterns together, for one rebalance."""
+        if group.matching_since_ms is not None:
+            return False
+        resolved = next(iter(group.patterns.values()), None)
+        if resolved is None and group.match_failed_at_ms is None:
+            return True
+        age_ms = now_ms - max(
+            0 if resolved is None else resolved.resolved_at_ms, group.match_failed_at_ms or 0
+        )
+        return age_ms > MATCH_AGAIN_AFTER_MS and (
+            is_new
+            or group.has_new_topics
+            or group.patterns.keys() != group.pattern_names
+            or age_ms > self._settings.group_consumer_regex_refresh_interval_ms
+        )
+
+    def topics_matched(self, command: TopicsMatched, now_ms: int, out: list[Effect]) -> None:
+        group = self._groups.get(command.group_id)
+        if isinstance(group, ConsumerGroup) and group.matching_since_ms is not None:
+            requested_at_ms, group.matching_since_ms = group.matching_since_ms, None
+            is_taken = command.topics is not None and self._take_matches(
+                group, command.topics, command.version, requested_at_ms, now_ms, out
+            )
+            group.match_failed_at_ms = None if is_taken else requested_at_ms
+            group.has_new_topics = group.has_new_topics or not is_taken
+        out.append(Reply(command.ticket, Noted(NONE)))
+
+    def _take_matches(
+        self,
+        group: ConsumerGroup,
+        topics: Mapping[str, frozenset[str]],
+        version: int,
+        requested_at_ms: int,
+        now_ms: int,
+        out: list[Effect],
+    ) -> bool:
+        """False when there are more topics than a batch of the log takes."""
+        group_id = group.group_id
+        records: list[GroupRecord] = []
+        patterns = dict(group.patterns)
+        is_reason = False
+        for pattern, names in topics.items():
+            if not group.pattern_count(pattern):
+                continue
+            known = group.patterns.get(pattern)
+            is_reason = is_reason or names != (frozenset() if known is None else known.topics)
+            patterns[pattern] = ResolvedPattern(names, version, requested_at_ms)
+            key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
+            value = ConsumerGroupRegularExpressionValue(
+                topics=sorted(names), version=version, timestamp=requested_at_ms
+            )
+            records.append((key, value))
+        found = metadata_hash(group.topics_by(patterns.values()), self._topics())
+        if is_reason or found != group.metadata_hash:
+            records.append(epoch_record(group_id, group.group_epoch + 1, found))
+        return self._store(group_id, records, now_ms, out)
+
+    # Leave
+
+    def _leave(self, command: ConsumerHeartbeat, now_ms: int, out: list[Effect]) -> ConsumerHeartbeatReply:
+        group_id, member_id, instance_id = command.group_id, command.member_id, command.instance_id
+        group = self._groups.get(group_id)
+        if group is None:
+            raise _not_found(f"Group {group_id} not found.")
+        if not isinstance(group, ConsumerGroup):
+            raise _not_found(f"Group {group_id} is not a consumer group.")
+        if instance_id is not None:
+            member = _static_member(group, instance_id, member_id)
+        elif member_id in group.members:
+            member = group.members[member_id]
+        else:
+            raise _unknown_member(group, member_id)
+        if command.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
+            self._store_all(group_id, [current_record(group_id, member_id, _away(member))], now_ms, out)
+        else:
+            self.remove(group, [member], now_ms, out)
+        return ConsumerHeartbeatReply(NONE, None, member_id, command.member_epoch)
+
+    def remove(
+        self, group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: int, out: list[Effect]
+    ) -> None:
+        """Take members out: they have left, or nobody believes that they are still there. What remains may be
+        a classic group."""
+        if self.migration.downgrade(group, members, now_ms, out):
+            return
+        self._store_all(group.group_id, removal_of(group, members, self._topics()), now_ms, out)
+        for member in members:
+            self.cancel_timers(group, member, out)
+
+    def cancel_timers(self, group: ConsumerGroup, member: ConsumerMember, out: list[Effect]) -> None:
+        """The member is in the group no more, or the group is of another type."""
+        group_id, member_id, session = group.group_id, member.member_id, member.session
+        self.timers.cancel(group_id, member, out)
+        if session.has_join_timer:
+            out.append(CancelTimer(classic_join_key(group_id, member_id)))
+        if session.has_sync_timer:
+            out.append(CancelTimer(classic_sync_key(group_id, member_id)))
+
+    # Time-outs
+
+    def expire(
+        self, group: ConsumerGroup, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]
+    ) -> None:
+        """A timer of the group has rung."""
+        kind, _, member_id = timer_key
+        if kind.startswith("classic-"):
+            self.migration.expire(group, timer_key, now_ms, out)
+            return
+        member = group.members.get(member_id)
+        if member is None:
+            return
+        if kind == SESSION:
+            is_gone = self.timers.has_ended(group.group_id, member, now_ms, out)
+        else:
+            assert kind == REBALANCE, timer_key
+            is_gone = self.timers.has_not_revoked(member, member.current.member_epoch)
+        if is_gone:
+            self.remove(group, [member], now_ms, out)
+
+    def keep_session(
+        self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: list[Effect]
+    ) -> None:
+        """A member was heard of; one of the classic protocol has chosen how long that lasts."""
+        classic = member.metadata.classic_member_metadata
+        if classic is None:
+            timeout_ms = self._settings.of_group(group.group_id).consumer_session_timeout_ms
+        else:
+            timeout_ms = classic.session_timeout_ms
+        self.timers.extend(group.group_id, member, now_ms + timeout_ms, out)
+
+    def _time_revocation(
+        self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: list[Effect]
+    ) -> None:
+        """Give a member that has to give up partitions the time that it asked for."""
+        current = member.current
+        if current.state is MemberState.UNREVOKED_PARTITIONS:
+            until_ms = now_ms + max(member.metadata.rebalance_timeout_ms, 0)
+            self.timers.time_revocation(group.group_id, member, current.member_epoch, until_ms, out)
+        else:
+            self.timers.stop_revocation(group.group_id, member, out)
+
+    # Questions
+
+    def describe(self, command: DescribeConsumerGroup, now_ms: int, out: list[Effect]) -> None:
+        group_id = command.group_id
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            description = ConsumerGroupDescription(
+                NONE,
+                group_id,
+                None,
+                group.state_name,
+                group.group_epoch,
+                group.assignment_epoch,
+                preferred_assignor(group, self._settings.group_consumer_assignors),
+                [_described(group, member, self._topics()) for member in group.members.values()],
+            )
+        else:
+            problem = "not found" if group is None else "is not a consumer group"
+            description = ConsumerGroupDescription(
+                ErrorCode.GROUP_ID_NOT_FOUND, group_id, f"Group {group_id} {problem}."
+            )
+        out.append(Reply(command.ticket, description))
+
+    # Start and end
+
+    def start(self, group: ConsumerGroup, now_ms: int, out: list[Effect]) -> None:
+        """The group has been read from the log: its members may still be there; their sessions begin now."""
+        for member in group.members.values():
+            self.keep_session(group, member, now_ms, out)
+            if not member.is_classic:
+                self._time_revocation(group, member, now_ms, out)
+
+    def topics_changed(
+        self, group: ConsumerGroup, names: frozenset[str], now_ms: int, out: list[Effect]
+    ) -> None:
+        """To be looked at with the next heartbeat."""
+        if group.may_subscribe_to(names):
+            group.is_to_look = True
+        if group.has_patterns and not names.isdisjoint(self._topics().topics.keys()):
+            group.has_new_topics = True
+
+    def refuse_waiting(self, group: ConsumerGroup, code: ErrorCode, out: list[Effect]) -> None:
+        """Nobody ever waits: every heartbeat is answered at once."""
+
+    # Inside
+
+    def _store_all(self, group_id: str, records: list[GroupRecord], now_ms: int, out: list[Effect]) -> None:
+        """UNKNOWN_SERVER_ERROR when they are too much for the log, as in Kafka."""
+        if records and not self._store(group_id, records, now_ms, out):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _consumer_group(self, group_id: str) -> ConsumerGroup:
+        group = self._groups[group_id]
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+
+def _changes_nothing(group: ConsumerGroup, member: ConsumerMember, command: ConsumerHeartbeat) -> bool:
+    """Whether a member that has what it shall have says only that it is there.
+
+    False is no more than "perhaps not": the long way finds out. What it works on does not matter then.
+    """
+    metadata, current = member.metadata, member.current
+    return (
+        command.member_epoch == current.member_epoch == group.assignment_epoch == group.group_epoch
+        and current.state is MemberState.STABLE
+        and not group.is_to_look
+        and command.subscribed_topic_names is None
+        and command.subscribed_topic_regex is None
+        and command.rebalance_timeout_ms == -1
+        and command.server_assignor is None
+        and command.rack_id is None
+        and (command.instance_id is None or command.instance_id == metadata.instance_id)
+        and command.client_host == metadata.client_host
+        and command.client_id == metadata.client_id
+        and metadata.classic_member_metadata is None
+    )
+
+
+def _updated(
+    known: ConsumerGroupMemberMetadataValue, command: ConsumerHeartbeat
+) -> ConsumerGroupMemberMetadataValue:
+    """What is known of a member, with what its heartbeat says."""
+    names, pattern, timeout_ms = (
+        command.subscribed_topic_names,
+        command.subscribed_topic_regex,
+        command.rebalance_timeout_ms,
+    )
+    return ConsumerGroupMemberMetadataValue(
+        instance_id=known.instance_id if command.instance_id is None else command.instance_id,
+        rack_id=known.rack_id if command.rack_id is None else command.rack_id,
+        client_id=command.client_id,
+        client_host=command.client_host,
+        subscribed_topic_names=known.subscribed_topic_names if names is None else sorted(set(names)),
+        subscribed_topic_regex=known.subscribed_topic_regex if pattern is None else pattern,
+        rebalance_timeout_ms=known.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        server_assignor=known.server_assignor if command.server_assignor is None else command.server_assignor,
+        classic_member_metadata=None,
+    )
+
+
+def may_assign(group: ConsumerGroup, config: GroupConfig, now_ms: int) -> bool:
+    """Whether enough time has passed since the last assignment."""
+    interval_ms = config.consumer_assignment_interval_ms
+    return not group.assigned_at_ms or not interval_ms or now_ms >= group.assigned_at_ms + interval_ms
+
+
+def _check_epoch(member: ConsumerMember, command: ConsumerHeartbeat) -> None:
+    """FENCED_MEMBER_EPOCH, unless the answer with the present epoch may have been lost: then the member has
+    nothing but what it was given."""
+    current, epoch = member.current, command.member_epoch
+    if epoch == current.member_epoch:
+        return
+    if epoch < current.member_epoch:
+        if epoch == current.previous_member_epoch and _is_subset(command.owned, current.assigned):
+            return
+        relation = "smaller"
+    else:
+        relation = "greater"
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({current.member_epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _is_subset(owned: OwnedPartitions | None, assigned: AssignmentEpochs) -> bool:
+    if owned is None:
+        return False
+    return all(
+        topic_id in assigned and assigned[topic_id].keys() >= set(partitions)
+        for topic_id, partitions in owned
+    )
+
+
+def _static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
+    owner_id = group.static_members.get(instance_id)
+    if owner_id is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if owner_id != member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {owner_id}.",
+        )
+    return group.members[owner_id]
+
+
+def _away(member: ConsumerMember) -> MemberAssignment:
+    """A static member that is to be back: what it has is kept for it, and when it got that is forgotten."""
+    current = member.current
+    assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in current.assigned.items()}
+    return MemberAssignment(
+        current.state, LEAVE_FOR_A_WHILE_EPOCH, current.previous_member_epoch, assigned, {}
+    )
+
+
+def _described(group: ConsumerGroup, member: ConsumerMember, view: ClusterView) -> DescribedConsumer:
+    metadata, names = member.metadata, view.topic_names
+    target = group.target_of(member.member_id)
+    return DescribedConsumer(
+        member_id=member.member_id,
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        member_epoch=member.current.member_epoch,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=metadata.subscribed_topic_names,
+        subscribed_topic_regex=member.pattern,
+        assignment={
+            topic_id: partitions
+            for topic_id, partitions in member.current.held().items()
+            if topic_id in names
+        },
+        target_assignment={
+            topic_id: sorted(partitions) for topic_id, partitions in target.items() if topic_id in names
+        },
+        is_classic=member.is_classic,
+    )
+
+
+def _listed(assigned: AssignmentEpochs) -> OwnedPartitions:
+    return [(topic_id, sorted(partitions)) for topic_id, partitions in assigned.items()]
+
+
+def _not_found(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+
+def _unknown_member(group: ConsumerGroup, member_id: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}."
+    )

@@ -1,0 +1,100 @@
+"""What a group of any type is to those who do not care about its members: offsets, listings, deletions.
+
+Each type has a class of its own (`classic_group.py`, `consumer_group.py`, `streams/group.py`) and beside it a
+membership that knows what its members may do (`classic_membership.py`, `consumer_membership.py`, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from odradek.coordinator.effects import Effect
+from odradek.coordinator.groups.commands import CommitOffsets, CommitTransactionalOffsets
+from odradek.wire.errors import ErrorCode
+
+__all__ = ["CLASSIC", "CONSUMER", "STREAMS", "Group", "GroupRecord", "Membership", "Store", "TypeOfGroup"]
+
+TypeOfGroup = str
+CLASSIC: TypeOfGroup = "classic"
+CONSUMER: TypeOfGroup = "consumer"
+STREAMS: TypeOfGroup = "streams"
+"""The types, as ListGroups names them."""
+
+GroupRecord = tuple[Any, Any]
+"""Key and value (None: a tombstone) of a record of `__consumer_offsets`, as `wire/messages/group_records.py`
+declares them."""
+
+
+class Store(Protocol):
+    """How durable state is written: applies a group's records one by one and appends them as one batch.
+
+    False, and nothing done, when they are more than the log takes in one batch. None records: nothing done.
+    """
+
+    def __call__(
+        self, group_id: str, records: Iterable[GroupRecord], now_ms: int, out: list[Effect]
+    ) -> bool: ...
+
+
+class Group(Protocol):
+    """A group with its durable state, which `apply` alone writes."""
+
+    group_id: str
+
+    @property
+    def group_type(self) -> TypeOfGroup: ...
+
+    @property
+    def protocol_type(self) -> str | None:
+        """What kind of members it has; None for one that only keeps offsets."""
+
+    @property
+    def state_name(self) -> str:
+        """As ListGroups names it."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """From when on the time of its offsets runs; None: from the commit of each."""
+
+    @property
+    def offsets_may_expire(self) -> bool:
+        """Whether offsets of topics that nobody subscribes to have an end at all."""
+
+    def check_commit(self, command: CommitOffsets | CommitTransactionalOffsets) -> ErrorCode: ...
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode: ...
+
+    def check_deletion(self) -> ErrorCode:
+        """Of the group."""
+
+    def check_offset_deletion(self) -> ErrorCode:
+        """Of offsets of any topic; which of them are in use is said by `is_subscribed_to`."""
+
+    def is_subscribed_to(self, topic: str) -> bool: ...
+
+    def keys(self) -> list[Any]:
+        """Of its records, in the order in which a deletion writes tombstones."""
+
+    def apply(self, key: Any, value: Any) -> bool:
+        """Become what a record says that has just been appended or is read back. False: the group is gone."""
+
+
+class Membership(Protocol):
+    """The members of the groups of one type in one machine. Each method adds its effects to `out`."""
+
+    def start(self, group: Any, now_ms: int, out: list[Effect]) -> None:
+        """The group has been read from the log: its members may still be there."""
+
+    def expire(self, group: Any, timer_key: tuple[str, ...], now_ms: int, out: list[Effect]) -> None:
+        """A timer that this membership has set for the group has rung."""
+
+    def topics_changed(self, group: Any, names: frozenset[str], now_ms: int, out: list[Effect]) -> None:
+        """Topics came, went, grew, or were made anew."""
+
+    def refuse_waiting(self, group: Any, code: ErrorCode, out: list[Effect]) -> None:
+        """Answer everybody that is parked with `code`: the machine goes away."""

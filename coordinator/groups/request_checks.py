@@ -1,0 +1,112 @@
+"""What is wrong with a command about a group whatever the group is like, and whoever looks after it.
+
+It is told before the coordinator is asked for, as in Kafka: a request that can never be right is refused by a
+node that is not the coordinator, too, and while groups are being loaded.
+
+Source: GroupCoordinatorService.java of Kafka 4.3; the texts that clients are shown are Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from odradek.coordinator.groups.commands import DeleteOffsets, Heartbeat, Join, Leave, Sync
+from odradek.coordinator.groups.consumer_commands import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_FOR_A_WHILE_EPOCH,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+    DescribeConsumerGroup,
+)
+from odradek.coordinator.groups.record_codec import fits_record
+from odradek.coordinator.groups.settings import GroupSettings
+from odradek.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["check"]
+
+NONE = ErrorCode.NONE
+MEMBER_ID_REQUIRED_SINCE = 1
+"""ConsumerGroupHeartbeat version from which members choose their id."""
+
+
+def check(command: Any, settings: GroupSettings) -> Any:
+    """The answer that refuses the command; None if it has to be put to the group."""
+    looks = _CHECKS.get(command.__class__)
+    return None if looks is None else looks(command, settings)
+
+
+def _check_name(command: Sync | Heartbeat | Leave | DeleteOffsets | DescribeConsumerGroup, _: Any) -> Any:
+    return None if command.group_id else command.refused(ErrorCode.INVALID_GROUP_ID)
+
+
+def _check_join(command: Join, settings: GroupSettings) -> Any:
+    shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+    if not command.group_id:
+        code = ErrorCode.INVALID_GROUP_ID
+    elif not shortest <= command.session_timeout_ms <= longest:
+        code = ErrorCode.INVALID_SESSION_TIMEOUT
+    else:
+        return None
+    return command.refused(code)
+
+
+def _check_consumer(command: ConsumerHeartbeat, settings: GroupSettings) -> ConsumerHeartbeatReply | None:
+    try:
+        _refuse_consumer(command, settings)
+    except KafkaError as refusal:
+        return ConsumerHeartbeatReply(refusal.code, refusal.own_message)
+    return None
+
+
+def _refuse_consumer(command: ConsumerHeartbeat, settings: GroupSettings) -> None:
+    """INVALID_REQUEST, UNSUPPORTED_ASSIGNOR; UNKNOWN_SERVER_ERROR for what no record has room for."""
+    epoch, assignor = command.member_epoch, command.server_assignor
+    if command.version >= MEMBER_ID_REQUIRED_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
+        _refuse_blank(command.member_id, "MemberId")
+    _refuse_blank(command.group_id, "GroupId")
+    _refuse_blank(command.instance_id, "InstanceId")
+    _refuse_blank(command.rack_id, "RackId")
+    if epoch == JOIN_EPOCH:
+        if command.rebalance_timeout_ms == -1:
+            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        if command.owned is None or command.owned:
+            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        if command.subscribed_topic_names is None and command.subscribed_topic_regex is None:
+            raise _invalid(
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+            )
+    elif epoch == LEAVE_FOR_A_WHILE_EPOCH:
+        if command.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+    elif epoch < LEAVE_FOR_A_WHILE_EPOCH:
+        raise _invalid("MemberEpoch is invalid.")
+    offered = settings.group_consumer_assignors
+    if assignor is not None and assignor not in offered:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {assignor} is not supported. Supported assignors: {', '.join(offered)}.",
+        )
+    if not fits_record(command.group_id, command.member_id, command.subscribed_topic_regex):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _refuse_blank(text: str | None, name: str) -> None:
+    if text is not None and not text.strip():
+        raise _invalid(f"{name} can't be empty.")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+_CHECKS: dict[type, Callable[[Any, GroupSettings], Any]] = {
+    Join: _check_join,
+    Sync: _check_name,
+    Heartbeat: _check_name,
+    Leave: _check_name,
+    DeleteOffsets: _check_name,
+    DescribeConsumerGroup: _check_name,
+    ConsumerHeartbeat: _check_consumer,
+}

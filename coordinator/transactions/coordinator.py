@@ -1,0 +1,154 @@
+"""Runs the transaction machines of this node: one for each partition of `__transaction_state` that it leads.
+
+What is true of any machine is in `coordinator/runtime.py`; here is what only transactions have: the markers,
+which somebody else writes, and a listing over all machines.
+
+The markers of one coordinator must reach a partition in the order of the calls: below transaction version 2 a
+late one would end the producer's next transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from odradek.coordinator.cluster.topics import TRANSACTIONS_TOPIC
+from odradek.coordinator.cluster.view import ClusterView
+from odradek.coordinator.effects import WriteMarkers
+from odradek.coordinator.log import CoordinatorLog
+from odradek.coordinator.runtime import CallLater, RunningPartition, Runtime
+from odradek.coordinator.transactions.commands import (
+    ListTransactions,
+    ListTransactionsReply,
+    MarkersWritten,
+    TopicPartition,
+)
+from odradek.coordinator.transactions.machine import TransactionMachine
+from odradek.coordinator.transactions.settings import TransactionSettings
+from odradek.coordinator.transactions.state import unknown_states
+from odradek.wire.errors import ErrorCode
+
+__all__ = ["TRANSACTIONS_TOPIC", "MarkerResults", "TransactionCoordinator", "WriteMarkersFunction"]
+
+logger = logging.getLogger(__name__)
+
+MarkerResults = Mapping[TopicPartition, ErrorCode]
+WriteMarkersFunction = Callable[[WriteMarkers, Callable[[MarkerResults], None]], None]
+"""Writes the marker to the partitions and says what became of each, at once or later. A partition that the
+answer leaves out, or answers with an error that may pass, is tried again."""
+
+
+class TransactionCoordinator(Runtime[TransactionMachine]):
+    """Every method is called on the event loop; see `Runtime` for the arguments that are not said here.
+
+    `new_producer_id` gives an id that no producer ever had, or raises KafkaError. `write_markers` is asked
+    only for partitions that exist: what a topic took with it when it was deleted has come to its end.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        settings: TransactionSettings,
+        open_log: Callable[[int], CoordinatorLog | None],
+        new_producer_id: Callable[[], int],
+        write_markers: WriteMarkersFunction,
+        clock_ms: Callable[[], int],
+        call_later: CallLater,
+        after_loading: Callable[[], object] | None = None,
+    ) -> None:
+        super().__init__(
+            node_id=node_id,
+            topic=TRANSACTIONS_TOPIC,
+            partition_count=settings.transaction_topic_num_partitions,
+            open_log=open_log,
+            clock_ms=clock_ms,
+            call_later=call_later,
+            after_loading=after_loading,
+        )
+        self._settings = settings
+        self._new_producer_id = new_producer_id
+        self._markers_to = write_markers
+        self._view = ClusterView()
+
+    # For the server
+
+    def view_changed(self, view: ClusterView) -> None:
+        """Take up the partitions that this node leads now, give up the others. Call with each new view."""
+        self._view = view
+        super().view_changed(view)
+
+    # For the handlers
+
+    def list_transactions(
+        self,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        duration_ms: int = -1,
+    ) -> ListTransactionsReply:
+        """The transactional ids of all machines of this node; see `ListTransactions`.
+
+        COORDINATOR_LOAD_IN_PROGRESS while a machine is not ready.
+        """
+        command = ListTransactions(None, frozenset(states), frozenset(producer_ids), duration_ms)
+        answers = self._ask_all(command)
+        if answers is None:
+            return command.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        listed = ListTransactionsReply(ErrorCode.NONE, unknown_states(states))
+        for answer in answers:
+            if answer.error_code is not ErrorCode.NONE:
+                return command.refused(answer.error_code)
+            listed.transactions += answer.transactions
+        return listed
+
+    # For the runtime
+
+    def _new_machine(self, partition: RunningPartition[TransactionMachine]) -> TransactionMachine:
+        return TransactionMachine(self._settings, partition.leader_epoch, self._new_producer_id)
+
+    def _write_markers(self, partition: RunningPartition[TransactionMachine], effect: WriteMarkers) -> None:
+        machine = partition.machine
+        if machine is None:
+            # It is being loaded again, and will know what is to be written.
+            return
+        there = [name for name in effect.partitions if self._exists(name)]
+        results = (
+            dict.fromkeys(effect.partitions, ErrorCode.NONE) if len(there) < len(effect.partitions) else {}
+        )
+        is_done = False
+
+        def written(errors: MarkerResults) -> None:
+            nonlocal is_done
+            # One that comes twice, or for a machine that is gone, says nothing about the markers of this one.
+            if is_done or partition.machine is not machine:
+                return
+            is_done = True
+            for name in there:
+                results[name] = errors.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)
+            marker = effect.marker
+            command = MarkersWritten(
+                _nobody, effect.transactional_id, marker.producer_id, marker.producer_epoch, results
+            )
+            self._submit_to(partition, command)
+
+        if not there:
+            written({})
+            return
+        try:
+            self._markers_to(
+                effect
+                if len(there) == len(effect.partitions)
+                else WriteMarkers(effect.transactional_id, effect.marker, there),
+                written,
+            )
+        except Exception:
+            logger.exception("%s-%d: markers cannot be written", self._topic, partition.index)
+            written({})
+
+    def _exists(self, name: TopicPartition) -> bool:
+        topic = self._view.topic(name[0])
+        return topic is not None and name[1] < len(topic.partitions)
+
+
+def _nobody(answer: object) -> None:
+    """The ticket of a command whose answer nobody waits for."""

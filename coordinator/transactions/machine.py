@@ -1,0 +1,633 @@
+"""The state machine over one partition of `__transaction_state`: transactional ids and their transactions.
+
+Durable state changes in one place only, `_apply`. `replay` calls it with what a record says, and so does a
+command that appends that very record: the state after loading a log is the state that wrote it (but for
+`Transaction.last_producer_epoch`, which no record has).
+
+The end of a transaction has two records. The first decides it, and is what the client waits for; then the
+markers are written, and once each partition has its own the second says so. In between whoever asks is told
+CONCURRENT_TRANSACTIONS, as in Kafka. A coordinator that is loaded in between writes all markers again, which
+does no harm. A marker that cannot be written is tried again for as long as its topic exists, less and less
+often; but where a partition has seen a later coordinator (TRANSACTION_COORDINATOR_FENCED), nothing more is
+written for this transaction until it is loaded again, with the epoch that its coordinator has then.
+
+Source: TransactionCoordinator.scala, TransactionStateManager.scala and
+TransactionMarkerRequestCompletionHandler.scala of Kafka 4.3; KIP-98, KIP-360, KIP-890. Different here:
+
+- A partition that answers a marker with INVALID_PRODUCER_EPOCH is beyond this transaction, and done with.
+  Kafka leaves the transaction as it is until the coordinator is loaded again.
+- An InitProducerId that is repeated after the answer was lost (KIP-360) is recognised each time, also where
+  the epochs were used up; Kafka knows it once, or not at all.
+- A transaction with the longest time-out that there is times out, too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer, WriteMarkers
+from odradek.coordinator.transactions import record_codec
+from odradek.coordinator.transactions.commands import (
+    AddPartitions,
+    AddPartitionsReply,
+    DescribeTransaction,
+    EndTransaction,
+    EndTransactionReply,
+    InitProducer,
+    InitProducerReply,
+    ListedTransaction,
+    ListTransactions,
+    ListTransactionsReply,
+    MarkersWritten,
+    MarkersWrittenReply,
+    TopicPartition,
+    TransactionCommand,
+    TransactionDescription,
+    VerifyPartitions,
+    VerifyPartitionsReply,
+)
+from odradek.coordinator.transactions.settings import TransactionSettings
+from odradek.coordinator.transactions.state import (
+    COMES_FROM,
+    EPOCH_BUMP_SINCE,
+    EPOCH_MAX,
+    LAST_CLIENT_EPOCH,
+    STATES_BY_LABEL,
+    Transaction,
+    TransactionState,
+    unknown_states,
+)
+from odradek.wire.end_marker import EndMarker
+from odradek.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["TransactionMachine", "retry_delay_ms"]
+
+NONE = ErrorCode.NONE
+FENCED = ErrorCode.PRODUCER_FENCED
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
+PREPARE_COMMIT, COMPLETE_COMMIT = TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT
+COMPLETE = (COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+TimerKey = tuple[str, ...]
+ABORT_TIMED_OUT: TimerKey = ("abort_timed_out",)
+REMOVE_EXPIRED: TimerKey = ("remove_expired",)
+RETRY_MARKERS: TimerKey = ("retry_markers",)
+
+ABORTS_PER_TURN = 200
+"""Transactions past their time-out that are ended before others have their turn."""
+IDS_PER_TURN = 5_000
+"""Ids that are looked at for expiration before others have their turn."""
+TOMBSTONES_PER_APPEND = 1_000
+RETRY_MS = 100
+"""Until markers that could not be written are tried again for the first time; then twice as long."""
+RETRY_MS_MAX = 5_000
+BATCH_OVERHEAD_BYTES = 61
+RECORD_OVERHEAD_BYTES = 30
+"""More than a record's own lengths, deltas and attributes ever take."""
+LATER_FIELDS_BYTES = 32
+"""More than a transaction's record grows by when it is ended."""
+MARKER_DONE = frozenset(
+    {
+        NONE,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        # The producer cannot have written there.
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""Answers after which a partition needs no marker any more."""
+
+logger = logging.getLogger(__name__)
+
+
+class _Ending:
+    """The end of one transaction that is under way."""
+
+    __slots__ = ("attempts", "remaining")
+
+    def __init__(self, partitions: frozenset[TopicPartition]) -> None:
+        self.remaining = set(partitions)
+        """Those whose marker is not known to be written."""
+        self.attempts = 0
+
+
+class TransactionMachine:
+    """See `coordinator/effects.py` for how to run it. Load: `replay` each record, then `start` once.
+
+    `leader_epoch` is that of the partition: partitions refuse the markers of an older coordinator.
+    `new_producer_id` gives an id that no producer ever had, or raises KafkaError.
+    """
+
+    def __init__(
+        self, settings: TransactionSettings, leader_epoch: int, new_producer_id: Callable[[], int]
+    ) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        """By transactional id."""
+        self._settings = settings
+        self._leader_epoch = leader_epoch
+        self._new_producer_id = new_producer_id
+        self._ongoing: dict[str, None] = {}
+        """The ids with an open transaction: those that can time out."""
+        self._ending: dict[str, _Ending] = {}
+        self._retries: dict[str, int] = {}
+        """When the markers of an end are to be tried again."""
+        self._retry_timer_at_ms: int | None = None
+        self._expiring: Iterator[str] | None = None
+        """The ids that the search for expired ones has still to look at."""
+        self._handlers: dict[type, Callable[[Any, int, list[Effect]], None]] = {
+            AddPartitions: self._add_partitions,
+            EndTransaction: self._end_transaction,
+            MarkersWritten: self._markers_written,
+            VerifyPartitions: self._verify_partitions,
+            InitProducer: self._init_producer,
+            DescribeTransaction: self._describe_transaction,
+            ListTransactions: self._list_transactions,
+        }
+
+    def handle(self, command: TransactionCommand, now_ms: int) -> list[Effect]:
+        out: list[Effect] = []
+        self._handlers[command.__class__](command, now_ms, out)
+        return out
+
+    def expire(self, timer_key: TimerKey, now_ms: int) -> list[Effect]:
+        """A timer that was set has rung, at its time or later."""
+        out: list[Effect] = []
+        if timer_key == ABORT_TIMED_OUT:
+            self._abort_timed_out(now_ms, out)
+        elif timer_key == RETRY_MARKERS:
+            self._retry_markers(now_ms, out)
+        else:
+            assert timer_key == REMOVE_EXPIRED, timer_key
+            self._remove_expired(now_ms, out)
+        return out
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Take in one record of the log; a value of None deletes. Raises MalformedMessage."""
+        transactional_id = record_codec.decode_key(key)
+        if transactional_id is not None:
+            self._apply(transactional_id, None if value is None else record_codec.decode_value(value))
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """The log has been replayed: go on with what was being ended, and start the timers."""
+        out: list[Effect] = []
+        for transactional_id in list(self._ending):
+            self._go_on_ending(transactional_id, now_ms, out)
+        out.append(SetTimer(ABORT_TIMED_OUT, now_ms + self._settings.abort_timed_out_interval_ms))
+        out.append(SetTimer(REMOVE_EXPIRED, now_ms + self._settings.remove_expired_interval_ms))
+        return out
+
+    def refuse_waiting(self, code: ErrorCode) -> list[Effect]:
+        """Nobody is ever parked here."""
+        return []
+
+    # Durable state
+
+    def _apply(self, transactional_id: str, transaction: Transaction | None) -> None:
+        """Put or (None) remove an id."""
+        self._ongoing.pop(transactional_id, None)
+        if self._ending.pop(transactional_id, None) is not None:
+            self._retries.pop(transactional_id, None)
+        if transaction is None:
+            self.transactions.pop(transactional_id, None)
+            return
+        self.transactions[transactional_id] = transaction
+        if transaction.state is ONGOING:
+            self._ongoing[transactional_id] = None
+        elif transaction.state.is_ending:
+            self._ending[transactional_id] = _Ending(transaction.partitions)
+
+    def _record(self, transactional_id: str, transaction: Transaction, now_ms: int) -> LogRecord:
+        value = record_codec.encode_value(transaction, self._settings.transaction_version)
+        return record_codec.encode_key(transactional_id), value, now_ms
+
+    def _fits(self, record: LogRecord) -> bool:
+        """Whether the log takes the record, and those that end what it begins."""
+        key, value, _ = record
+        size = len(key) + len(value or b"") + LATER_FIELDS_BYTES
+        return size + BATCH_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES <= self._settings.append_max_bytes
+
+    def _store(
+        self, transactional_id: str, transaction: Transaction, record: LogRecord, out: list[Effect]
+    ) -> None:
+        before = self.transactions.get(transactional_id)
+        state = EMPTY if before is None else before.state
+        assert state in COMES_FROM[transaction.state], (transactional_id, state, transaction.state)
+        self._apply(transactional_id, transaction)
+        out.append(Append([record]))
+
+    # InitProducerId
+
+    def _init_producer(self, command: InitProducer, now_ms: int, out: list[Effect]) -> None:
+        try:
+            reply = self._initialise(command, now_ms, out)
+        except KafkaError as error:
+            reply = command.refused(error.code)
+        out.append(Reply(command.ticket, reply))
+
+    def _initialise(self, command: InitProducer, now_ms: int, out: list[Effect]) -> InitProducerReply:
+        transactional_id, timeout_ms = command.transactional_id, command.timeout_ms
+        if not _is_usable(transactional_id) or (command.producer_id == -1) != (command.producer_epoch == -1):
+            return command.refused(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
+            return command.refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            # Also for a producer that goes on: it has been forgotten, and gets a new id.
+            producer_id = self._new_producer_id()
+            following = Transaction(producer_id).initialised(
+                producer_id=producer_id, epoch=0, last_epoch=-1, timeout_ms=timeout_ms, now_ms=now_ms
+            )
+        else:
+            code = _refusal_to_initialise(transaction, command)
+            if code is not NONE:
+                return command.refused(code)
+            if transaction.state is ONGOING:
+                # Its producer is fenced at once; who asked comes again, and gets an epoch above that.
+                self._abort(transactional_id, transaction, now_ms, out)
+                return command.refused(CONCURRENT)
+            following = self._successor(transaction, command, now_ms)
+        record = self._record(transactional_id, following, now_ms)
+        if not self._fits(record):
+            return command.refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._store(transactional_id, following, record, out)
+        return InitProducerReply(NONE, following.producer_id, following.producer_epoch)
+
+    def _successor(self, transaction: Transaction, command: InitProducer, now_ms: int) -> Transaction:
+        """The next epoch, or the first one of a new producer id, or what an answer that was lost has said."""
+        goes_on = command.producer_id != -1
+        if goes_on and command.producer_epoch != transaction.producer_epoch:
+            again = transaction.initialised(
+                producer_id=transaction.producer_id,
+                epoch=transaction.producer_epoch,
+                last_epoch=transaction.last_producer_epoch,
+                timeout_ms=command.timeout_ms,
+                now_ms=now_ms,
+            )
+            again.previous_producer_id = transaction.previous_producer_id
+            return again
+        is_exhausted = transaction.is_epoch_exhausted
+        return transaction.initialised(
+            producer_id=self._new_producer_id() if is_exhausted else transaction.producer_id,
+            epoch=0 if is_exhausted else transaction.producer_epoch + 1,
+            last_epoch=transaction.producer_epoch if goes_on else -1,
+            timeout_ms=command.timeout_ms,
+            now_ms=now_ms,
+        )
+
+    # Partitions
+
+    def _add_partitions(self, command: AddPartitions, now_ms: int, out: list[Effect]) -> None:
+        code = self._add(command, now_ms, out)
+        out.append(Reply(command.ticket, AddPartitionsReply(code)))
+
+    def _add(self, command: AddPartitions, now_ms: int, out: list[Effect]) -> ErrorCode:
+        transactional_id = command.transactional_id
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if transaction.state.is_ending:
+            # Before all else: its producer may have been told the id that it goes on with (version 2).
+            return CONCURRENT
+        if transaction.producer_id != command.producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if transaction.producer_epoch != command.producer_epoch:
+            return FENCED
+        added = frozenset(command.partitions)
+        if transaction.state is ONGOING and added <= transaction.partitions:
+            return NONE
+        following = transaction.with_partitions(added, command.version, now_ms)
+        record = self._record(transactional_id, following, now_ms)
+        if not self._fits(record):
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        self._store(transactional_id, following, record, out)
+        return NONE
+
+    def _verify_partitions(self, command: VerifyPartitions, now_ms: int, out: list[Effect]) -> None:
+        transaction = self.transactions.get(command.transactional_id)
+        code = NONE
+        if not command.transactional_id:
+            code = ErrorCode.INVALID_REQUEST
+        elif transaction is None or transaction.producer_id != command.producer_id:
+            code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        elif transaction.producer_epoch != command.producer_epoch:
+            code = FENCED
+        elif transaction.state.is_ending:
+            code = CONCURRENT
+        if transaction is None or code is not NONE:
+            out.append(Reply(command.ticket, command.refused(code)))
+            return
+        errors = [
+            NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
+            for partition in command.partitions
+        ]
+        out.append(Reply(command.ticket, VerifyPartitionsReply(errors)))
+
+    # EndTxn
+
+    def _end_transaction(self, command: EndTransaction, now_ms: int, out: list[Effect]) -> None:
+        transaction = self.transactions.get(command.transactional_id)
+        if not command.transactional_id:
+            reply = command.refused(ErrorCode.INVALID_REQUEST)
+        elif transaction is None:
+            reply = command.refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        else:
+            judge = _judge_end if command.version < EPOCH_BUMP_SINCE else _judge_end_with_bump
+            code = judge(transaction, command)
+            if code is None:
+                self._prepare(command, transaction, now_ms, out)
+                return
+            reply = command.refused(code)
+            if code is NONE and command.version >= EPOCH_BUMP_SINCE:
+                # A retry: what it was told, or would have been.
+                reply = EndTransactionReply(NONE, transaction.producer_id, transaction.producer_epoch)
+        out.append(Reply(command.ticket, reply))
+
+    def _prepare(
+        self, command: EndTransaction, transaction: Transaction, now_ms: int, out: list[Effect]
+    ) -> None:
+        version = command.version
+        try:
+            next_producer_id = self._next_producer_id(transaction, version)
+        except KafkaError as error:
+            out.append(Reply(command.ticket, command.refused(error.code)))
+            return
+        prepared = transaction.prepared(
+            commit=command.commit, version=version, next_producer_id=next_producer_id, now_ms=now_ms
+        )
+        reply = EndTransactionReply(NONE)
+        if version >= EPOCH_BUMP_SINCE:
+            reply = EndTransactionReply(NONE, *prepared.identity_afterwards)
+        self._begin_ending(command.transactional_id, prepared, now_ms, out, Reply(command.ticket, reply))
+
+    def _next_producer_id(self, transaction: Transaction, version: int) -> int:
+        """A new producer id if the end would use up the epochs of the present one, else -1."""
+        if version >= EPOCH_BUMP_SINCE and transaction.is_epoch_exhausted:
+            return self._new_producer_id()
+        return -1
+
+    def _abort(self, transactional_id: str, transaction: Transaction, now_ms: int, out: list[Effect]) -> None:
+        """End an open transaction without its producer, and fence that. KafkaError."""
+        version = self._settings.transaction_version
+        if version < EPOCH_BUMP_SINCE:
+            prepared = transaction.fenced(now_ms)
+        else:
+            prepared = transaction.prepared(
+                commit=False,
+                version=version,
+                next_producer_id=self._next_producer_id(transaction, version),
+                now_ms=now_ms,
+            )
+        self._begin_ending(transactional_id, prepared, now_ms, out)
+
+    def _begin_ending(
+        self, transactional_id: str, prepared: Transaction, now_ms: int, out: list[Effect], *replies: Reply
+    ) -> None:
+        self._store(transactional_id, prepared, self._record(transactional_id, prepared, now_ms), out)
+        out += replies
+        self._go_on_ending(transactional_id, now_ms, out)
+
+    # Markers
+
+    def _go_on_ending(self, transactional_id: str, now_ms: int, out: list[Effect]) -> None:
+        """Have the markers written that are missing, or say that none is."""
+        transaction, ending = self.transactions[transactional_id], self._ending[transactional_id]
+        if not ending.remaining:
+            completed = transaction.completed(now_ms)
+            self._store(transactional_id, completed, self._record(transactional_id, completed, now_ms), out)
+            return
+        epoch = transaction.producer_epoch
+        marker = EndMarker(
+            transaction.producer_id,
+            epoch,
+            self._leader_epoch,
+            transaction.state is PREPARE_COMMIT,
+            # No epoch is above the last: it has to do where records have it already, or they would stay open.
+            transaction.client_version if epoch < EPOCH_MAX else 0,
+        )
+        out.append(WriteMarkers(transactional_id, marker, sorted(ending.remaining)))
+
+    def _markers_written(self, command: MarkersWritten, now_ms: int, out: list[Effect]) -> None:
+        transactional_id = command.transactional_id
+        ending = self._ending.get(transactional_id)
+        transaction = self.transactions.get(transactional_id)
+        if (
+            ending is not None
+            and transaction is not None
+            and transaction.producer_id == command.producer_id
+            and transaction.producer_epoch == command.producer_epoch
+        ):
+            self._count_markers(transactional_id, ending, command.results)
+            if ErrorCode.TRANSACTION_COORDINATOR_FENCED in command.results.values():
+                self._give_up_ending(transactional_id, ending)
+            elif ending.remaining:
+                self._retry_later(transactional_id, ending, now_ms, out)
+            else:
+                self._go_on_ending(transactional_id, now_ms, out)
+        out.append(Reply(command.ticket, MarkersWrittenReply(NONE)))
+
+    def _count_markers(
+        self, transactional_id: str, ending: _Ending, results: Mapping[TopicPartition, ErrorCode]
+    ) -> None:
+        for partition, code in results.items():
+            if code in MARKER_DONE:
+                ending.remaining.discard(partition)
+            if code is not NONE:
+                logger.info("%.255s: its marker for %s-%d: %s", transactional_id, *partition, code.name)
+
+    @staticmethod
+    def _give_up_ending(transactional_id: str, ending: _Ending) -> None:
+        """Nothing is written down: who comes after us, or we ourselves once loaded again, will end it."""
+        logger.warning(
+            "%.255s: a partition has seen a later coordinator of transactions; its markers for %d more "
+            "partitions are left to that.",
+            transactional_id,
+            len(ending.remaining),
+        )
+
+    def _retry_later(self, transactional_id: str, ending: _Ending, now_ms: int, out: list[Effect]) -> None:
+        at_ms = now_ms + retry_delay_ms(ending.attempts)
+        ending.attempts += 1
+        self._retries[transactional_id] = at_ms
+        self._set_retry_timer(at_ms, out)
+
+    def _set_retry_timer(self, at_ms: int, out: list[Effect]) -> None:
+        if self._retry_timer_at_ms is None or at_ms < self._retry_timer_at_ms:
+            self._retry_timer_at_ms = at_ms
+            out.append(SetTimer(RETRY_MARKERS, at_ms))
+
+    def _retry_markers(self, now_ms: int, out: list[Effect]) -> None:
+        self._retry_timer_at_ms = None
+        due = [transactional_id for transactional_id, at_ms in self._retries.items() if at_ms <= now_ms]
+        for transactional_id in due:
+            del self._retries[transactional_id]
+            self._go_on_ending(transactional_id, now_ms, out)
+        if self._retries:
+            self._set_retry_timer(min(self._retries.values()), out)
+
+    # Time-outs
+
+    def _abort_timed_out(self, now_ms: int, out: list[Effect]) -> None:
+        due = [
+            transactional_id
+            for transactional_id in self._ongoing
+            if self._is_timed_out(self.transactions[transactional_id], now_ms)
+        ]
+        again_in_ms = self._settings.abort_timed_out_interval_ms
+        for transactional_id in due[:ABORTS_PER_TURN]:
+            try:
+                self._abort(transactional_id, self.transactions[transactional_id], now_ms, out)
+            except KafkaError as error:
+                logger.warning("%.255s is past its time-out and stays: %s", transactional_id, error)
+                break
+        else:
+            if len(due) > ABORTS_PER_TURN:
+                again_in_ms = 0
+        out.append(SetTimer(ABORT_TIMED_OUT, now_ms + again_in_ms))
+
+    @staticmethod
+    def _is_timed_out(transaction: Transaction, now_ms: int) -> bool:
+        return transaction.start_ms + transaction.timeout_ms < now_ms
+
+    def _remove_expired(self, now_ms: int, out: list[Effect]) -> None:
+        """Forget the ids that nobody has used for long, some thousands looked at in a turn."""
+        if self._expiring is None:
+            self._expiring = iter(list(self.transactions))
+        horizon_ms = now_ms - self._settings.transactional_id_expiration_ms
+        doomed = []
+        seen = list(islice(self._expiring, IDS_PER_TURN))
+        for transactional_id in seen:
+            transaction = self.transactions.get(transactional_id)
+            if (
+                transaction is not None
+                and transaction.updated_ms <= horizon_ms
+                and transaction.state.is_settled
+            ):
+                doomed.append(transactional_id)
+        self._forget(doomed, now_ms, out)
+        again_in_ms = 0
+        if len(seen) < IDS_PER_TURN:
+            self._expiring = None
+            again_in_ms = self._settings.remove_expired_interval_ms
+        out.append(SetTimer(REMOVE_EXPIRED, now_ms + again_in_ms))
+
+    def _forget(self, transactional_ids: list[str], now_ms: int, out: list[Effect]) -> None:
+        """Write tombstones, in batches that the log takes."""
+        records: list[LogRecord] = []
+        size = BATCH_OVERHEAD_BYTES
+        for transactional_id in transactional_ids:
+            self._apply(transactional_id, None)
+            key = record_codec.encode_key(transactional_id)
+            size += len(key) + RECORD_OVERHEAD_BYTES
+            if records and (size > self._settings.append_max_bytes or len(records) >= TOMBSTONES_PER_APPEND):
+                out.append(Append(records))
+                records = []
+                size = BATCH_OVERHEAD_BYTES + len(key) + RECORD_OVERHEAD_BYTES
+            records.append((key, None, now_ms))
+        if records:
+            out.append(Append(records))
+
+    # Administration
+
+    def _describe_transaction(self, command: DescribeTransaction, now_ms: int, out: list[Effect]) -> None:
+        transactional_id = command.transactional_id
+        transaction = self.transactions.get(transactional_id)
+        if not transactional_id:
+            description = command.refused(ErrorCode.INVALID_REQUEST)
+        elif transaction is None:
+            description = command.refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        else:
+            ending = self._ending.get(transactional_id)
+            description = TransactionDescription(
+                NONE,
+                transactional_id,
+                transaction.state.label,
+                transaction.timeout_ms,
+                transaction.start_ms,
+                transaction.producer_id,
+                transaction.producer_epoch,
+                sorted(transaction.partitions if ending is None else ending.remaining),
+            )
+        out.append(Reply(command.ticket, description))
+
+    def _list_transactions(self, command: ListTransactions, now_ms: int, out: list[Effect]) -> None:
+        states = {STATES_BY_LABEL.get(label) for label in command.states}
+        reply = ListTransactionsReply(NONE, unknown_states(command.states))
+        for transactional_id, transaction in self.transactions.items():
+            if (
+                (not command.states or transaction.state in states)
+                and (not command.producer_ids or transaction.producer_id in command.producer_ids)
+                and (command.duration_ms < 0 or now_ms - transaction.start_ms > command.duration_ms)
+            ):
+                label = transaction.state.label
+                reply.transactions.append(ListedTransaction(transactional_id, transaction.producer_id, label))
+        out.append(Reply(command.ticket, reply))
+
+
+def retry_delay_ms(attempts: int) -> int:
+    """How long to wait before markers are tried again that have failed so many times before."""
+    return min(RETRY_MS << min(attempts, 10), RETRY_MS_MAX)
+
+
+def _is_usable(transactional_id: str) -> bool:
+    return bool(transactional_id) and record_codec.fits_key(transactional_id)
+
+
+def _refusal_to_initialise(transaction: Transaction, command: InitProducer) -> ErrorCode:
+    """NONE if the producer may have the next epoch, after an abort if a transaction is open."""
+    if transaction.state.is_ending:
+        return CONCURRENT
+    producer_id, epoch = command.producer_id, command.producer_epoch
+    if producer_id == -1:
+        return NONE
+    # The previous id counts only where its epochs were used up: the answer with the new id may be lost.
+    if producer_id != transaction.producer_id and (
+        producer_id != transaction.previous_producer_id or epoch < LAST_CLIENT_EPOCH
+    ):
+        return FENCED
+    if transaction.state is ONGOING or epoch in (transaction.producer_epoch, transaction.last_producer_epoch):
+        return NONE
+    return FENCED
+
+
+def _judge_end(transaction: Transaction, command: EndTransaction) -> ErrorCode | None:
+    """By the rules before version 2: None if the transaction is to be ended, else what to answer."""
+    if transaction.producer_id != command.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if transaction.producer_epoch != command.producer_epoch:
+        return FENCED
+    state = transaction.state
+    if state.is_ending:
+        return CONCURRENT
+    if state is ONGOING:
+        return None
+    if state is EMPTY or (state is COMPLETE_COMMIT) is not command.commit:
+        return ErrorCode.INVALID_TXN_STATE
+    return NONE
+
+
+def _judge_end_with_bump(transaction: Transaction, command: EndTransaction) -> ErrorCode | None:
+    """By version 2, where each end gives the producer a new epoch: an old one tells a retry."""
+    state = transaction.state
+    if state.is_ending:
+        return CONCURRENT
+    producer_id, epoch = command.producer_id, command.producer_epoch
+    has_old_id = (
+        producer_id == transaction.previous_producer_id
+        and epoch == LAST_CLIENT_EPOCH
+        and transaction.producer_epoch == 0
+    )
+    if producer_id != transaction.producer_id and not has_old_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if state in COMPLETE and (has_old_id or epoch == transaction.producer_epoch - 1 < LAST_CLIENT_EPOCH):
+        # A retry, whose answer was lost.
+        return NONE if (state is COMPLETE_COMMIT) is command.commit else ErrorCode.INVALID_TXN_STATE
+    if epoch != transaction.producer_epoch:
+        return FENCED
+    # A producer may abort without knowing whether it has a transaction at all.
+    return None if state is ONGOING or not command.commit else ErrorCode.INVALID_TXN_STATE

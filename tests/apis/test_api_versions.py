@@ -1,0 +1,58 @@
+"""ApiVersions: the table, as clients learn it."""
+
+from dataclasses import replace
+
+import pytest
+
+from odradek.apis import api_versions as versions
+from odradek.coordinator.cluster.features import Feature
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+
+
+def ask(node, version, name="apache-kafka-java", software_version="4.3.1"):
+    if version < 3:
+        return node.ask(ApiVersionsRequest(), version)
+    request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
+    return node.ask(request, version)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_what_is_in_the_table_is_advertised(node, version):
+    response = ask(node, version)
+    told = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+    assert told == {key: (api.versions[0], api.versions[-1]) for key, api in node.apis.items()}
+    assert response.error_code == ErrorCode.NONE
+    assert [one.api_key for one in response.api_keys] == sorted(told)
+
+
+def test_a_clients_name_is_kept_for_its_connection(node):
+    ask(node, 4, "my-client", "1.0-rc.1")
+    assert node.connection.client_software_name == "my-client"
+    assert node.connection.client_software_version == "1.0-rc.1"
+
+
+@pytest.mark.parametrize(
+    ("name", "software_version"), [("", "1"), ("a", ""), ("-a", "1"), ("a b", "1"), ("a", "1-"), ("ä", "1")]
+)
+def test_a_bad_name_is_refused(node, name, software_version):
+    response = ask(node, 3, name, software_version)
+    assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+    assert node.connection.client_software_name == "unknown"
+
+
+def test_features_that_begin_at_level_0_are_for_version_4_on(node, monkeypatch):
+    monkeypatch.setattr(versions, "FEATURES", {"zero.version": Feature(0, 1), "one.version": Feature(1, 2)})
+    assert [one.name for one in ask(node, 3).supported_features] == ["one.version"]
+    assert [one.name for one in ask(node, 4).supported_features] == ["one.version", "zero.version"]
+
+
+def test_finalized_features_come_with_their_epoch(node):
+    assert ask(node, 3).finalized_features == []
+    assert ask(node, 3).finalized_features_epoch == 0
+    features = {"one.version": 2, "gone.version": 0}
+    node.machine.view = replace(node.machine.view, features=features, features_epoch=7)
+    response = ask(node, 4)
+    (feature,) = response.finalized_features
+    assert (feature.name, feature.max_version_level, feature.min_version_level) == ("one.version", 2, 2)
+    assert response.finalized_features_epoch == 7

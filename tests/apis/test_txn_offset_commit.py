@@ -1,0 +1,487 @@
+"""TxnOffsetCommit in every version, and OffsetFetch and the group's log beside what it has written."""
+
+import pytest
+
+from odradek.apis.api import Api, RequestContext
+from odradek.apis.txn_offset_commit import TxnOffsetCommit
+from odradek.coordinator.cluster.topics import OFFSETS_TOPIC
+from odradek.coordinator.runtime import RETRY_LOAD_AFTER_SECONDS
+from odradek.coordinator.transactions.commands import AddPartitions, VerifyPartitions
+from odradek.storage.log.partition import READ_COMMITTED
+from odradek.wire.codec import decode_message, encode_message
+from odradek.wire.end_marker import EndMarker
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from odradek.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from odradek.wire.records import iter_whole_batches
+from tests.apis.conftest import Answer
+
+KEY = 28
+VERSIONS = range(6)
+FIRST_VERSION_THAT_ADDS = 5
+PRODUCER = 4711
+UNSTABLE = (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+NOTHING = (-1, -1, "", 0)
+
+
+class Coordinator:
+    """What a transaction's coordinator is asked; it says `code`, at once unless it `holds` its answers."""
+
+    def __init__(self):
+        self.asked = []
+        self.held = []
+        self.holds = False
+        self.code = ErrorCode.NONE
+
+    def submit(self, transactional_id, command):
+        self.asked.append((transactional_id, command))
+        if self.holds:
+            self.held.append(command)
+        else:
+            self.answer(command)
+
+    def answer(self, command):
+        command.ticket(command.refused(self.code))
+
+
+class Commits:
+    """A node with a topic `t` of three partitions, and the handler."""
+
+    def __init__(self, node):
+        self.node = node
+        self.coordinator = Coordinator()
+        self.is_verifying = True
+        node.ask(FindCoordinatorRequest(coordinator_keys=["g"]))
+        node.create("t", 3)
+        self.handler = TxnOffsetCommit(
+            node.leadership, node.groups, self.coordinator, node.loop, lambda: self.is_verifying
+        )
+        self.api = Api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, self.handler, VERSIONS)
+        self.index = node.groups.partition_of("g")
+        self.log = node.partition(OFFSETS_TOPIC, self.index)
+
+    def start(self, version, *positions, group_id="g", producer_id=PRODUCER, epoch=0, **fields):
+        """Commits (topic, partition, offset) triples."""
+        topics = {}
+        for topic, index, offset in positions:
+            asked = TxnOffsetCommitRequestPartition(
+                partition_index=index, committed_offset=offset, committed_metadata=f"at {offset}"
+            )
+            topics.setdefault(topic, []).append(asked)
+        request = TxnOffsetCommitRequest(
+            transactional_id=fields.pop("transactional_id", "tx"),
+            group_id=group_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            member_id=fields.pop("member_id", ""),
+            topics=[
+                TxnOffsetCommitRequestTopic(name=topic, partitions=asked) for topic, asked in topics.items()
+            ],
+            **fields,
+        )
+        decoded = decode_message(TxnOffsetCommitRequest, version, encode_message(request, version))
+        node = self.node
+        context = RequestContext(KEY, version, 7, "tester", node.connection, node.loop.now_ms)
+        return Answer(self.api, version, self.handler(decoded, context))
+
+    def commit(self, version, *positions, **arguments):
+        """The error of each, in the order of the answer."""
+        answer = self.start(version, *positions, **arguments)
+        self.node.loop.turn()
+        return errors_of(answer)
+
+    def end(self, *, commit, epoch=0, producer_id=PRODUCER, coordinator_epoch=0, version=0, index=None):
+        codes = []
+        marker = EndMarker(producer_id, epoch, coordinator_epoch, commit, version)
+        self.node.groups.end_offsets(self.index if index is None else index, marker, codes.append)
+        self.node.loop.turn()
+        (code,) = codes
+        return code
+
+    def fetch(self, version=9, *, stable=True, group_id="g", partitions=(0, 1)):
+        more = {"require_stable": stable} if version >= 7 else {}
+        topic_id = self.node.machine.view.topics["t"].topic_id
+        if version < 8:
+            topics = [OffsetFetchRequestTopic(name="t", partition_indexes=list(partitions))]
+            request = OffsetFetchRequest(group_id=group_id, topics=topics, **more)
+            response = self.node.ask(request, version)
+        else:
+            name = {"topic_id": topic_id} if version >= 10 else {"name": "t"}
+            topics = [OffsetFetchRequestTopics(**name, partition_indexes=list(partitions))]
+            group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+            (response,) = self.node.ask(OffsetFetchRequest(groups=[group], **more), version).groups
+        return [
+            (one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code)
+            for topic in response.topics
+            for one in topic.partitions
+        ]
+
+
+def errors_of(answer):
+    return [
+        (topic.name, one.partition_index, one.error_code)
+        for topic in answer.response.topics
+        for one in topic.partitions
+    ]
+
+
+@pytest.fixture
+def commits(node):
+    return Commits(node)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_offsets_wait_for_the_marker_in_every_version(commits, version):
+    assert commits.commit(version, ("t", 0, 5), ("t", 1, 6)) == [("t", 0, 0), ("t", 1, 0)]
+    assert commits.fetch(stable=False) == [NOTHING, NOTHING]
+    assert commits.fetch() == [UNSTABLE, UNSTABLE]
+    assert commits.end(commit=True) == 0
+    assert commits.fetch() == [(5, -1, "at 5", 0), (6, -1, "at 6", 0)]
+    assert commits.commit(version, ("t", 0, 7), ("t", 2, 8)) == [("t", 0, 0), ("t", 2, 0)]
+    assert commits.end(commit=False) == 0
+    assert commits.fetch(partitions=(0, 2)) == [(5, -1, "at 5", 0), NOTHING]
+
+
+@pytest.mark.parametrize("version", range(11))
+def test_every_version_of_offset_fetch_that_can_ask_for_stable_offsets_is_told(commits, version):
+    commits.commit(3, ("t", 0, 5))
+    commits.end(commit=True)
+    commits.commit(3, ("t", 0, 6))
+    expected = [UNSTABLE, NOTHING] if version >= 7 else [(5, -1, "at 5", 0), NOTHING]
+    assert commits.fetch(version) == expected
+    assert commits.fetch(version, stable=False) == [(5, -1, "at 5", 0), NOTHING]
+    assert commits.fetch(version, group_id="other") == [NOTHING, NOTHING]
+
+
+def test_the_groups_log_has_a_last_stable_offset_and_a_list_of_the_aborted(commits):
+    commits.commit(3, ("t", 0, 5), ("t", 1, 5))
+    log = commits.log
+    assert (log.last_stable_offset, log.high_watermark) == (0, 2)
+    commits.end(commit=False)
+    assert (log.last_stable_offset, log.high_watermark) == (3, 3)
+    read = log.read(0, max_bytes=1 << 20, isolation=READ_COMMITTED)
+    assert read.aborted == [(PRODUCER, 0)]
+    headers = [header for _, header in iter_whole_batches(b"".join(read.records.buffers()))]
+    assert [
+        (one.is_transactional, one.is_control, one.producer_id, one.base_sequence) for one in headers
+    ] == [
+        (True, False, PRODUCER, -1),
+        (True, True, PRODUCER, -1),
+    ]
+
+
+@pytest.mark.parametrize("is_committed", [True, False, None])
+def test_a_restarted_coordinator_knows_what_was_pending(commits, is_committed):
+    commits.commit(3, ("t", 0, 5))
+    commits.end(commit=True)
+    commits.commit(3, ("t", 0, 6), ("t", 1, 7))
+    if is_committed is not None:
+        commits.end(commit=is_committed)
+    before = commits.fetch(), commits.fetch(stable=False)
+    restart(commits.node)
+    assert (commits.fetch(), commits.fetch(stable=False)) == before
+    if is_committed is None:
+        commits.end(commit=True)
+        assert commits.fetch() == [(6, -1, "at 6", 0), (7, -1, "at 7", 0)]
+
+
+def test_what_is_pending_for_a_topic_that_was_deleted_before_a_crash_is_gone_after_it(commits):
+    commits.commit(3, ("t", 0, 5))
+    node = commits.node
+    node.machine.delete_topics(["t"])
+    restart(node)
+    assert commits.end(commit=True) == 0
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    response = node.ask(OffsetFetchRequest(group_id="g", topics=topics, require_stable=True), 7)
+    assert response.topics[0].partitions[0].committed_offset == -1
+    restart(node)
+    response = node.ask(OffsetFetchRequest(group_id="g", topics=None, require_stable=True), 7)
+    assert response.topics == []
+
+
+def restart(node):
+    """Has the groups loaded again from their logs."""
+    node.groups.close()
+    node.group_logs.clear()
+    node.groups.view_changed(node.machine.view)
+    node.loop.turn()
+    assert not node.groups.is_loading
+
+
+# The transaction's coordinator
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_first_commit_asks_the_coordinator_and_the_next_ones_do_not(commits, version):
+    commits.commit(version, ("t", 0, 5))
+    commits.commit(version, ("t", 0, 6))
+    ((transactional_id, asked),) = commits.coordinator.asked
+    assert transactional_id == asked.transactional_id == "tx"
+    assert type(asked) is (AddPartitions if version >= FIRST_VERSION_THAT_ADDS else VerifyPartitions)
+    assert (asked.producer_id, asked.producer_epoch) == (PRODUCER, 0)
+    assert list(asked.partitions) == [(OFFSETS_TOPIC, commits.index)]
+    assert (asked.version == 2) is (version >= FIRST_VERSION_THAT_ADDS)
+    commits.end(commit=True)
+    commits.commit(version, ("t", 0, 7))
+    assert len(commits.coordinator.asked) == 2
+
+
+def test_without_verification_only_version_5_asks(commits):
+    commits.is_verifying = False
+    for version in VERSIONS:
+        assert commits.commit(version, ("t", 0, 5), epoch=version) == [("t", 0, 0)]
+        commits.end(commit=True, epoch=version)
+    ((_, asked),) = commits.coordinator.asked
+    assert asked.producer_epoch == 5
+    assert commits.fetch() == [(5, -1, "at 5", 0), NOTHING]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("PRODUCER_FENCED", dict.fromkeys(VERSIONS, "INVALID_PRODUCER_EPOCH")),
+        ("INVALID_PRODUCER_ID_MAPPING", dict.fromkeys(VERSIONS, "INVALID_PRODUCER_ID_MAPPING")),
+        ("CONCURRENT_TRANSACTIONS", dict.fromkeys(VERSIONS, "CONCURRENT_TRANSACTIONS")),
+        ("INVALID_TXN_STATE", dict.fromkeys(VERSIONS, "INVALID_TXN_STATE")),
+        ("NOT_COORDINATOR", dict.fromkeys(VERSIONS, "NOT_COORDINATOR")),
+        ("COORDINATOR_NOT_AVAILABLE", dict.fromkeys(VERSIONS, "COORDINATOR_NOT_AVAILABLE")),
+        (
+            "TRANSACTION_ABORTABLE",
+            {
+                version: "INVALID_TXN_STATE" if version < 4 else "TRANSACTION_ABORTABLE"
+                for version in VERSIONS
+            },
+        ),
+        (
+            "COORDINATOR_LOAD_IN_PROGRESS",
+            {
+                version: "COORDINATOR_NOT_AVAILABLE" if version < 2 else "COORDINATOR_LOAD_IN_PROGRESS"
+                for version in VERSIONS
+            },
+        ),
+        (
+            "NETWORK_EXCEPTION",
+            {
+                version: "COORDINATOR_NOT_AVAILABLE" if version < 2 else "COORDINATOR_LOAD_IN_PROGRESS"
+                for version in VERSIONS
+            },
+        ),
+    ],
+)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_the_coordinator_refuses_is_told_in_words_of_the_version(commits, version, code, told):
+    commits.coordinator.code = ErrorCode[code]
+    answer = commits.start(version, ("t", 0, 5), ("t", 1, 5))
+    commits.node.loop.advance(7)
+    assert errors_of(answer) == [
+        ("t", 0, ErrorCode[told[version]]),
+        ("t", 1, ErrorCode[told[version]]),
+    ]
+    assert commits.fetch() == [NOTHING, NOTHING]
+    assert commits.log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_marker_that_overtakes_the_coordinators_answer_leaves_no_transaction_behind(commits, version):
+    """It would stay open for ever: its coordinator has ended it already."""
+    commits.coordinator.holds = True
+    answer = commits.start(version, ("t", 0, 5))
+    assert commits.end(commit=False) == 0
+    (asked,) = commits.coordinator.held
+    commits.coordinator.answer(asked)
+    commits.node.loop.turn()
+    assert errors_of(answer) == [("t", 0, ErrorCode.INVALID_TXN_STATE)]
+    assert commits.log.last_stable_offset == commits.log.high_watermark
+    assert commits.fetch() == [NOTHING, NOTHING]
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_coordinator_that_still_ends_the_last_transaction_is_asked_again(commits, version):
+    """Its marker comes in between, which makes void what was asked before."""
+    commits.coordinator.code = ErrorCode.CONCURRENT_TRANSACTIONS
+    answer = commits.start(version, ("t", 0, 5))
+    commits.node.loop.advance(2)
+    assert not answer.was_sent
+    commits.end(commit=True)
+    commits.coordinator.code = ErrorCode.NONE
+    commits.node.loop.advance(1)
+    assert errors_of(answer) == [("t", 0, 0)]
+    assert len(commits.coordinator.asked) == 3
+    commits.coordinator.code = ErrorCode.CONCURRENT_TRANSACTIONS
+    commits.end(commit=True)
+    answer = commits.start(version, ("t", 0, 6))
+    commits.node.loop.advance(6)
+    assert not answer.was_sent
+    commits.node.loop.advance(1)
+    assert errors_of(answer) == [("t", 0, ErrorCode.CONCURRENT_TRANSACTIONS)]
+
+
+def test_commits_that_wait_for_the_coordinator_together_are_written_in_their_order(commits):
+    commits.coordinator.holds = True
+    answers = [commits.start(5, ("t", 0, offset)) for offset in (5, 6, 7)]
+    assert not any(answer.was_sent for answer in answers)
+    for asked in commits.coordinator.held:
+        commits.coordinator.answer(asked)
+    commits.node.loop.turn()
+    assert [errors_of(answer) for answer in answers] == [[("t", 0, 0)]] * 3
+    commits.end(commit=True)
+    assert commits.fetch() == [(7, -1, "at 7", 0), NOTHING]
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_does_not_exist_is_named_first_and_the_rest_committed(commits, version):
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commits.commit(version, ("t", 0, 5), ("t", 9, 5), ("u", 0, 5), ("t", 1, 5)) == [
+        ("t", 9, unknown),
+        ("t", 0, 0),
+        ("t", 1, 0),
+        ("u", 0, unknown),
+    ]
+    commits.coordinator.asked.clear()
+    assert commits.commit(version, ("u", 0, 5), ("t", 3, 5)) == [("u", 0, unknown), ("t", 3, unknown)]
+    assert commits.commit(version) == []
+    assert commits.coordinator.asked == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_group_without_a_name_is_refused_at_once(commits, version):
+    assert commits.commit(version, ("t", 0, 5), group_id="") == [("t", 0, ErrorCode.INVALID_GROUP_ID)]
+    assert commits.coordinator.asked == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("is_verifying", [True, False])
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"producer_id": -1}, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ({"epoch": -1}, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_a_producer_that_cannot_be_is_left_to_the_coordinator_where_one_is_asked(
+    commits, version, is_verifying, arguments, code
+):
+    """As in Kafka, where what is wrong with the transactional id counts more."""
+    commits.is_verifying = is_verifying
+    is_asked = is_verifying or version >= FIRST_VERSION_THAT_ADDS
+    if is_asked:
+        commits.coordinator.code = code = ErrorCode.INVALID_REQUEST
+    assert commits.commit(version, ("t", 0, 5), **arguments) == [("t", 0, code)]
+    assert len(commits.coordinator.asked) == is_asked
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("is_verifying", [True, False])
+def test_an_earlier_epoch_is_fenced_without_harm_to_the_group(commits, version, is_verifying):
+    commits.is_verifying = is_verifying
+    commits.commit(version, ("t", 0, 5), epoch=3)
+    assert commits.commit(version, ("t", 0, 6), epoch=2) == [("t", 0, ErrorCode.INVALID_PRODUCER_EPOCH)]
+    assert not commits.node.groups.is_loading
+    assert commits.fetch() == [UNSTABLE, NOTHING]
+    assert commits.end(commit=True, epoch=3) == 0
+    assert commits.fetch() == [(5, -1, "at 5", 0), NOTHING]
+
+
+@pytest.mark.parametrize("version", range(3, 6))
+def test_the_group_judges_who_commits(commits, version):
+    as_member = {"member_id": "m", "generation_id": 1}
+    assert commits.commit(version, ("t", 0, 5), **as_member) == [("t", 0, ErrorCode.ILLEGAL_GENERATION)]
+    commits.commit(version, ("t", 1, 5))
+    assert commits.commit(version, ("t", 0, 5), **as_member) == [("t", 0, ErrorCode.UNKNOWN_MEMBER_ID)]
+    instance = {**as_member, "group_instance_id": "i"}
+    assert commits.commit(version, ("t", 0, 5), **instance) == [("t", 0, ErrorCode.UNKNOWN_MEMBER_ID)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_too_much_metadata_is_refused_partition_by_partition(commits, version):
+    commits.node.group_settings.offset_metadata_max_bytes = 4
+    assert commits.commit(version, ("t", 0, 5), ("t", 1, 12)) == [
+        ("t", 0, 0),
+        ("t", 1, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_without_the_groups_topic_there_is_no_coordinator(node, version):
+    node.create("t", 3)
+    commits = Commits.__new__(Commits)
+    commits.node, commits.coordinator = node, Coordinator()
+    commits.handler = TxnOffsetCommit(
+        node.leadership, node.groups, commits.coordinator, node.loop, lambda: True
+    )
+    commits.api = Api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, commits.handler, VERSIONS)
+    ((_, _, code),) = commits.commit(version, ("t", 0, 5))
+    assert code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_log_that_fails_is_told_and_forgotten_by_the_group(commits, version):
+    failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    commits.node.group_logs[commits.index].failure = failure
+    assert commits.commit(version, ("t", 0, 5)) == [("t", 0, ErrorCode.NOT_COORDINATOR)]
+    commits.node.group_logs[commits.index].failure = None
+    commits.node.loop.advance(1000 * RETRY_LOAD_AFTER_SECONDS)
+    assert commits.fetch() == [NOTHING, NOTHING]
+
+
+# Markers
+
+
+def test_markers_are_refused_without_harm_to_the_group(commits):
+    commits.commit(3, ("t", 0, 5), epoch=3)
+    assert commits.end(commit=True, epoch=2) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert commits.end(commit=True, epoch=3, version=2) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert not commits.node.groups.is_loading
+    assert commits.fetch() == [UNSTABLE, NOTHING]
+    assert commits.end(commit=True, epoch=3, coordinator_epoch=7) is ErrorCode.NONE
+    commits.commit(3, ("t", 0, 6), epoch=3)
+    fenced = commits.end(commit=True, epoch=3, coordinator_epoch=6)
+    assert fenced is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert commits.fetch() == [UNSTABLE, NOTHING]
+    assert not commits.node.groups.is_loading
+
+
+@pytest.mark.parametrize("nobody", [{"producer_id": -1}, {"epoch": -1}])
+def test_a_marker_of_nobody_is_no_marker(commits, nobody):
+    assert commits.end(commit=True, **nobody) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert commits.log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("index", [-1, 99])
+def test_a_marker_for_no_partition_of_ours_finds_no_coordinator(commits, index):
+    assert commits.end(commit=True, index=index) is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_marker_while_the_group_is_being_loaded_has_to_come_again(commits, monkeypatch):
+    monkeypatch.setattr("odradek.coordinator.runtime.RECORDS_PER_TURN", 1)
+    for offset in range(3):
+        commits.commit(3, ("t", 0, offset))
+    commits.node.groups.close()
+    commits.node.groups.view_changed(commits.node.machine.view)
+    codes = []
+    marker = EndMarker(PRODUCER, 0, 0, True, 0)
+    commits.node.groups.end_offsets(commits.index, marker, codes.append)
+    assert codes == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert errors_of(commits.start(3, ("t", 0, 9))) == [("t", 0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+    commits.node.loop.turn()
+    assert commits.end(commit=True) is ErrorCode.NONE
+    assert commits.fetch() == [(2, -1, "at 2", 0), NOTHING]
+
+
+def test_a_marker_for_a_group_without_pending_offsets_is_written_all_the_same(commits):
+    assert commits.end(commit=True) is ErrorCode.NONE
+    assert commits.log.log_end_offset == 1

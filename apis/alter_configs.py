@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import WorkAnswer
-from odradek.apis.configs import BROKER, GROUP, TOPIC
+from odradek.apis.describe_configs import BROKER, GROUP, TOPIC
 from odradek.config.changes import DELETE, SUBTRACT, ConfigOperation, changed
 from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
 from odradek.coordinator.cluster.machine import (

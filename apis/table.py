@@ -18,7 +18,7 @@ from odradek.apis.topic_creation import TopicCreation
 from odradek.wire.messages import find
 
 if TYPE_CHECKING:
-    from odradek.apis.configs import Settings
+    from odradek.apis.describe_configs import Settings
     from odradek.apis.node import ApiSettings, NodeParts
     from odradek.apis.transaction_verification import TransactionVerification
     from odradek.apis.turn import WorkQueue
@@ -152,7 +152,7 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
 
     @cache
     def describing() -> Settings:
-        from odradek.apis.configs import Settings
+        from odradek.apis.describe_configs import Settings
 
         return Settings(node_id, current_view, settings.start_configs)
 
@@ -162,15 +162,18 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
     return {
         3: (13, _later("metadata.Metadata", node_id, topics, changes, auto_creates_topics=creates)),
         19: (7, lambda: _create_topics(machine, changes, describing())),
-        20: (6, _later("topics.DeleteTopics", machine, changes, announce, is_enabled=deletes)),
+        20: (6, _later("delete_topics.DeleteTopics", machine, changes, announce, is_enabled=deletes)),
         32: (4, lambda: _describe_configs(describing())),
         33: (2, _later("alter_configs.AlterConfigs", node_id, machine, changes)),
-        34: (2, _later("log_dirs.AlterReplicaLogDirs", current_view, node.store, node.begin_moves)),
-        35: (5, _later("log_dirs.DescribeLogDirs", node.store)),
-        37: (3, _later("topics.CreatePartitions", machine, changes)),
+        34: (
+            2,
+            _later("alter_replica_log_dirs.AlterReplicaLogDirs", current_view, node.store, node.begin_moves),
+        ),
+        35: (5, _later("describe_log_dirs.DescribeLogDirs", node.store)),
+        37: (3, _later("create_partitions.CreatePartitions", machine, changes)),
         44: (1, _later("alter_configs.IncrementalAlterConfigs", node_id, machine, changes)),
-        45: (1, _later("reassignments.AlterPartitionReassignments", current_view)),
-        46: (0, _later("reassignments.ListPartitionReassignments")),
+        45: (1, _later("alter_partition_reassignments.AlterPartitionReassignments", current_view)),
+        46: (0, _later("list_partition_reassignments.ListPartitionReassignments")),
         57: (2, _later("update_features.UpdateFeatures", node_id, machine, changes)),
         60: (2, _later("metadata.DescribeCluster", node_id, topics)),
         74: (1, _later("list_config_resources.ListConfigResources", current_view)),
@@ -250,12 +253,12 @@ def _write_txn_markers(node: NodeParts) -> Handler:
 
 
 def _create_topics(machine: ClusterMachine, work: WorkQueue, settings: Settings) -> Handler:
-    from odradek.apis.topics import CreateTopics
+    from odradek.apis.create_topics import CreateTopics
 
     return CreateTopics(machine, work, settings.describe_topic)
 
 
 def _describe_configs(settings: Settings) -> Handler:
-    from odradek.apis.configs import DescribeConfigs
+    from odradek.apis.describe_configs import DescribeConfigs
 
     return DescribeConfigs(settings)

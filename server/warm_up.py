@@ -74,12 +74,14 @@ TRANSACTIONS = Part(
 ADMINISTRATION = Part(
     (19, 20, 37, 32, 44, 33, 60, 75, 74, 21, 23, 35, 61, 15, 16, 69, 42, 47, 65, 66),
     (
-        "apis.topics",
-        "apis.configs",
+        "apis.create_topics",
+        "apis.delete_topics",
+        "apis.create_partitions",
+        "apis.describe_configs",
         "apis.alter_configs",
         "apis.list_config_resources",
         "apis.delete_records",
-        "apis.log_dirs",
+        "apis.describe_log_dirs",
         "apis.describe_producers",
         "apis.offset_for_leader_epoch",
         "apis.describe_groups",

@@ -1,13 +1,13 @@
-"""AlterPartitionReassignments (key 45, versions 0 and 1) and ListPartitionReassignments (46, 0).
+"""AlterPartitionReassignments (key 45, versions 0 and 1).
 
-A node has no other to move replicas to, so what may be asked for is what is there already: no reassignment,
-and a success. `kafka-reassign-partitions` asks that before it moves partitions between directories
-(AlterReplicaLogDirs). The time-outs of these requests are not looked at: every answer is ready at once.
+A node has no other to move replicas to, so a request succeeds that names the replicas that are there already:
+no reassignment. `kafka-reassign-partitions` sends it before it moves partitions between directories
+(AlterReplicaLogDirs). The time-out of a request has no effect: every answer is ready at once.
 
 Not done yet: replicas that move to other brokers, which comes with replication.
 
-Source: alterPartitionReassignments and listPartitionReassignments of ReplicationControlManager, Kafka 4.3;
-KIP-455, and KIP-860 for the replication factor.
+Source: alterPartitionReassignments of ReplicationControlManager, Kafka 4.3; KIP-455, and KIP-860 for the
+replication factor.
 """
 
 from __future__ import annotations
@@ -23,10 +23,6 @@ from odradek.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
-)
-from odradek.wire.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +41,7 @@ class AlterPartitionReassignments:
     ) -> AlterPartitionReassignmentsResponse:
         if not request.topics:
             # What Kafka answers before it looks at anything: a message with nothing filled in.
-            return _answered([], message="")
+            return _response([], message="")
         view = self._current_view()
         may_change_factor = request.allow_replication_factor_change
         responses = [
@@ -55,10 +51,10 @@ class AlterPartitionReassignments:
             )
             for topic in request.topics
         ]
-        return _answered(responses, may_change_factor=may_change_factor)
+        return _response(responses, may_change_factor=may_change_factor)
 
 
-def _answered(
+def _response(
     responses: list[ReassignableTopicResponse], *, may_change_factor: bool = True, message: str | None = None
 ) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
@@ -108,16 +104,4 @@ def _check(view: ClusterView, name: str, wanted: ReassignablePartition, may_chan
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Replicas of {name}:{wanted.partition_index} are on {list(partition.replicas)}; moving them to "
             "other brokers is not built yet.",
-        )
-
-
-class ListPartitionReassignments:
-    """The handler."""
-
-    def __call__(
-        self, request: ListPartitionReassignmentsRequest, context: RequestContext
-    ) -> ListPartitionReassignmentsResponse:
-        # What is not being reassigned is left out, whether it exists or not.
-        return ListPartitionReassignmentsResponse(
-            throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=[]
         )

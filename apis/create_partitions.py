@@ -1,0 +1,73 @@
+"""CreatePartitions (key 37, versions 0 to 3): topics grow.
+
+The cluster's machine judges and creates; everything is done when the answer leaves, as with CreateTopics.
+
+Not done yet: quotas on the rate of changes.
+
+Source: ControllerApis and ReplicationControlManager of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import WorkAnswer
+from odradek.coordinator.cluster.topics import (
+    NewPartitions,
+)
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.turn import WorkQueue
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.wire.work import Work
+
+
+class CreatePartitions:
+    """The handler."""
+
+    def __init__(self, machine: ClusterMachine, work: WorkQueue) -> None:
+        self._machine = machine
+        self._work = work
+
+    def __call__(self, request: CreatePartitionsRequest, context: RequestContext) -> WorkAnswer:
+        return WorkAnswer(self._work, self._growing(request), context)
+
+    def _growing(self, request: CreatePartitionsRequest) -> Work[CreatePartitionsResponse]:
+        counts = Counter(topic.name for topic in request.topics)
+        growths = [
+            NewPartitions(
+                topic.name,
+                topic.count,
+                None if topic.assignments is None else [tuple(one.broker_ids) for one in topic.assignments],
+            )
+            for topic in request.topics
+            if counts[topic.name] == 1
+        ]
+        results = [
+            _grown(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            for name, count in counts.items()
+            if count > 1
+        ]
+        try:
+            grown = yield from self._machine.creating_partitions(growths, validate_only=request.validate_only)
+        except KafkaError as error:
+            results += [_grown(growth.name, error) for growth in growths]
+        else:
+            results += [_grown(result.name, result.error) for result in grown]
+        return CreatePartitionsResponse(results=results)
+
+
+def _grown(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
+    if error is None:
+        return CreatePartitionsTopicResult(name=name, error_code=0, error_message=None)
+    # Kafka says nothing beside this code.
+    message = None if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error.message
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=message)

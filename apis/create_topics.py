@@ -1,0 +1,144 @@
+"""CreateTopics (key 19, versions 0 to 7).
+
+The cluster's machine judges and creates; here requests are taken apart, doubles are refused and answers
+filled in. Everything is done when the answer leaves, however long that takes: others are served meanwhile.
+The time-out of a request has no effect; a client that did not wait finds everything done later.
+
+Not done yet: policies (`create.topic.policy.class.name`) and quotas on the rate of changes.
+
+Source: ControllerApis and ReplicationControlManager of Kafka 4.3; KIP-525 for the settings in the answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import WorkAnswer
+from odradek.coordinator.cluster.topics import (
+    CLUSTER_METADATA_TOPIC,
+    NewTopic,
+)
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.turn import WorkQueue
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.view import TopicView
+    from odradek.wire.work import Work
+
+FIRST_VERSION_WITH_CONFIGS = 5
+DescribeTopicConfigs = Callable[[Mapping[str, str]], list]
+"""A topic's overrides -> every topic setting with value and source, as `config.options.describe_topic` gives
+them.
+"""
+
+
+class CreateTopics:
+    """The handler."""
+
+    def __init__(
+        self, machine: ClusterMachine, work: WorkQueue, describe_configs: DescribeTopicConfigs
+    ) -> None:
+        self._machine = machine
+        self._work = work
+        self._describe_configs = describe_configs
+
+    def __call__(self, request: CreateTopicsRequest, context: RequestContext) -> WorkAnswer:
+        return WorkAnswer(self._work, self._creating(request, context.api_version), context)
+
+    def _creating(self, request: CreateTopicsRequest, version: int) -> Work[CreateTopicsResponse]:
+        counts = Counter(topic.name for topic in request.topics)
+        refusals: dict[str, KafkaError] = {}
+        wanted = []
+        for topic in request.topics:
+            try:
+                _check_creatable(topic, counts[topic.name])
+            except KafkaError as error:
+                refusals[topic.name] = error
+            else:
+                wanted.append(_new_topic(topic))
+        try:
+            results = yield from self._machine.creating_topics(wanted, validate_only=request.validate_only)
+        except KafkaError as error:
+            refusals.update((topic.name, error) for topic in wanted)
+            results = []
+        done = {result.name: result for result in results}
+        response = CreateTopicsResponse(topics=[])
+        described: dict[tuple, list[CreatableTopicConfigs]] = {}
+        for name in counts:
+            result = done.get(name)
+            refusal = refusals.get(name) if result is None else result.error
+            if refusal is not None:
+                response.topics.append(
+                    CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
+                )
+                continue
+            assert result is not None, name
+            assert result.topic is not None, name
+            response.topics.append(self._created(result.topic, version, described))
+            yield None
+        return response
+
+    def _created(
+        self, topic: TopicView, version: int, described: dict[tuple, list[CreatableTopicConfigs]]
+    ) -> CreatableTopicResult:
+        """`described` has the settings of topics with the same overrides: most requests have few kinds."""
+        configs: list[CreatableTopicConfigs] = []
+        if version >= FIRST_VERSION_WITH_CONFIGS:
+            kind = tuple(topic.configs.items())
+            if kind not in described:
+                described[kind] = self._configs(topic)
+            configs = described[kind]
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            error_code=0,
+            error_message=None,
+            num_partitions=len(topic.partitions),
+            replication_factor=topic.replication_factor,
+            configs=configs,
+        )
+
+    def _configs(self, topic: TopicView) -> list[CreatableTopicConfigs]:
+        return [
+            CreatableTopicConfigs(
+                name=one.name,
+                value=one.value,
+                read_only=one.read_only,
+                config_source=one.source,
+                is_sensitive=one.sensitive,
+            )
+            for one in self._describe_configs(topic.configs)
+        ]
+
+
+def _check_creatable(topic: CreatableTopic, count: int) -> None:
+    if count > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    if topic.name == CLUSTER_METADATA_TOPIC:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited.")
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    configs: dict[str, str | None] = {}
+    for config in topic.configs:
+        # Of a setting that is named twice the last value counts, but null is refused wherever it stands.
+        if configs.get(config.name, "") is not None:
+            configs[config.name] = config.value
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(one.partition_index, tuple(one.broker_ids)) for one in topic.assignments],
+        configs=configs,
+    )

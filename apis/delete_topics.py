@@ -1,0 +1,132 @@
+"""DeleteTopics (key 20, versions 0 to 6).
+
+The cluster's machine deletes; here requests are taken apart, doubles are refused and answers filled in.
+Everything is done when the answer leaves, as with CreateTopics.
+
+Not done yet: quotas on the rate of changes.
+
+Source: ControllerApis and ReplicationControlManager of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import WorkAnswer
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from odradek.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.turn import WorkQueue
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.wire.work import Work
+
+FIRST_VERSION_WITH_DELETION_DISABLED = 3
+FIRST_VERSION_OF_DELETION_BY_ID = 6
+
+
+class DeleteTopics:
+    """The handler. `is_enabled` is `delete.topic.enable`; `announce` is called with names before they go."""
+
+    def __init__(
+        self,
+        machine: ClusterMachine,
+        work: WorkQueue,
+        announce: Callable[[Iterable[str]], None],
+        *,
+        is_enabled: bool = True,
+    ) -> None:
+        self._machine = machine
+        self._work = work
+        self._announce = announce
+        self._is_enabled = is_enabled
+
+    def __call__(self, request: DeleteTopicsRequest, context: RequestContext) -> WorkAnswer:
+        return WorkAnswer(self._work, self._deleting(request, context), context)
+
+    def _deleting(self, request: DeleteTopicsRequest, context: RequestContext) -> Work[DeleteTopicsResponse]:
+        requested: list[tuple[str | None, bytes]]
+        if context.api_version < FIRST_VERSION_OF_DELETION_BY_ID:
+            requested = [(name, ZERO_UUID) for name in request.topic_names]
+        else:
+            requested = [(topic.name, topic.topic_id) for topic in request.topics]
+        if not self._is_enabled:
+            code = ErrorCode.TOPIC_DELETION_DISABLED
+            if context.api_version < FIRST_VERSION_WITH_DELETION_DISABLED:
+                code = ErrorCode.INVALID_REQUEST
+            return DeleteTopicsResponse(
+                responses=[_deleted(name, topic_id, code) for name, topic_id in requested]
+            )
+        names, responses = self._names(requested)
+        self._announce(names)
+        try:
+            results = yield from self._machine.deleting_topics(list(names))
+        except KafkaError as error:
+            responses += [_deleted(name, names[name], error.code, error.message) for name in names]
+            return DeleteTopicsResponse(responses=responses)
+        for result in results:
+            if result.topic is not None:
+                responses.append(_deleted(result.name, result.topic.topic_id, ErrorCode.NONE))
+            else:
+                refusal = result.error
+                assert refusal is not None, result
+                responses.append(_deleted(result.name, ZERO_UUID, refusal.code, refusal.message))
+        return DeleteTopicsResponse(responses=responses)
+
+    def _names(
+        self, requested: list[tuple[str | None, bytes]]
+    ) -> tuple[dict[str, bytes], list[DeletableTopicResult]]:
+        """What is to be deleted, by name with its id, and the refusals of what makes no sense."""
+        view = self._machine.view
+        wanted: list[tuple[str, str | None, bytes]] = []
+        refused = []
+        # Something asked for in the same words twice is answered once.
+        for name, topic_id in dict.fromkeys(requested):
+            if name is not None and topic_id != ZERO_UUID:
+                message = "A topic is named by its name or by its id, not by both."
+                refused.append(_deleted(name, topic_id, ErrorCode.INVALID_REQUEST, message))
+            elif name is not None:
+                wanted.append((name, name, topic_id))
+            elif topic_id == ZERO_UUID:
+                refused.append(_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Neither name nor id."))
+            elif (known := view.topic_by_id(topic_id)) is None:
+                refused.append(
+                    _deleted(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic of this id.")
+                )
+            else:
+                wanted.append((known.name, None, topic_id))
+        requested_count = Counter(requested)
+        names: dict[str, bytes] = {}
+        by_id = set()
+        for topic, name, topic_id in wanted:
+            if name is None:
+                by_id.add(topic)
+            if requested_count[name, topic_id] > 1:
+                refused.append(_deleted(name, topic_id, ErrorCode.INVALID_REQUEST, "Named twice."))
+            elif name is None:
+                names[topic] = topic_id
+        for topic, name, topic_id in wanted:
+            if name is None or requested_count[name, topic_id] > 1:
+                continue
+            if topic in by_id:
+                names.pop(topic, None)
+                message = "The id of this topic is named, too."
+                known_id = view.topics[topic].topic_id
+                refused.append(_deleted(name, known_id, ErrorCode.INVALID_REQUEST, message))
+            else:
+                names[topic] = topic_id
+        return names, refused
+
+
+def _deleted(
+    name: str | None, topic_id: bytes, code: ErrorCode, message: str | None = None
+) -> DeletableTopicResult:
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)

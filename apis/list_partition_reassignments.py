@@ -1,0 +1,31 @@
+"""ListPartitionReassignments (key 46, version 0): there is never one.
+
+Not done yet: replicas that move to other brokers, which comes with replication.
+
+Source: listPartitionReassignments of ReplicationControlManager, Kafka 4.3; KIP-455.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+
+
+class ListPartitionReassignments:
+    """The handler."""
+
+    def __call__(
+        self, request: ListPartitionReassignmentsRequest, context: RequestContext
+    ) -> ListPartitionReassignmentsResponse:
+        # What is not being reassigned is left out, whether it exists or not.
+        return ListPartitionReassignmentsResponse(
+            throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=[]
+        )

@@ -61,7 +61,7 @@ STALE_TIMERS_KEPT = 1_000
 LONGEST_CACHED_KEY = 255
 """Characters: the partitions of thousands of keys are remembered, and a key may have 32 KB."""
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("odradek.coordinator")
 _remembered_partition_for = lru_cache(maxsize=8_192)(partition_for)
 
 TimerKey = tuple[str, ...]

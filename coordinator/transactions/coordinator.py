@@ -30,7 +30,7 @@ from odradek.wire.errors import ErrorCode
 
 __all__ = ["TRANSACTIONS_TOPIC", "MarkerResults", "TransactionCoordinator", "WriteMarkersFunction"]
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("odradek.coordinator")
 
 MarkerResults = Mapping[TopicPartition, ErrorCode]
 WriteMarkersFunction = Callable[[WriteMarkers, Callable[[MarkerResults], None]], None]

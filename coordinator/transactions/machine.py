@@ -101,7 +101,7 @@ MARKER_DONE = frozenset(
 )
 """Answers after which a partition needs no marker any more."""
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("odradek.coordinator")
 
 
 class _Ending:

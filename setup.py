@@ -54,9 +54,8 @@ class BuildParts(build_ext):
         for extension, in_c in zip(extensions, translated, strict=True):
             extension.sources = in_c.sources
             if self.compiler.compiler_type == "unix":
-                extension.extra_compile_args = [
-                    "-g0"
-                ]  # Python's own flags have -g, which takes time and room
+                # Python's own flags have -g, which takes time and room.
+                extension.extra_compile_args = ["-g0"]
         every, self.extensions = self.extensions, extensions
         super().build_extensions()
         self.extensions = every

@@ -94,8 +94,8 @@ class ProduceAnswer(Waiting):
 
     @property
     def holds_back(self) -> bool:  # type: ignore[override]
-        """With acks=0, while it waits at a gate: the refusal to come would close the connection, and what is
-        sent behind it would not be handled."""
+        """True with acks=0 at a gate: a refusal closes the connection, and Kafka would not handle the
+        requests behind it."""
         return self.response is None and self.leave is not None
 
     def __init__(self, response: ProduceResponse) -> None:

@@ -1,9 +1,9 @@
 """What a request answers is what it would have answered had the client waited for the answer before it.
 
-Every two requests, one behind the other on one connection, with and without a long poll in front of them:
-Odradek is sent them at once, and compared with Apache Kafka, which is sent the same, and with an Odradek of
-which one is asked when the other has been answered. Exceptions are where the answer itself does not wait:
-Kafka's controller, and the markers that end a transaction.
+Every two requests are sent at once on one connection, with and without a long poll in front of them, to
+Apache Kafka and to Odradek. Another Odradek gets the same requests one by one, each after the response to the
+request before it. All three give the same responses. Two kinds are left out, because their response itself
+does not wait: changes by Kafka's controller, and the markers that end a transaction.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from compat_tests.differential.harness import Pair, Side
 from compat_tests.differential.topics import id_of
 from compat_tests.groups.wire import WireMember, form, subscription, wait_for_coordinator, wait_for_state
 from odradek.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from odradek.wire.messages.list_groups import ListGroupsRequest
 
 Named = tuple[str, str, int, str | None]
 """What it is, and the member, generation or epoch and instance that are named; `<x>` as remembered as x."""
@@ -18,6 +19,18 @@ def settle_coordinator(pair: Pair) -> None:
     """Both have their offsets topic and have loaded it: an asynchronous step at first use."""
     for side in pair.sides:
         wait_for_coordinator(side, "any")
+
+
+def is_listed(pair: Pair, group: str, type_: str, state: str) -> None:
+    """Compares this group's entry in the list of the groups of this type in this state. Groups of earlier
+    tests end by themselves, and not on both brokers in the same moment."""
+    request = ListGroupsRequest(types_filter=[type_], states_filter=[state])
+    listed = [
+        [side.plain(found, 5) for found in side.ask(request, 5).groups if found.group_id == group]
+        for side in pair.sides
+    ]
+    assert listed[0], f"Kafka does not list {group} as {state}"
+    pair.compare(f"ListGroups, {type_}, {state}", *listed)
 
 
 def consumer_join(group: str, member: str, *topics: str, **more: Any) -> ConsumerGroupHeartbeatRequest:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compat_tests.differential.harness import Pair, Side
-from compat_tests.differential.members import consumer_situations
+from compat_tests.differential.members import consumer_situations, is_listed
 from compat_tests.differential.test_groups import commits_of_members
 from compat_tests.differential.topics import id_of, new_topic
 from compat_tests.groups.wire import WireMember, form, subscription
@@ -26,7 +26,6 @@ from odradek.wire.messages.describe_groups import DescribeGroupsRequest
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.group_records import GroupMetadataKey
-from odradek.wire.messages.list_groups import ListGroupsRequest
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -209,7 +208,7 @@ def test_a_group_from_the_first_member_to_the_last(pair: Pair) -> None:
     ask(lambda _: heartbeat(group, "m2", 3), NEWEST, "m2 gets it")
     ask(lambda _: heartbeat(group, "m2", 3), NEWEST, "m2 knows it")
     ask(lambda _: describe, NEWEST, "stable")
-    ask(lambda _: ListGroupsRequest(states_filter=["stable"], types_filter=["Consumer"]), 5)
+    is_listed(pair, group, "Consumer", "stable")
     ask(lambda _: DescribeGroupsRequest(groups=[group]), 6, "as a classic one")
     ask(lambda _: DescribeGroupsRequest(groups=[group]), 5, "as a classic one")
     ask(lambda _: DeleteGroupsRequest(groups_names=[group]), 2, "with members")
@@ -364,7 +363,7 @@ def test_a_classic_group_that_is_empty_becomes_a_consumer_group(pair: Pair) -> N
         group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[one])]
     )
     pair.ask(lambda _: commit, 8)
-    pair.ask(lambda _: ListGroupsRequest(states_filter=["Empty"], types_filter=["classic"]), 5)
+    is_listed(pair, group, "classic", "Empty")
     pair.ask(lambda _: heartbeat(group, "m1", 3), NEWEST, "not one yet")
     pair.ask(lambda _: join(group, "m1", topic), NEWEST)
     pair.ask(lambda _: ConsumerGroupDescribeRequest(group_ids=[group, "", "none"]), NEWEST)

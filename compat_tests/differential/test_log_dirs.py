@@ -196,23 +196,24 @@ def cordoning(pair: Pair, *names: str, kind: int = SET, owner: str = "1") -> Non
         return incremental(partly(BROKER, owner, (name, kind, None if kind == DELETE else value)))
 
     pair.ask(request, 1, note)
-    found = [who_is_cordoned(side) for side in pair.sides]
+    found = [cordoned_as_described(side) for side in pair.sides]
     deadline = time.monotonic() + 10
     while found[0] != found[1] and time.monotonic() < deadline:  # Kafka follows behind its answer
         time.sleep(0.05)
-        found = [who_is_cordoned(side) for side in pair.sides]
+        found = [cordoned_as_described(side) for side in pair.sides]
     pair.compare(note, *found)
+
+
+def cordoned_as_described(side: Side) -> tuple[list[str], str]:
+    """The directories that the broker calls cordoned, and its description of the option."""
     resource = DescribeConfigsResource(
         resource_type=BROKER, resource_name="1", configuration_keys=["cordoned.log.dirs"]
     )
-    told = []
-    for side in pair.sides:
-        answer = side.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True), 4)
-        plain = str(side.plain(answer.results[0].configs, 4))
-        for name in NAMES:
-            plain = plain.replace(side[name], name)
-        told.append(plain)
-    pair.compare(f"{note}, told", *told)
+    answer = side.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True), 4)
+    option = str(side.plain(answer.results[0].configs, 4))
+    for name in NAMES:
+        option = option.replace(side[name], name)
+    return who_is_cordoned(side), option
 
 
 def who_is_cordoned(side: Side) -> list[str]:

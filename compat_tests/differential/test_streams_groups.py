@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compat_tests.differential.harness import Pair
-from compat_tests.differential.members import Named, of_epochs, of_member
+from compat_tests.differential.members import Named, is_listed, of_epochs, of_member
 from compat_tests.differential.test_groups import commits_of_members
 from compat_tests.differential.test_transactions import offsets_of_members, wait_for_coordinators
 from compat_tests.differential.topics import new_topic
@@ -23,7 +23,6 @@ from odradek.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from odradek.wire.messages.list_groups import ListGroupsRequest
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -165,7 +164,7 @@ def test_a_member_alone_joins_stays_and_leaves(pair: Pair) -> None:
     plain = subtopology("0", [topic])
     epoch = ask(pair, join(group, "m", plain), "the first member")
     describe(pair, group, "of one member")
-    pair.ask(lambda _: ListGroupsRequest(types_filter=["streams"], states_filter=["stable"]), 5, "stable")
+    is_listed(pair, group, "streams", "stable")
     ask(pair, stay(group, "m", epoch), "nothing new")
     ask(pair, stay(group, "m", epoch, **has(0, 1, 2)), "with its tasks")
     for note, wrong in {
@@ -306,7 +305,7 @@ def test_a_task_goes_from_one_member_to_the_other(pair: Pair) -> None:
     describe(pair, group, "of two members")
     epoch = ask(pair, stay(group, "m", epoch, **has(0)), "goes on")
     ask(pair, stay(group, "m", -1), "the first one leaves")
-    pair.ask(lambda _: ListGroupsRequest(types_filter=["streams"], states_filter=["assigning"]), 5)
+    is_listed(pair, group, "streams", "assigning")
     epoch = ask(pair, stay(group, "n", epoch, **has()), "the second one has it")
     describe(pair, group, "of the second member")
     stopping = replace(stay(group, "n", epoch, **has(0)), shutdown_application=True)

@@ -11,7 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from odradek.apis.access import NOTHING_REFUSED, Needs, Refused
+
 if TYPE_CHECKING:
+    from odradek.apis.prefixes import Prefix
     from odradek.apis.turn import WorkQueue
     from odradek.wire.schema import Message
     from odradek.wire.work import Work
@@ -55,6 +58,8 @@ class RequestContext:
     connection: ConnectionInfo
     now_ms: int
     """The clock when the request was read, milliseconds since 1970."""
+    refused: Refused = NOTHING_REFUSED
+    """What the client's principal is not allowed, of all that the request needs."""
 
 
 class Waiting:
@@ -174,24 +179,6 @@ class LatePart:
         self._queue.run(self._make(), done, failed)
 
 
-class ShortcutConnection(Protocol):
-    """The connection, as far as a shortcut's answer knows it."""
-
-    def answered(self, answer: Any) -> None:
-        """The answer's `parts` and `size_bytes` are set."""
-
-
-Shortcut = Callable[[memoryview, int, int, int, ShortcutConnection, int], Any]
-"""`(receive buffer, start, filled, longest frame, connection, now_ms) -> answer | None`
-
-A way round decoder and encoder for requests that come very often. `start` is where a frame begins, `filled`
-where the bytes that have arrived end. It takes that frame, and those that follow it as far as it likes;
-None means: not for me, nothing was done. The answer has the attributes `end` (behind the last frame taken),
-`count` (of frames), `parts` (buffers of the whole frames; None until they are ready), `size_bytes` and
-`waiting` (None); when it is ready it calls `connection.answered(answer)`, unless it was when it was returned.
-"""
-
-
 Handler = Callable[[Any, RequestContext], Any]
 
 
@@ -205,7 +192,9 @@ class Api:
     """`(request, context) -> response | Waiting | None`"""
     versions: range
     """Versions served. Any other closes the connection, as Kafka does; ApiVersions gets error 35 instead."""
-    shortcut: Shortcut | None = None
-    """The shortcut, where the API has one. It may be asked for any version."""
+    needs: Needs = ()
+    """What a client has to be allowed."""
+    prefix: Prefix | None = None
+    """What is remembered of its requests, where that is worth it."""
     overlaps: frozenset[int] = frozenset()
     """The API keys of later requests of the connection that may begin before this one is answered."""

@@ -16,14 +16,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.apis import operations
 from odradek.apis.api import Waiting
 from odradek.apis.coordinators import Gathering, client_host
-from odradek.apis.questions import (
-    MANY_KNOWN_MAX,
-    CachedQuery,
-    Questions,
-    RememberedAnswer,
-    always,
-    read_question,
-)
+from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
 from odradek.coordinator.groups import consumer_commands as commands
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import consumer_group_describe, consumer_group_heartbeat
@@ -53,19 +46,17 @@ class ConsumerGroupHeartbeat:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
 
-    def shortcut(self) -> Questions:
-        """The short way of members that have what they shall have (see `apis/questions.py`)."""
-        request = ConsumerGroupHeartbeatRequest
-        return Questions(request.api_key, request.versions, self._learn, always, MANY_KNOWN_MAX)
+    @property
+    def prefix(self) -> Prefix[ConsumerGroupHeartbeatRequest]:
+        """A member that has what it shall have says the same every few seconds."""
+        return Prefix(ConsumerGroupHeartbeatRequest.versions, self._learn)
 
-    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> CachedQuery | None:
-        header, request = read_question(ConsumerGroupHeartbeatRequest, version, question)
-        if header is None or request is None:
-            return None
-        command = _heartbeat(request, None, header.client_id, connection, version)
-        look = RememberedAnswer(self._groups.ask, command, _heartbeat_response, version)
+    def _learn(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Ask | None:
+        version = context.api_version
+        command = _heartbeat(request, None, context.client_id or "", context.connection, version)
+        ask = RememberedResponse(self._groups.ask, command, _heartbeat_response, version)
         # Only of members: their number is a bound for what is worth to be remembered.
-        return None if look() is None else CachedQuery(None, look, connection.peer_host)
+        return None if ask() is None else Ask(ask)
 
     def __call__(
         self, request: ConsumerGroupHeartbeatRequest, context: RequestContext

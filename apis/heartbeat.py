@@ -9,19 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
-from odradek.apis.questions import (
-    MANY_KNOWN_MAX,
-    CachedQuery,
-    Questions,
-    RememberedAnswer,
-    always,
-    read_question,
-)
+from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
 from odradek.coordinator.groups import commands
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Groups
 
 
@@ -31,18 +24,17 @@ class Heartbeat:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
 
-    def shortcut(self) -> Questions:
-        """The short way of members that are where they believe to be (see `apis/questions.py`)."""
-        request = HeartbeatRequest
-        return Questions(request.api_key, request.versions, self._learn, always, MANY_KNOWN_MAX)
+    @property
+    def prefix(self) -> Prefix[HeartbeatRequest]:
+        """A member says the same every few seconds."""
+        return Prefix(HeartbeatRequest.versions, self._learn)
 
-    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> CachedQuery | None:
-        _, request = read_question(HeartbeatRequest, version, question)
-        if request is None:
-            return None
-        look = RememberedAnswer(self._groups.ask, _command(request, None), _heartbeat_response, version)
+    def _learn(self, request: HeartbeatRequest, context: RequestContext) -> Ask | None:
+        ask = RememberedResponse(
+            self._groups.ask, _command(request, None), _heartbeat_response, context.api_version
+        )
         # Only of members: their number is a bound for what is worth to be remembered.
-        return None if look() is None else CachedQuery(None, look)
+        return None if ask() is None else Ask(ask)
 
     def __call__(self, request: HeartbeatRequest, context: RequestContext) -> Waiting:
         waiting = Waiting()

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 from odradek.apis.api import WorkAnswer
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
-from odradek.apis.questions import FEW_KNOWN_MAX, CachedQuery, Questions, read_question
+from odradek.apis.prefixes import Ask, Prefix, template
 from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.frames import response_parts
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -34,7 +33,7 @@ from odradek.wire.messages.list_offsets import (
 from odradek.wire.work import Work, finish
 
 if TYPE_CHECKING:
-    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.api import RequestContext
     from odradek.apis.turn import WorkQueue
 
 LATEST = -1
@@ -52,12 +51,12 @@ FIRST_VERSION_OF = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 FIRST_VERSION_WITH_EPOCH = 4
-QUESTION_VERSIONS = range(FIRST_VERSION_WITH_EPOCH, 12)
-"""Those of the short way: their answer is filled in with a leader epoch, too."""
+REPEATED_VERSIONS = range(FIRST_VERSION_WITH_EPOCH, 12)
+"""Those whose requests are remembered: the template of their response has a leader epoch, too."""
 NOT_FOUND = (-1, -1, -1)
 """Timestamp, offset and leader epoch when there is no such record: no error."""
 _found_layout = Layout(">qqi")
-_SENTINELS = (0x0102030405060708, 0x1112131415161718, 0x21222324)
+_PLACEHOLDERS = (0x0102030405060708, 0x1112131415161718, 0x21222324)
 
 
 class ListOffsets:
@@ -69,33 +68,25 @@ class ListOffsets:
         self._leadership = leadership
         self._work = work
 
-    def shortcut(self) -> Questions:
-        """The short way of questions for one offset (see `apis/questions.py`)."""
-        current_view = self._leadership.current_view
-        return Questions(
-            ListOffsetsRequest.api_key, QUESTION_VERSIONS, self._learn, current_view, FEW_KNOWN_MAX
-        )
+    @property
+    def prefix(self) -> Prefix[ListOffsetsRequest]:
+        """Clients ask for one end of one log, again and again."""
+        return Prefix(REPEATED_VERSIONS, self._learn)
 
-    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> CachedQuery | None:
-        """What a request means whose bytes from its client id on are these; None where the ordinary way has
-        to answer.
-        """
-        _, request = read_question(ListOffsetsRequest, version, question)
-        if request is None:
-            return None
+    def _learn(self, request: ListOffsetsRequest, context: RequestContext) -> Ask | None:
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
             return None
         name, requested = request.topics[0].name, request.topics[0].partitions[0]
         if _is_search(requested.timestamp):
             return None
-        view = self._leadership.view
+        version = context.api_version
         try:
             # The answer itself may change with every record, all else only with the view.
             finish(self._answer(name, requested, request.isolation_level, version, 0))
             led = self._leadership.lead(name, requested.partition_index)
         except KafkaError:
             return None
-        timestamp, offset, leader_epoch = _SENTINELS
+        timestamp, offset, leader_epoch = _PLACEHOLDERS
         partition = ListOffsetsPartitionResponse(
             partition_index=requested.partition_index,
             error_code=0,
@@ -104,10 +95,11 @@ class ListOffsets:
             leader_epoch=leader_epoch,
         )
         topic = ListOffsetsTopicResponse(name=name, partitions=[partition])
-        answer = b"".join(response_parts(ListOffsetsResponse(topics=[topic]), version, 0))
-        found_at = answer.index(_found_layout.pack(*_SENTINELS))
-        look = partial(_known_end, led, requested.timestamp, request.isolation_level)
-        return CachedQuery(view, look, None, answer, found_at)
+        response = ListOffsetsResponse(topics=[topic])
+        return Ask(
+            partial(_known_end, led, requested.timestamp, request.isolation_level),
+            template(response, version, _found_layout, _PLACEHOLDERS),
+        )
 
     def __call__(
         self, request: ListOffsetsRequest, context: RequestContext

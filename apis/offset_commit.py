@@ -10,13 +10,14 @@ Source: KafkaApis.handleOffsetCommitRequest of Kafka 4.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
-from odradek.apis.offset_commit_shortcut import commits
+from odradek.apis.prefixes import Prefix, Submit
 from odradek.apis.refused_topics import refused_first
 from odradek.coordinator.groups import commands
 from odradek.wire.errors import ErrorCode
+from odradek.wire.frames import response_parts
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -26,7 +27,9 @@ from odradek.wire.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from odradek.apis.api import RequestContext, Shortcut
+    from collections.abc import Callable
+
+    from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Groups
     from odradek.apis.leadership import Leadership
     from odradek.coordinator.cluster.view import (
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     )
 
 FIRST_VERSION_WITH_IDS = 10
+REPEATED_VERSIONS = range(2, 11)
+"""Those whose requests are remembered; version 1 has timestamps of its own in each partition."""
 
 
 class OffsetCommit:
@@ -44,9 +49,18 @@ class OffsetCommit:
         self._leadership = leadership
         self._groups = groups
 
-    def shortcut(self) -> Shortcut:
-        """The short way of commits in one topic (see `apis/offset_commit_shortcut.py`)."""
-        return commits(self._leadership.current_view, self._groups.submit, _find)
+    @property
+    def prefix(self) -> Prefix[OffsetCommitRequest]:
+        """A consumer commits in one topic; group, generation, member and topic are the same each time."""
+        return Prefix(REPEATED_VERSIONS, self._learn, ("topics", "partitions"))
+
+    def _learn(self, request: OffsetCommitRequest, context: RequestContext) -> Submit | None:
+        version, requested = context.api_version, request.topics[0]
+        topic = _find(self._leadership.view, requested.name, requested.topic_id, version)
+        if topic is None:
+            return None
+        commits = _RepeatedCommits(self._groups, request, topic, version)
+        return Submit(commits.submit, commits.respond)
 
     def __call__(
         self, request: OffsetCommitRequest, context: RequestContext
@@ -106,6 +120,66 @@ class OffsetCommit:
         )
         self._groups.submit(request.group_id, command)
         return waiting
+
+
+class _RepeatedCommits:
+    """Commits of one member in one topic, of which only the partitions and offsets differ."""
+
+    __slots__ = ("_answered", "_frame", "_groups", "_request", "_topic", "_version")
+
+    def __init__(self, groups: Groups, request: OffsetCommitRequest, topic: TopicView, version: int) -> None:
+        self._groups = groups
+        self._request = request
+        self._topic = topic
+        self._version = version
+        self._answered: list[int] = []
+        """The partitions of the newest response without an error, of which `_frame` is the frame."""
+        self._frame = b""
+
+    def submit(self, items: list[tuple[Any, ...]], ticket: Callable[[Any], None]) -> bool:
+        """False where a partition does not exist."""
+        topic, request = self._topic, self._request
+        name, topic_id, partition_count = topic.name, topic.topic_id, len(topic.partitions)
+        offsets = []
+        for item in items:
+            partition, offset, metadata = item[0], item[1], item[-1]
+            if not 0 <= partition < partition_count:
+                return False
+            leader_epoch = item[2] if len(item) > 3 else -1
+            offsets.append(
+                commands.OffsetToCommit(name, partition, offset, leader_epoch, metadata or "", -1, topic_id)
+            )
+        command = commands.CommitOffsets(
+            ticket,
+            request.group_id,
+            request.generation_id_or_member_epoch,
+            request.member_id,
+            offsets,
+            request.group_instance_id,
+            request.retention_time_ms,
+            self._version,
+        )
+        self._groups.submit(request.group_id, command)
+        return True
+
+    def respond(
+        self, items: list[tuple[Any, ...]], reply: commands.CommitOffsetsReply
+    ) -> bytes | OffsetCommitResponse:
+        partitions = [item[0] for item in items]
+        has_errors = any(reply.errors)
+        if partitions == self._answered and not has_errors:
+            return self._frame
+        answers = [
+            OffsetCommitResponsePartition(partition_index=index, error_code=code)
+            for index, code in zip(partitions, reply.errors, strict=True)
+        ]
+        named = self._request.topics[0]
+        topic = OffsetCommitResponseTopic(name=named.name, topic_id=named.topic_id, partitions=answers)
+        response = OffsetCommitResponse(topics=[topic])
+        if has_errors:
+            return response
+        self._answered, self._frame = partitions, b"".join(response_parts(response, self._version, 0))
+        return self._frame
 
 
 def _to_commit(topic: TopicView, requested: OffsetCommitRequestPartition) -> commands.OffsetToCommit:

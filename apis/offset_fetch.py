@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
 from odradek.apis.coordinators import Gathering
-from odradek.apis.questions import FEW_KNOWN_MAX, CachedQuery, Questions, RememberedAnswer, read_question
+from odradek.apis.prefixes import Ask, Prefix, RememberedResponse
 from odradek.coordinator.groups import commands
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.offset_fetch import (
@@ -32,7 +32,7 @@ from odradek.wire.messages.offset_fetch import (
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from odradek.apis.api import ConnectionInfo, RequestContext
+    from odradek.apis.api import RequestContext
     from odradek.apis.coordinators import Groups
     from odradek.apis.leadership import Leadership
 
@@ -48,15 +48,13 @@ class OffsetFetch:
         self._leadership = leadership
         self._groups = groups
 
-    def shortcut(self) -> Questions:
-        """The short way of whoever asks for partitions of one group (see `apis/questions.py`)."""
-        request, current_view = OffsetFetchRequest, self._leadership.current_view
-        return Questions(request.api_key, request.versions, self._learn, current_view, FEW_KNOWN_MAX)
+    @property
+    def prefix(self) -> Prefix[OffsetFetchRequest]:
+        """Who watches a group asks for the same partitions again and again."""
+        return Prefix(OffsetFetchRequest.versions, self._learn)
 
-    def _learn(self, version: int, question: bytes, connection: ConnectionInfo) -> CachedQuery | None:
-        _, request = read_question(OffsetFetchRequest, version, question)
-        if request is None:
-            return None
+    def _learn(self, request: OffsetFetchRequest, context: RequestContext) -> Ask | None:
+        version = context.api_version
         if version < FIRST_VERSION_WITH_GROUP_BATCH:
             command = _single_command(request, None)
 
@@ -74,8 +72,7 @@ class OffsetFetch:
             return None
         if command.partitions is None:
             return None  # of any number, and more tomorrow
-        look = RememberedAnswer(self._groups.ask, command, respond, version)
-        return CachedQuery(self._leadership.view, look)
+        return Ask(RememberedResponse(self._groups.ask, command, respond, version))
 
     def __call__(self, request: OffsetFetchRequest, context: RequestContext) -> Waiting:
         version = context.api_version

@@ -4,7 +4,7 @@ Promise: what a request answers is what it would have answered had the client wa
 Kafka keeps it by handling one request of a connection at a time: the next one is read when the answer before
 it has been sent, after a long poll or a join too, and after Produce with acks=0. So does Odradek, with the
 exceptions of this table: pairs in which nobody can see the difference, and which are worth it, because they
-share one commit or one flush. Everything else waits (`server/connection.py` is the gate).
+share one commit or one flush. Everything else waits (`server/_pipeline.pyx` is the gate).
 
 Source: Kafka's protocol guide, SocketServer of Kafka 4.3 (a channel is muted until its answer is sent).
 """

@@ -22,9 +22,9 @@ from struct import Struct as Layout
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
-from odradek.apis.leadership import Leadership, add_endpoint, leader_hint
+from odradek.apis.leadership import Leadership, LedPartition, add_endpoint, leader_hint
+from odradek.apis.prefixes import AppendBatch, Prefix, template
 from odradek.apis.produce_gates import Gates
-from odradek.apis.produce_shortcut import shortcut
 from odradek.apis.unverified import Unverified
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.wire.batch_validation import InvalidRecords
@@ -41,7 +41,7 @@ from odradek.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    from odradek.apis.api import ConnectionInfo, RequestContext, Shortcut
+    from odradek.apis.api import ConnectionInfo, RequestContext
     from odradek.apis.produce_gates import Preparation
     from odradek.apis.transaction_verification import TransactionVerification, Verdicts
     from odradek.apis.turn import Turn, WorkQueue
@@ -56,6 +56,8 @@ FIRST_VERSION_OF_V2_ONLY = 3
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER = 10
 FIRST_VERSION_WITH_IDS = 13
+REPEATED_VERSIONS = range(9, 14)
+"""Those whose requests are remembered."""
 
 _ACKS = (-1, 1, 0)
 _ZSTD = 4
@@ -78,6 +80,10 @@ _SAYS_LOG_START = frozenset(
     }
 )
 """The refusals of a log that carry its first offset all the same (ReplicaManager.appendRecordsToLeader)."""
+
+
+_offsets_layout = Layout(">qqq")
+_PLACEHOLDERS = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)
 
 
 class _NotOneBatch(KafkaError):
@@ -262,9 +268,51 @@ class Produce:
         self._gates = Gates(conversions)
         self._verification = verification
 
-    def shortcut(self) -> Shortcut:
-        """The short way of ordinary requests (see `apis/produce_shortcut.py`)."""
-        return shortcut(self.leadership, self._turn, self._gates.open)
+    @property
+    def prefix(self) -> Prefix[ProduceRequest]:
+        """A producer names the same topic and partition before each batch."""
+        return Prefix(REPEATED_VERSIONS, self._learn, ("topic_data", "partition_data", "records"))
+
+    def _learn(self, request: ProduceRequest, context: RequestContext) -> AppendBatch | None:
+        """One batch for one partition is ordinary unless it has to be refused, converted, or put behind
+        others at a gate. One of a transaction is where that is open already: nobody has to be asked then.
+        """
+        version, topic = context.api_version, request.topic_data[0]
+        name = topic.name if version < FIRST_VERSION_WITH_IDS else self._name_of(topic.topic_id)
+        if request.acks not in (-1, 1) or request.transactional_id == "":
+            return None
+        if name is None or name in INTERNAL_TOPICS:
+            return None
+        index = topic.partition_data[0].index
+        try:
+            led = self.leadership.lead(name, index)
+            if request.acks == -1:
+                _check_replicas(led)
+        except KafkaError:
+            return None
+
+        def respond(error_code: int, offsets: tuple[int, int, int]) -> ProduceResponse:
+            base_offset, append_time_ms, log_start_offset = offsets
+            partition = PartitionProduceResponse(
+                index=index,
+                error_code=error_code,
+                base_offset=base_offset,
+                log_append_time_ms=append_time_ms,
+                log_start_offset=log_start_offset,
+            )
+            answered = TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=[partition]
+            )
+            return ProduceResponse(responses=[answered])
+
+        return AppendBatch(
+            led.log,
+            led.log.append_ordinary,
+            template(respond(0, _PLACEHOLDERS), version, _offsets_layout, _PLACEHOLDERS),
+            lambda error: respond(int(error.code), (-1, -1, -1)),
+            self._gates.open,
+            request.transactional_id is not None,
+        )
 
     def __call__(
         self, request: ProduceRequest, context: RequestContext, verdicts: Verdicts | None = None
@@ -351,8 +399,8 @@ class Produce:
         if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         log = led.log
-        if acks == -1 and len(led.view.isr) < min(log.config.min_insync_replicas, len(led.view.replicas)):
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        if acks == -1:
+            _check_replicas(led)
         return log, records, verified
 
     def take(
@@ -452,6 +500,13 @@ def _refuse(partition: PartitionProduceResponse, error: KafkaError) -> None:
     partition.base_offset = -1
     partition.log_append_time_ms = -1
     partition.log_start_offset = -1
+
+
+def _check_replicas(led: LedPartition) -> None:
+    """Refuses with NOT_ENOUGH_REPLICAS."""
+    replicas = led.view
+    if len(replicas.isr) < min(led.log.config.min_insync_replicas, len(replicas.replicas)):
+        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
 
 def _single_v2_batch(records, version: int, may_be_transactional: bool):

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from odradek.apis.access import check_complete, needs_of
 from odradek.apis.api import Api, Handler
 from odradek.apis.api_versions import ApiVersions
 from odradek.apis.overlaps import overlaps_of
@@ -40,10 +41,15 @@ class Apis(Mapping[int, Api]):
             make_handler = self._rows[api_key][1]
             request, response = find(api_key)
             handler = make_handler()
-            make_shortcut = getattr(handler, "shortcut", None)
-            shortcut = None if make_shortcut is None else make_shortcut()
-            versions, overlaps = self.versions(api_key), overlaps_of(api_key)
-            api = Api(request, response, handler, versions, shortcut, overlaps)
+            api = Api(
+                request,
+                response,
+                handler,
+                self.versions(api_key),
+                needs_of(api_key),
+                getattr(handler, "prefix", None),
+                overlaps_of(api_key),
+            )
             self._made[api_key] = api
         return api
 
@@ -85,6 +91,7 @@ def build_apis(node: NodeParts, settings: ApiSettings) -> Apis:
             18: (4, lambda: api_versions),
         }
     )
+    check_complete(apis)
     api_versions.describe((key, apis.versions(key)) for key in apis)
     return apis
 

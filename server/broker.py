@@ -30,12 +30,12 @@ from odradek.coordinator.cluster.topics import (
     TRANSACTIONS_TOPIC_CONFIGS,
     NewTopic,
 )
-from odradek.server.connection import Routes
+from odradek.server._pipeline import Turn
 from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
 from odradek.server.lingering import Lingering
 from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
+from odradek.server.routes import RequestMetrics, Routes
 from odradek.server.timers import Timers, wall_clock_ms
-from odradek.server.turn import LoopTurn
 from odradek.server.work import WorkQueue, WorkQueues
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.work import finish
@@ -132,7 +132,7 @@ class BrokerServer:
         self._absent_directories: dict[str, str] = {}
         self._coordinators: Coordinators | None = None
         self._connections: Connections | None = None
-        self._turn: LoopTurn | None = None
+        self._turn: Turn | None = None
         self._timers: Timers | None = None
         self._cleaner: LogCleaner | None = None
         self._is_expiring = False
@@ -184,13 +184,18 @@ class BrokerServer:
         assert self._connections is not None
         return self._connections
 
+    def metrics(self) -> dict[tuple[str, int], RequestMetrics]:
+        """What has come of its requests: see `Routes.metrics`."""
+        routes: Routes = self.connections.dispatcher.routes
+        return routes.metrics()
+
     # Start
 
     async def start(self) -> None:
         """Returns when every listener answers. Raises ConfigError with one sentence for people; `stop` cleans
         up after a failed start, too."""
         loop = asyncio.get_running_loop()
-        turn = self._turn = LoopTurn(loop)
+        turn = self._turn = Turn(loop)
         self._timers = Timers(loop)
         self._changes = WorkQueue(loop)
         self._chores = WorkQueue(loop)
@@ -208,8 +213,14 @@ class BrokerServer:
             self.listeners.append(listener)
         self._open_data()
         self._coordinators = self._new_coordinators()
+        machine = self._machine
+        assert machine is not None
         self._connections = Connections(
-            Routes(self._build_apis()), self._turn, self._now_ms, _limits(self.config, self._live)
+            Routes(self._build_apis()),
+            self._turn,
+            self._now_ms,
+            _limits(self.config, self._live),
+            lambda: machine.view,
         )
         if self._lingers:
             queues: tuple[Sized, ...] = (
@@ -220,7 +231,8 @@ class BrokerServer:
                 self._reads,
                 self._conversions,
             )
-            self._connections.linger = Lingering(loop, lambda: turn.is_idle and not any(map(len, queues)))
+            lingering = Lingering(loop, lambda: turn.is_idle and not any(map(len, queues)))
+            self._connections.dispatcher.after_requests = lingering
         while self._bound:
             listener, sockets = self._bound[0]
             self._servers += await accept(listener, sockets, self._connections)
@@ -516,7 +528,7 @@ class BrokerServer:
         assert self._chores is not None
         assert self._connections is not None
         parts = parts_at_once(topics) if is_first else parts_later(topics)
-        work = warming_up(self._connections.routes, parts)
+        work = warming_up(self._connections.dispatcher.routes, parts)
         self._chores.run(
             work, lambda _: None, lambda error: logger.error("warming up failed", exc_info=error)
         )

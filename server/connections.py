@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from odradek.server.connection import Connection, Routes
+from odradek.server._pipeline import Dispatcher, Turn
+from odradek.server.connection import Connection
+from odradek.server.routes import Routes
 from odradek.server.timers import Timers
-from odradek.server.turn import LoopTurn
 
 logger = logging.getLogger("odradek.connections")
 
@@ -40,17 +41,23 @@ class ConnectionLimits:
     """Negative: never."""
 
 
+def _no_view() -> None:
+    return None
+
+
 class Connections:
     """What all connections share; implements `connection.Registry`."""
 
     def __init__(
-        self, routes: Routes, turn: LoopTurn, now_ms: Callable[[], int], limits: ConnectionLimits
+        self,
+        routes: Routes,
+        turn: Turn,
+        now_ms: Callable[[], int],
+        limits: ConnectionLimits,
+        current_view: Callable[[], object] = _no_view,
     ) -> None:
-        self.routes = routes
-        self.turn = turn
-        self.linger: Callable[[], None] = _do_nothing
-        self.now_ms = now_ms
-        self.request_bytes_max = limits.request_bytes_max
+        """What connections remember of requests is dropped whenever `current_view` gives another view."""
+        self.dispatcher = Dispatcher(routes, turn, now_ms, limits.request_bytes_max, current_view)
         self.limits = limits
         self._open: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
@@ -95,11 +102,12 @@ class Connections:
         interval_ms = SWEEP_INTERVAL_MS_MAX
         if self.limits.idle_ms_max >= 0:
             interval_ms = min(interval_ms, max(50, self.limits.idle_ms_max // 4))
-        previous_ms = self.now_ms()
+        self.dispatcher.timers = timers
+        previous_ms = self.dispatcher.now_ms()
 
         def sweep() -> None:
             nonlocal previous_ms
-            now_ms = self.now_ms()
+            now_ms = self.dispatcher.now_ms()
             self.sweep(now_ms, previous_ms)
             previous_ms = now_ms
 
@@ -113,13 +121,13 @@ class Connections:
             if unsent_bytes != connection.unsent_bytes:
                 # The client takes its answers, if slowly.
                 connection.unsent_bytes = unsent_bytes
-                connection.active_ms = now_ms
+                connection.requests.active_ms = now_ms
             if connection.is_waiting and connection.is_reading and not connection.is_stalled:
                 continue
-            if 0 <= idle_ms_max < now_ms - connection.active_ms:
+            if 0 <= idle_ms_max < now_ms - connection.requests.active_ms:
                 reading = "; it does not read its answers" if connection.is_stalled else ""
                 connection.abort(f"idle for connections.max.idle.ms={idle_ms_max}{reading}")
-            elif connection.active_ms < previous_ms:
+            elif connection.requests.active_ms < previous_ms:
                 connection.shrink()
 
     def close_all(self) -> None:
@@ -149,7 +157,3 @@ def counts_by_address(text: str) -> dict[str, int]:
             continue
         counts |= {str(address[0]): int(count) for *_, address in found}
     return counts
-
-
-def _do_nothing() -> None:
-    pass

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from odradek.coordinator.effects import LoggedRecord, LogRecord
-    from odradek.server.turn import LoopTurn
+    from odradek.server._pipeline import Turn
     from odradek.storage.log.partition import Appended, Partition
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.records import BatchHeader
@@ -74,7 +74,7 @@ class PartitionLog:
     def __init__(
         self,
         partition: Partition,
-        turn: LoopTurn,
+        turn: Turn,
         now_ms: Callable[[], int],
         loop: asyncio.AbstractEventLoop,
     ) -> None:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from odradek.coordinator.transactions.commands import ListTransactionsReply, TransactionCommand
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
     from odradek.coordinator.transactions.settings import TransactionSettings
+    from odradek.server._pipeline import Turn
     from odradek.server.coordinator_log import PartitionLog
     from odradek.server.timers import Timers
-    from odradek.server.turn import LoopTurn
     from odradek.server.work import WorkQueue
     from odradek.storage.config import LogConfig
     from odradek.storage.directories.store import LogStore
@@ -131,7 +131,7 @@ class Coordinators:
         live: LiveConfig[LogConfig],
         leadership: Leadership,
         store: LogStore,
-        turn: LoopTurn,
+        turn: Turn,
         timers: Timers,
         now_ms: Callable[[], int],
         new_producer_id: Callable[[], int],

@@ -26,10 +26,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from odradek.server.child_python import let_find_package
 from odradek.server.main_loop import LIFELINE_VARIABLE, new_event_loop
+
+if TYPE_CHECKING:
+    from odradek.server.broker import BrokerServer
+    from odradek.server.routes import RequestMetrics
 
 READY_MARK = " ready on "
 STOP_TIMEOUT_S = 10.0
@@ -109,6 +113,13 @@ class Broker:
         if not self.is_running:
             self._port = self._form.start(self._port, self._start_timeout_s)
         return self
+
+    def metrics(self) -> dict[tuple[str, int], RequestMetrics]:
+        """What has come of its requests since it started, by (name of the API, version), such as
+        `("Produce", 11)`. Only for a broker in a thread that runs, else RuntimeError."""
+        if not isinstance(self._form, _Thread):
+            raise RuntimeError("the metrics of a broker in its own process are not read from here")
+        return self._form.metrics()
 
     def stop(self) -> None:
         """Stops it cleanly and keeps the data; harmless when it does not run."""
@@ -214,6 +225,7 @@ class _Thread:
         self._ready = threading.Event()
         self._port = 0
         self._failure: BaseException | None = None
+        self._server: BrokerServer | None = None
 
     @property
     def is_running(self) -> bool:
@@ -236,6 +248,11 @@ class _Thread:
             self._thread.join()
             raise BrokerStartError(str(self._failure)) from self._failure
         return self._port
+
+    def metrics(self) -> dict[tuple[str, int], RequestMetrics]:
+        if self._server is None:
+            raise RuntimeError("the broker does not run")
+        return self._server.metrics()
 
     def stop(self) -> None:
         thread, loop = self._thread, self._loop
@@ -268,10 +285,12 @@ class _Thread:
         server = BrokerServer(config)
         try:
             await server.start()
+            self._server = server
             self._port = server.port
             self._ready.set()
             await self._stopping.wait()
         finally:
+            self._server = None
             await server.stop()
 
 

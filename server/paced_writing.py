@@ -37,7 +37,8 @@ nothing, even of thousands of requests a second."""
 
 
 class Turn(Protocol):
-    number: int
+    @property
+    def number(self) -> int: ...
 
     def follow(self, callback: Callable[[], object]) -> None: ...
 

@@ -21,7 +21,7 @@ from odradek.storage._reading import is_in_memory
 from odradek.wire.messages import find
 
 if TYPE_CHECKING:
-    from odradek.server.connection import Routes
+    from odradek.server.routes import Routes
     from odradek.wire.work import Work
 
 

@@ -66,9 +66,6 @@ READ_BY_STARTS_AND_OFFLINE = {
 """Files of a data directory that are no log's; the tools read and mend them as a start does."""
 
 ONE_WAY_THROUGH_THE_HOUSE = """
-    server._hot_path: server.connection
-    server.connection: server._hot_path server.turn
-    server.turn: server._hot_path
 """
 """Imports that lead back to where they are: what is left of them since the issue of this name began. To break
 a circle put a Protocol below, or move the type down; then strike its lines out. None is added.

@@ -50,8 +50,8 @@ def read_request_header(buffer: Buffer, position: int) -> tuple[RequestHeader, i
             position = end
         first_flexible = flexible_since(api_key)
         if first_flexible is not None and api_version >= first_flexible:
-            position = _skip_tags(buffer, position)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+            position = skip_tags(buffer, position)
+    except (struct.error, UnicodeDecodeError) as error:
         raise MalformedMessage(f"request header: {error}") from error
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 
@@ -90,8 +90,8 @@ def read_response(frame: Buffer, request_class: type[Message], version: int) -> 
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame, 0)
         position = 4
         if _has_flexible_header(response_class, version):
-            position = _skip_tags(frame, position)
-    except (struct.error, IndexError) as error:
+            position = skip_tags(frame, position)
+    except struct.error as error:
         raise MalformedMessage(f"response header: {error}") from error
     message, end = decoder(response_class, version)(frame, position)
     if end != len(frame):
@@ -103,12 +103,17 @@ def _has_flexible_header(response: Message | type[Message], version: int) -> boo
     return response.api_key != API_VERSIONS and response.is_flexible(version)
 
 
-def _skip_tags(buffer: Buffer, position: int) -> int:
-    count, position = read_uvarint(buffer, position)
-    for _ in range(count):
-        _, position = read_uvarint(buffer, position)
-        size, position = read_uvarint(buffer, position)
-        position += size
-        if position > len(buffer):
-            raise MalformedMessage("a tagged field of the header ends after the frame")
+def skip_tags(buffer: Buffer, position: int) -> int:
+    """Where the tagged fields of a header end that begin at `position`: none is known there."""
+    try:
+        # Each field takes two bytes at least, so a lying count ends at the end of the frame.
+        count, position = read_uvarint(buffer, position)
+        for _ in range(count):
+            _, position = read_uvarint(buffer, position)
+            size, position = read_uvarint(buffer, position)
+            position += size
+            if position > len(buffer):
+                raise IndexError("one is longer than the frame")
+    except (IndexError, MalformedMessage) as error:
+        raise MalformedMessage(f"the header's tagged fields: {error}") from None
     return position

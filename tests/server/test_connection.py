@@ -12,13 +12,12 @@ from dataclasses import dataclass
 import pytest
 
 from odradek.apis.api import Api, LatePart, Waiting
-from odradek.server import connection as connection_module
-from odradek.server import paced_writing
-from odradek.server.connection import BUFFER_BYTES, Routes
+from odradek.server import _pipeline, paced_writing
+from odradek.server._pipeline import BUFFER_BYTES, Turn
 from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
 from odradek.server.listeners import Listener, accept, bind_listener
+from odradek.server.routes import Routes
 from odradek.server.timers import Timers, wall_clock_ms
-from odradek.server.turn import LoopTurn
 from odradek.server.work import WorkQueue
 from odradek.wire.errors import MalformedMessage
 from odradek.wire.schema import ALL, INT32, RECORDS, STRING, Message, on_wire
@@ -167,7 +166,7 @@ class Stage:
 
     def __init__(self, loop, limits):
         self.loop = loop
-        self.turn = LoopTurn(loop)
+        self.turn = Turn(loop)
         self.broker = TinyBroker(self.turn, limits)
         self.listener = Listener("PLAINTEXT", "127.0.0.1", 0)
         self.clients, self.servers = [], []
@@ -510,6 +509,7 @@ def test_bytes_that_arrive_before_the_commit_do_not_overwrite_what_is_staged(pla
         client.send(echo(1, "x"))
         await client.answer()
         connection = stage_.broker.contexts[0].connection
+        stage_.turn.add(FakePartition(), lambda error: None, False)  # it shares the turn
         for records in (b"a" * 1000, b"b" * 3000, b"c" * 60_000, b"d" * 60_000, b"e" * 100):
             unsent = memoryview(stage(1, records))
             while unsent:
@@ -625,7 +625,7 @@ def test_a_slice_with_a_bug_costs_only_its_own_connection(play, caplog):
 
 def test_what_waits_in_large_requests_is_bounded(play, monkeypatch):
     """A long poll of a hundred thousand partitions is held for as long as it waits."""
-    monkeypatch.setattr(connection_module, "WAITING_BYTES_MAX", 30_000)
+    monkeypatch.setattr(_pipeline, "WAITING_BYTES_MAX", 30_000)
 
     async def story(stage_):
         client, waiting = await stage_.client(), stage_.broker.waiting
@@ -640,14 +640,14 @@ def test_what_waits_in_large_requests_is_bounded(play, monkeypatch):
             next(w for key, w in waiting.items() if int(key) == number).complete(connection_response("now"))
             assert (await client.answer())[0] == number
         (connection,) = stage_.broker.connections
-        assert connection._waiting_bytes == 0
+        assert connection.responses.waiting_bytes == 0
 
     play(story)
 
 
 def test_a_client_that_is_not_read_and_never_answered_goes_with_the_idle_time(play, monkeypatch, caplog):
     """Its end would not be seen: with polls of a month it would stay for a month."""
-    monkeypatch.setattr(connection_module, "WAITING_ANSWERS_MAX", 3)
+    monkeypatch.setattr(_pipeline, "WAITING_ANSWERS_MAX", 3)
 
     async def story(stage_):
         held, closing = await stage_.client(), await stage_.client()
@@ -707,9 +707,9 @@ def test_the_transport_of_a_client_that_does_not_read_is_filled_to_its_limit_onl
         client.send(*(echo(number, "big") for number in range(300)))
         await stage_.until(lambda: stage_.broker.contexts)
         (connection,) = stage_.broker.connections
-        await stage_.until(lambda: connection._is_full)
+        await stage_.until(lambda: connection.responses.is_full)
         limit = paced_writing.WRITE_BUFFER_HIGH_BYTES + 2 * paced_writing.PIECE_BYTES_MAX
-        assert connection._transport.get_write_buffer_size() <= limit
+        assert connection.responses.transport.get_write_buffer_size() <= limit
         client.writer.transport.resume_reading()
         for number in range(300):
             assert (await client.answer())[0] == number
@@ -753,7 +753,7 @@ def test_a_long_answer_that_cannot_be_sent_to_its_end_closes_its_connection(play
         client.send(echo(1, "small"))
         await client.answer()
         (connection,) = stage_.broker.connections
-        connection._transport = Unwilling(connection._transport, 3)
+        connection.use_transport(Unwilling(connection.responses.transport, 3))
         other = await stage_.client()
         client.send(echo(2, "big"))
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
@@ -846,7 +846,8 @@ async def pieces_of_answers(stage_, times, correlation_ids, after_write=lambda: 
     client.send(echo(0, "small"))
     await client.answer()
     (connection,) = stage_.broker.connections
-    recording = connection._transport = Recording(connection._transport, pass_and_do)
+    recording = Recording(connection.responses.transport, pass_and_do)
+    connection.use_transport(recording)
     sizes = []
     for correlation_id in correlation_ids:
         client.send(echo(correlation_id, "big"))
@@ -865,7 +866,8 @@ def test_nothing_of_a_long_answer_is_written_where_it_was_asked_for(play, times)
         client.send(echo(0, "small"))
         await client.answer()
         (connection,) = stage_.broker.connections
-        recording = connection._transport = Recording(connection._transport, times.pass_after)
+        recording = Recording(connection.responses.transport, times.pass_after)
+        connection.use_transport(recording)
         served = len(stage_.broker.contexts)
         client.send(echo(1, "big"))
         while len(stage_.broker.contexts) == served:
@@ -1078,12 +1080,12 @@ def test_no_more_is_made_than_a_client_takes(play):
         await stage_.until(lambda: stage_.broker.waiting)
         late_answers(stage_, maker)
         connection = next(c for c in stage_.broker.connections if c.is_waiting)
-        await stage_.until(lambda: connection._is_full)
+        await stage_.until(lambda: connection.responses.is_full)
         for number in range(50):
             other.send(echo(number, "meanwhile"))
             await other.answer()
         limit = paced_writing.WRITE_BUFFER_HIGH_BYTES + 2 * paced_writing.PIECE_BYTES_MAX
-        assert connection._transport.get_write_buffer_size() <= limit
+        assert connection.responses.transport.get_write_buffer_size() <= limit
         # The rest is in the buffers of the system.
         assert maker.made_bytes < 12_000_000
         assert connection.write_buffer_bytes() >= 30_000_000 - maker.made_bytes
@@ -1143,7 +1145,7 @@ def test_what_nobody_will_take_is_not_made(play, leaves, caplog):
         await stage_.until(lambda: stage_.broker.waiting)
         (connection,) = stage_.broker.connections
         late_answers(stage_, maker)
-        await stage_.until(lambda: connection._is_full)
+        await stage_.until(lambda: connection.responses.is_full)
         if leaves == "the client":
             client.writer.transport.abort()
         else:
@@ -1160,7 +1162,7 @@ def test_what_nobody_will_take_is_not_made(play, leaves, caplog):
 
 
 def test_answers_that_pile_up_stop_the_reading_and_all_are_sent_in_the_end(play, monkeypatch):
-    monkeypatch.setattr(connection_module, "WAITING_ANSWERS_MAX", 20)
+    monkeypatch.setattr(_pipeline, "WAITING_ANSWERS_MAX", 20)
 
     async def story(stage_):
         client, waiting = await stage_.client(), stage_.broker.waiting

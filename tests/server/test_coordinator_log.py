@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
+from odradek.server._pipeline import Turn
 from odradek.server.coordinator_log import PartitionLog
-from odradek.server.turn import LoopTurn
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
@@ -31,7 +31,7 @@ def play(partition, story, read=None):
 
     async def act():
         loop = asyncio.get_running_loop()
-        log = PartitionLog(partition, LoopTurn(loop), lambda: NOW_MS, loop)
+        log = PartitionLog(partition, Turn(loop), lambda: NOW_MS, loop)
         told = []
 
         def tell(name):

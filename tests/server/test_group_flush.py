@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from odradek.server import group_flush
-from odradek.server.turn import LoopTurn
+from odradek.server._pipeline import Turn
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk, SyncFailed
@@ -102,7 +102,7 @@ class Bench:
 
     def run(self, story):
         async def whole():
-            turn = LoopTurn(asyncio.get_running_loop())
+            turn = Turn(asyncio.get_running_loop())
             turn.flushes.use(self.store.flush_journals)
             try:
                 await story(turn)
@@ -407,7 +407,7 @@ def test_without_it_many_partitions_are_flushed_by_few_workers_and_told_of_their
     told = {}
 
     async def story():
-        turn = LoopTurn(asyncio.get_running_loop())
+        turn = Turn(asyncio.get_running_loop())
         try:
             for partition in partitions:
                 turn.add(partition, lambda error, p=partition: told.update({p.directory: error}), True)

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from odradek.server._pipeline import Turn
 from odradek.server.timers import Timers, steady_clock_ms
-from odradek.server.turn import LoopTurn
 from odradek.wire.errors import ErrorCode, KafkaError
 
 
@@ -40,7 +40,7 @@ async def until(condition):
 
 def play(story):
     async def act():
-        turn = LoopTurn(asyncio.get_running_loop())
+        turn = Turn(asyncio.get_running_loop())
         events = []
         try:
             await story(turn, events)
@@ -152,7 +152,7 @@ def test_what_follows_from_what_follows_leaves_a_turn_to_others(caplog):
         assert events.index("follow 2") < events.index("b ok") < events.index("follow 3")
 
     play(story)
-    assert "what follows a turn failed" in caplog.text
+    assert "callback after the end of a turn failed" in caplog.text
 
 
 def test_one_flush_serves_all_that_gathered_while_another_ran():

@@ -23,12 +23,12 @@ def begin(server):
     deadline = time.monotonic() + 20
 
     def tell():
-        print(*sorted({route >> 16 for route in server.connections.routes.found}))
+        print(*sorted({route >> 16 for route in server.connections.dispatcher.routes.found}))
 
     def look():
         if time.monotonic() > deadline:
             STAGES.clear()
-        elif STAGES and {route >> 16 for route in server.connections.routes.found} >= STAGES[0]:
+        elif STAGES and {route >> 16 for route in server.connections.dispatcher.routes.found} >= STAGES[0]:
             tell()
             print(*sorted(SEEN & set(sys.modules)), flush=True)
             del STAGES[0]

@@ -1,4 +1,4 @@
-"""The short way of ListOffsets says the same as the ordinary one, to the byte, and leaves the rest to it."""
+"""ListOffsets requests that are remembered get the handler's answer, to the byte; it gets what is unusual."""
 
 import itertools
 from dataclasses import replace
@@ -11,10 +11,10 @@ from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import read_response, request_frame, response_parts
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.apis import transactional
+from tests.wired import Asker, from_prefix, wired
 
 LIST_OFFSETS = 2
 VERSIONS = range(4, 12)
-LONGEST = 1 << 20
 
 
 @pytest.fixture
@@ -41,20 +41,41 @@ def ordinary(node, request, version, correlation_id):
     return b"".join(response_parts(api.handle(decoded, context), version, correlation_id))
 
 
-def ask(node, data, start=0, filled=None, longest=LONGEST):
-    """Bytes of the answers, where the last request taken ends, and how many were; None: not for this way."""
-    shortcut = node.apis[LIST_OFFSETS].shortcut
-    filled = len(data) if filled is None else filled
-    answer = shortcut(memoryview(data), start, filled, longest, node.connection, node.loop.now_ms)
-    if answer is None:
-        return None
-    (told,) = answer.parts
-    assert (type(told), len(told), answer.waiting) == (bytes, answer.size_bytes, None)
-    return told, answer.end, answer.count
+class Remembering:
+    """Clients of the node, and of one with the same handlers that remembers nothing."""
+
+    def __init__(self, node):
+        self.node = node
+        self.asker, self.ordinary = (
+            Asker(
+                wired(
+                    node.apis,
+                    node.loop,
+                    lambda: node.loop.now_ms,
+                    lambda: node.machine.view,
+                    with_prefixes=with_prefixes,
+                )
+            )
+            for with_prefixes in (True, False)
+        )
+
+    def ask(self, frame):
+        """The answer to a frame that is served by its prefix; None where the handler answers, or nobody."""
+        before = from_prefix(self.asker.connections)
+        answers = self.asker.ask(frame)
+        if from_prefix(self.asker.connections) == before:
+            return None
+        (answer,) = answers()
+        return answer
+
+
+@pytest.fixture
+def client(filled):
+    return Remembering(filled)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_both_ways_give_the_same_bytes(filled, version):
+def test_prefix_and_handler_give_the_same_bytes(filled, client, version):
     special = [
         -1,
         -2,
@@ -64,23 +85,22 @@ def test_both_ways_give_the_same_bytes(filled, version):
     for number, (timestamp, index, isolation, client_id, epoch) in enumerate(choices):
         request = question(timestamp, index=index, isolation=isolation, current_leader_epoch=epoch)
         frame = request_frame(request, version, number - 5, client_id)
-        for _ in range(2):  # learnt, then known
-            told = ask(filled, b"before" + frame + b"after", 6, 6 + len(frame) + 5)
-            assert told == (ordinary(filled, request, version, number - 5), 6 + len(frame), 1)
+        for _ in range(2):  # learnt, then remembered
+            assert client.ask(frame) == ordinary(filled, request, version, number - 5)
 
 
-def test_an_answer_is_as_new_as_the_log(filled):
+def test_an_answer_is_as_new_as_the_log(filled, client):
     frame = request_frame(question(), 5, 1, "me")
     for _ in range(3):
         filled.fill("t", [b"more"])
-        assert ask(filled, frame)[0] == ordinary(filled, question(), 5, 1)
+        assert client.ask(frame) == ordinary(filled, question(), 5, 1)
     filled.partition("t").log_start_offset = 2
     earliest = request_frame(question(-2), 5, 1, "me")
-    assert ask(filled, earliest)[0] == ordinary(filled, question(-2), 5, 1)
+    assert client.ask(earliest) == ordinary(filled, question(-2), 5, 1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_open_transactions_end_the_log_for_committed_readers_as_in_the_ordinary_way(filled, version):
+def test_open_transactions_end_the_log_for_committed_readers_as_for_the_handler(filled, client, version):
     frames = {
         (timestamp, isolation): request_frame(question(timestamp, isolation=isolation), version, 1, "me")
         for timestamp in (-1, -2)
@@ -90,13 +110,13 @@ def test_open_transactions_end_the_log_for_committed_readers_as_in_the_ordinary_
     def check(last_stable_offset):
         for (timestamp, isolation), frame in frames.items():
             request = question(timestamp, isolation=isolation)
-            told = ask(filled, frame)
+            told = client.ask(frame)
             if isolation == 2:
                 assert told is None
                 continue
-            assert told[0] == ordinary(filled, request, version, 1)
+            assert told == ordinary(filled, request, version, 1)
             if (timestamp, isolation) == (-1, 1):
-                answer = read_response(told[0][4:], ListOffsetsRequest, version)[1]
+                answer = read_response(told[4:], ListOffsetsRequest, version)[1]
                 assert answer.topics[0].partitions[0].offset == last_stable_offset
 
     check(4)
@@ -107,26 +127,26 @@ def test_open_transactions_end_the_log_for_committed_readers_as_in_the_ordinary_
     check(7)
 
 
-def test_what_was_learnt_is_forgotten_when_the_cluster_changes(filled):
+def test_what_was_learnt_is_forgotten_when_the_cluster_changes(filled, client):
     frame = request_frame(question(), 11, 1, "me")
-    assert ask(filled, frame) is not None
+    assert client.ask(frame) is not None
     view = filled.machine.view
     topic = view.topics["t"]
     elsewhere = tuple(one._replace(leader=2) for one in topic.partitions)
     filled.machine.view = replace(view, topics={"t": replace(topic, partitions=elsewhere)})
-    assert ask(filled, frame) is None
+    assert client.ask(frame) is None
     newer = tuple(one._replace(leader_epoch=7) for one in topic.partitions)
     filled.machine.view = replace(view, topics={"t": replace(topic, partitions=newer)})
-    assert ask(filled, frame)[0] == ordinary(filled, question(), 11, 1)
+    assert client.ask(frame) == ordinary(filled, question(), 11, 1)
     filled.machine.view = view
     filled.machine.delete_topics(["t"])
-    assert ask(filled, frame) is None
+    assert client.ask(frame) is None
     filled.create("t")
-    assert ask(filled, frame)[0] == ordinary(filled, question(), 11, 1)
+    assert client.ask(frame) == ordinary(filled, question(), 11, 1)
 
 
 @pytest.mark.parametrize("version", range(12))
-def test_what_is_unusual_takes_the_ordinary_way(filled, version):
+def test_what_is_unusual_goes_to_the_handler(filled, client, version):
     unusual = [
         question(topic="u"),
         question(index=2),
@@ -140,57 +160,42 @@ def test_what_is_unusual_takes_the_ordinary_way(filled, version):
         unusual += [question(), question(-2)]
     unusual += [question(timestamp) for timestamp in (0, 1001, 5000, -3)]  # records have to be read for these
     for request in unusual:
-        assert ask(filled, request_frame(request, version, 1, "me")) is None
+        assert client.ask(request_frame(request, version, 1, "me")) is None
 
 
-def test_a_refusal_while_looking_takes_the_ordinary_way(filled, monkeypatch):
+def test_a_refusal_while_looking_goes_to_the_handler(client, monkeypatch):
     frame = request_frame(question(-2), 11, 1, "me")
-    assert ask(filled, frame) is not None
+    assert client.ask(frame) is not None
 
     def fail(led):
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
     monkeypatch.setattr("odradek.apis.list_offsets._epoch_at_start", fail)
-    assert ask(filled, frame) is None
+    assert client.ask(frame) is None
 
 
-def test_what_is_cut_off_too_long_or_no_request_is_left_alone(filled):
+def test_torn_requests_get_the_same_answers_as_without_a_memory(client):
     frame = request_frame(question(), 6, 1, "me")
-    assert ask(filled, frame) is not None
+    assert client.ask(frame) is not None
+    lengths = (-1, 0, 7, 8, 9, len(frame) - 5)
+    torn = [length.to_bytes(4, "big", signed=True) + frame[4:] for length in lengths]
+    torn += [
+        frame[:at] + bytes([value]) + frame[at + 1 :]
+        for at in range(4, len(frame))
+        for value in (0, 1, 0x7F, 0xFF)
+    ]
+    for data in torn:
+        assert client.asker.ask(data)() == client.ordinary.ask(data)()
     for end in range(len(frame)):
-        assert ask(filled, frame, 0, end) is None
-        told = ask(filled, frame + frame[:end])
-        assert told is None or told[1:] == (len(frame), 1)
-    assert ask(filled, frame, longest=len(frame) - 5) is None
-    for length in (-1, 0, 7, 8, 9, len(frame) - 5):
-        assert ask(filled, length.to_bytes(4, "big", signed=True) + frame[4:]) is None
-    for at in range(4, len(frame)):
-        for value in (0, 1, 0x7F, 0xFF):
-            torn = frame[:at] + bytes([value]) + frame[at + 1 :]
-            told = ask(filled, torn)
-            assert told is None or told[1] == len(frame)
+        assert client.asker.ask(frame[:end])() == []
 
 
-def test_questions_that_arrive_together_are_answered_together_up_to_a_bound(filled):
+def test_requests_that_arrive_together_are_answered_in_their_order(client):
     requests = [(question((-1, -2)[n % 2], index=n % 3 % 2), 4 + n % 8) for n in range(150)]
+    requests.insert(77, (question(topic="u"), 5))
     frames = [request_frame(request, version, n, "me") for n, (request, version) in enumerate(requests)]
-    expected = [ordinary(filled, request, version, n) for n, (request, version) in enumerate(requests)]
-    data, position, answers = b"".join(frames) + b"rest", 0, b""
-    counts = []
-    while position < len(data) - 4:
-        told, position, count = ask(filled, data, position)
-        answers += told
-        counts.append(count)
-    assert answers == b"".join(expected)
-    assert counts == [64, 64, 22]
-    other = request_frame(question(topic="u"), 5, 1, "me")
-    assert ask(filled, frames[0] + other + frames[1]) == (expected[0], len(frames[0]), 1)
-
-
-def test_what_is_remembered_is_bounded(node, monkeypatch):
-    monkeypatch.setattr("odradek.apis.list_offsets.FEW_KNOWN_MAX", 5)
-    filled = node
-    filled.create("t")
-    for number in range(20):
-        frame = request_frame(question(), 5, 1, f"client {number}")
-        assert ask(filled, frame)[0] == ordinary(filled, question(), 5, 1)
+    answers = client.asker.ask(b"".join(frames))()
+    assert answers == [
+        ordinary(client.node, request, version, n) for n, (request, version) in enumerate(requests)
+    ]
+    assert from_prefix(client.asker.connections) == 150

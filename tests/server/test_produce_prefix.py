@@ -1,4 +1,4 @@
-"""The short way of produce requests says the same as the ordinary one, and leaves to it what is unusual."""
+"""Produce requests that are remembered get the handler's answer, and the handler gets what is unusual."""
 
 import asyncio
 import itertools
@@ -6,7 +6,6 @@ import threading
 
 import pytest
 
-from odradek.apis import _produce_burst
 from odradek.config.broker_config import load
 from odradek.server.broker import BrokerServer
 from odradek.storage.log import partition as storage_partition
@@ -30,30 +29,26 @@ PRODUCE = 0
 VERSIONS = range(9, 14)
 
 
+LONG_ID = "x" * 1100
+"""With such a client id a prefix is too long to be remembered."""
+
+
 class Node:
-    """A broker with one client; counts which requests took the short way."""
+    """A broker with one client; counts which requests were served by a prefix."""
 
     def __init__(self, server, client):
         self.server, self.client = server, client
-        self.shortcuts = 0
         self.topic_id = None
 
-    async def ask(self, request, version, shorten=True, client_id="tests"):
-        route = self.server.connections.routes.resolve(PRODUCE << 16 | version)
-        original = route.shortcut
-        if route.shortcut is not None:
+    @property
+    def from_prefix(self):
+        routes = self.server.connections.dispatcher.routes
+        return sum(routes.resolve(PRODUCE << 16 | version).from_prefix for version in VERSIONS)
 
-            def counted(*arguments):
-                answer = original(*arguments) if shorten else None
-                self.shortcuts += answer is not None
-                return answer
-
-            route.shortcut = counted
-        for connection in self.server.connections:
-            connection._shortcut = None  # it goes by the one it used last, which we did not replace
-        self.client.send_request(request, version, 5, client_id)
+    async def ask(self, request, version, repeated=True, client_id="tests"):
+        """Without `repeated` the handler answers."""
+        self.client.send_request(request, version, 5, client_id if repeated else LONG_ID)
         frame = await self.client.receive_frame()
-        route.shortcut = original
         return frame, read_response(frame, type(request), version)[1]
 
     def request(self, version, records, *, acks=-1, index=0, topics=1, name="t", transactional_id=None):
@@ -93,7 +88,7 @@ def play(tmp_path, story, **settings):
             assert answer.topics[0].error_code == 0
             node.topic_id = answer.topics[0].topic_id
             for index in (0, 1) * SEEDED:
-                await node.ask(node.request(9, batch(), index=index), 9, shorten=False)
+                await node.ask(node.request(9, batch(), index=index), 9, repeated=False)
             async with asyncio.timeout(20):
                 await story(node)
         finally:
@@ -103,15 +98,15 @@ def play(tmp_path, story, **settings):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_both_ways_give_the_same_answer_but_for_the_offset(tmp_path, version):
+def test_prefix_and_handler_give_the_same_answer_but_for_the_offset(tmp_path, version):
     async def story(node):
         for acks, size, index in itertools.product((-1, 1), (0, 10, 5000, 70_000), (0, 1)):
             request = node.request(version, batch(size), acks=acks, index=index)
-            taken = node.shortcuts
+            taken = node.from_prefix
             _, short = await node.ask(request, version)
-            assert node.shortcuts == taken + 1
-            _, ordinary = await node.ask(request, version, shorten=False)
-            assert node.shortcuts == taken + 1
+            assert node.from_prefix == taken + 1
+            _, ordinary = await node.ask(request, version, repeated=False)
+            assert node.from_prefix == taken + 1
             (theirs,) = ordinary.responses[0].partition_responses
             (ours,) = short.responses[0].partition_responses
             assert theirs.base_offset == ours.base_offset + 1
@@ -121,24 +116,24 @@ def test_both_ways_give_the_same_answer_but_for_the_offset(tmp_path, version):
     play(tmp_path, story)
 
 
-def test_topics_with_append_time_take_the_ordinary_way(tmp_path):
+def test_topics_with_append_time_go_to_the_handler(tmp_path):
     async def story(node):
         _, answer = await node.ask(node.request(9, batch()), 9)
         (told,) = answer.responses[0].partition_responses
         assert told.error_code == 0
         assert told.log_append_time_ms > 1_700_000_000_000
-        assert node.shortcuts == 0
+        assert node.from_prefix == 0
 
     play(tmp_path, story, message_timestamp_type="LogAppendTime")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_unusual_takes_the_ordinary_way(tmp_path, version):
+def test_what_is_unusual_goes_to_the_handler(tmp_path, version):
     async def story(node):
         corrupt = batch()
         corrupt[-1] ^= 1
         await node.ask(node.request(version, batch()), version)
-        assert node.shortcuts == 1
+        assert node.from_prefix == 1
         transactional = batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
         unusual = [
             node.request(version, corrupt),
@@ -154,13 +149,13 @@ def test_what_is_unusual_takes_the_ordinary_way(tmp_path, version):
             node.request(version, transactional, transactional_id="me"),
         ]
         told = {True: [], False: []}
-        for request, shorten in itertools.product(unusual, (True, False)):
-            _, answer = await node.ask(request, version, shorten)
-            told[shorten].append(answer.responses[0].partition_responses[0].error_code)
+        for request, repeated in itertools.product(unusual, (True, False)):
+            _, answer = await node.ask(request, version, repeated)
+            told[repeated].append(answer.responses[0].partition_responses[0].error_code)
         assert told[True] == told[False]
         # Several topics, and any transactional id for what is not transactional, are in order.
         assert told[True].count(ErrorCode.NONE) == 3
-        assert node.shortcuts == 1
+        assert node.from_prefix == 2  # that of the transactional id, too
 
     play(tmp_path, story)
 
@@ -186,8 +181,8 @@ class Producer:
     def identity(self):
         return {"producer_id": self.producer_id, "producer_epoch": self.epoch}
 
-    async def ask(self, request, version, code_of=lambda answer: answer.error_code, shorten=True):
-        while code_of(answer := (await self.node.ask(request, version, shorten))[1]) in NOT_YET:
+    async def ask(self, request, version, code_of=lambda answer: answer.error_code, repeated=True):
+        while code_of(answer := (await self.node.ask(request, version, repeated))[1]) in NOT_YET:
             await asyncio.sleep(0.001)
         return answer
 
@@ -220,14 +215,14 @@ class Producer:
         records = batch(size, base_sequence=sequence, transactional=transactional, **identity)
         return self.node.request(self.version, records, transactional_id=transactional_id)
 
-    async def send(self, shorten=True, size=100):
+    async def send(self, repeated=True, size=100):
         """The next batch; what is told of it."""
 
         def told(answer):
             return answer.responses[0].partition_responses[0]
 
         answer = await self.ask(
-            self.request(size=size), self.version, lambda answer: told(answer).error_code, shorten
+            self.request(size=size), self.version, lambda answer: told(answer).error_code, repeated
         )
         assert told(answer).error_code == 0
         self.sequence += 1
@@ -244,7 +239,7 @@ class Producer:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_batches_go_the_short_way_once_their_transaction_is_open(tmp_path, version):
+def test_batches_are_served_by_their_prefix_once_their_transaction_is_open(tmp_path, version):
     async def story(node):
         producer = Producer(node, version)
         await producer.begin()
@@ -253,13 +248,13 @@ def test_batches_go_the_short_way_once_their_transaction_is_open(tmp_path, versi
             await producer.send()
             for size in (0, 10, 5000, 70_000):
                 short = await producer.send(size=size)
-                ordinary = await producer.send(size=size, shorten=False)
+                ordinary = await producer.send(size=size, repeated=False)
                 (ours,) = short.responses[0].partition_responses
                 (theirs,) = ordinary.responses[0].partition_responses
                 assert theirs.base_offset == ours.base_offset + 1
                 ours.base_offset += 1
                 assert short == ordinary
-            assert node.shortcuts == 4 * transaction
+            assert node.from_prefix == 4 * transaction
             await producer.end()
         log = node.server.store.get("t", 0)
         await until(lambda: log.last_stable_offset == SEEDED + 2 * (1 + 2 * 4 + 1))
@@ -268,7 +263,7 @@ def test_batches_go_the_short_way_once_their_transaction_is_open(tmp_path, versi
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_does_not_go_on_in_the_open_transaction_takes_the_ordinary_way(tmp_path, version):
+def test_what_does_not_go_on_in_the_open_transaction_goes_to_the_handler(tmp_path, version):
     async def story(node):
         producer = Producer(node, version)
         for _ in range(2):
@@ -276,7 +271,7 @@ def test_what_does_not_go_on_in_the_open_transaction_takes_the_ordinary_way(tmp_
         await producer.add()
         for _ in range(2):
             await producer.send()
-        assert node.shortcuts == 1
+        assert node.from_prefix == 1
         unusual = {
             "a duplicate": producer.request(0),
             "a gap": producer.request(7),
@@ -286,14 +281,14 @@ def test_what_does_not_go_on_in_the_open_transaction_takes_the_ordinary_way(tmp_
             "of nobody": producer.request(producer_id=1 << 40),
         }
         told = {True: {}, False: {}}
-        for (name, request), shorten in itertools.product(unusual.items(), (True, False)):
-            _, answer = await node.ask(request, version, shorten)
-            told[shorten][name] = answer.responses[0].partition_responses[0].error_code
+        for (name, request), repeated in itertools.product(unusual.items(), (True, False)):
+            _, answer = await node.ask(request, version, repeated)
+            told[repeated][name] = answer.responses[0].partition_responses[0].error_code
         assert told[True] == told[False]
         assert [name for name, code in told[True].items() if code == 0] == ["a duplicate"]
-        assert node.shortcuts == 1
+        assert node.from_prefix == 1
         await producer.send()
-        assert node.shortcuts == 2
+        assert node.from_prefix == 2
 
     play(tmp_path, story)
 
@@ -315,10 +310,10 @@ def test_batches_of_an_open_transaction_that_arrive_together_are_one_burst(tmp_p
     play(tmp_path, story)
 
 
-def test_a_beginning_is_forgotten_when_the_cluster_changes(tmp_path):
+def test_a_prefix_is_forgotten_when_the_cluster_changes(tmp_path):
     async def story(node):
         await node.ask(node.request(9, batch()), 9)
-        assert node.shortcuts == 1
+        assert node.from_prefix == 1
         node.server._machine.delete_topics(["t"])
         _, answer = await node.ask(node.request(9, batch()), 9)
         assert answer.responses[0].partition_responses[0].error_code == 3
@@ -330,7 +325,7 @@ def test_a_beginning_is_forgotten_when_the_cluster_changes(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_duplicate_gets_its_first_offset_by_the_ordinary_way(tmp_path):
+def test_a_duplicate_gets_its_first_offset_from_the_handler(tmp_path):
     async def story(node):
         known = batch(producer_id=77, producer_epoch=0, base_sequence=0)
         following = batch(producer_id=77, producer_epoch=0, base_sequence=1)
@@ -341,12 +336,12 @@ def test_a_duplicate_gets_its_first_offset_by_the_ordinary_way(tmp_path):
         gap = batch(producer_id=77, producer_epoch=0, base_sequence=5)
         _, answer = await node.ask(node.request(11, gap), 11)
         assert answer.responses[0].partition_responses[0].error_code == 45
-        assert node.shortcuts == 2  # the two that were new
+        assert node.from_prefix == 2  # the two that were new
 
     play(tmp_path, story)
 
 
-def test_a_failed_commit_is_told_by_the_short_way(tmp_path):
+def test_a_failed_commit_is_told_with_a_prefix_too(tmp_path):
     async def story(node):
         await node.ask(node.request(9, batch()), 9)
         partition = node.server.store.get("t", 0)
@@ -361,7 +356,7 @@ def test_a_failed_commit_is_told_by_the_short_way(tmp_path):
             _, answer = await node.ask(node.request(9, batch()), 9)
         finally:
             type(partition).commit = original
-        assert node.shortcuts == 2
+        assert node.from_prefix == 2
         (told,) = answer.responses[0].partition_responses
         assert (told.error_code, told.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 
@@ -370,31 +365,18 @@ def test_a_failed_commit_is_told_by_the_short_way(tmp_path):
 
 def test_one_client_alone_and_two_by_turns_get_what_they_are_owed(tmp_path):
     async def story(node):
-        turn = node.server._turn
-        alone = []
-        original = type(turn).begin_alone
-
-        def counted(self, sender):
-            alone.append(original(self, sender))
-            return alone[-1]
-
         clients = [node.client, await AsyncRawClient.connect(node.server.port)]
         latest = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
         ask_latest = list_offsets.ListOffsetsRequest(
             replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[latest])]
         )
-        type(turn).begin_alone = counted
-        try:
-            # The first connection thrice, then both by turns, then the other: each its own kind of turn.
-            for number, who in enumerate([0, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1, 1]):
-                produced = await clients[who].ask(node.request(9, batch()), 9, number)
-                (told,) = produced.responses[0].partition_responses
-                assert (told.error_code, told.base_offset) == (0, SEEDED + number)
-                found = await clients[who].ask(ask_latest, 7, 100 + number)
-                assert found.topics[0].partitions[0].offset == SEEDED + number + 1
-        finally:
-            type(turn).begin_alone = original
-        assert {True, False} <= set(alone)
+        # The first connection thrice, then both by turns, then the other: each its own kind of turn.
+        for number, who in enumerate([0, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1, 1]):
+            produced = await clients[who].ask(node.request(9, batch()), 9, number)
+            (told,) = produced.responses[0].partition_responses
+            assert (told.error_code, told.base_offset) == (0, SEEDED + number)
+            found = await clients[who].ask(ask_latest, 7, 100 + number)
+            assert found.topics[0].partitions[0].offset == SEEDED + number + 1
         clients[1].close()
 
     play(tmp_path, story)
@@ -423,23 +405,44 @@ def test_a_client_alone_is_told_of_a_failed_commit_and_goes_on(tmp_path):
     play(tmp_path, story)
 
 
-def test_what_is_remembered_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(_produce_burst, "KNOWN_MAX", 5)
-
+@pytest.mark.parametrize("bound", ["remembered_of_connection_max", "remembered_max"])
+def test_what_is_remembered_is_bounded(tmp_path, bound):
     async def story(node):
+        dispatcher = node.server.connections.dispatcher
+        setattr(dispatcher, bound, 5)
         for number in range(20):
             request = node.request(9, batch())
             request.timeout_ms = number
             _, answer = await node.ask(request, 9)
             assert answer.responses[0].partition_responses[0].base_offset == SEEDED + number
-        assert node.shortcuts == 20
+            assert dispatcher.remembered <= 5
+        assert node.from_prefix == 20
+
+    play(tmp_path, story)
+
+
+def test_what_is_remembered_goes_with_its_connection(tmp_path):
+    async def story(node):
+        dispatcher = node.server.connections.dispatcher
+        other = await AsyncRawClient.connect(node.server.port)
+        await node.ask(node.request(9, batch()), 9)
+        assert dispatcher.remembered == 1
+        await other.ask(node.request(9, batch()), 9, 1)
+        assert dispatcher.remembered == 2  # the same bytes, and another connection
+        other.close()
+        await until(lambda: dispatcher.remembered == 1)
+        for connection in node.server.connections:
+            connection.shrink()
+        assert dispatcher.remembered == 0
+        await node.ask(node.request(9, batch()), 9)
+        assert dispatcher.remembered == 1
 
     play(tmp_path, story)
 
 
 def test_requests_that_arrive_together_are_answered_in_their_order(tmp_path):
     async def story(node):
-        kinds = [(9, -1), (13, -1), (11, 1), (9, 7), (10, -1)]  # one that the short way refuses among them
+        kinds = [(9, -1), (13, -1), (11, 1), (9, 7), (10, -1)]  # one that the handler refuses among them
         sent = [(version, acks, number % 2) for number, (version, acks) in enumerate(kinds * 30)]
         frames = b""
         for number, (version, acks, index) in enumerate(sent):
@@ -484,7 +487,7 @@ def long_batch(**options):
 
 
 def gates(node):
-    return node.server.connections.routes.resolve(PRODUCE << 16 | 11).handle._gates.open
+    return node.server.connections.dispatcher.routes.resolve(PRODUCE << 16 | 11).handle._gates.open
 
 
 async def until(condition):
@@ -502,7 +505,7 @@ def frame_of(node, records, index, correlation_id, **options):
     return request_frame(node.request(11, records, index=index, **options), 11, correlation_id, "tests")
 
 
-def test_the_short_way_waits_at_a_gate_too_and_other_partitions_go_on(tmp_path, may_prepare):
+def test_a_repeated_request_waits_at_a_gate_too_and_other_partitions_go_on(tmp_path, may_prepare):
     async def story(node):
         other = await AsyncRawClient.connect(node.server.port)
         node.client.send(frame_of(node, long_batch(), 0, 1) + frame_of(node, batch(), 1, 2))
@@ -516,18 +519,17 @@ def test_the_short_way_waits_at_a_gate_too_and_other_partitions_go_on(tmp_path, 
         assert [await answer_of(node.client) for _ in range(2)] == [(1, 0, SEEDED), (2, 0, SEEDED)]
         assert [await answer_of(other) for _ in range(2)] == [(4, 0, SEEDED + 1), (5, 0, SEEDED + 2)]
         await until(lambda: not gates(node))
-        taken = node.shortcuts
+        taken = node.from_prefix
         await node.ask(node.request(11, batch()), 11)
-        assert node.shortcuts == taken + 1
+        assert node.from_prefix == taken + 1
         other.close()
 
     play(tmp_path, story)
 
 
-def test_a_client_that_sends_more_than_may_wait_is_not_read_any_further(tmp_path, may_prepare, monkeypatch):
-    monkeypatch.setattr("odradek.server.connection.WAITING_BYTES_MAX", 400_000)
-
+def test_a_client_that_sends_more_than_may_wait_is_not_read_any_further(tmp_path, may_prepare):
     async def story(node):
+        node.server.connections.dispatcher.waiting_bytes_max = 400_000
         frames = [frame_of(node, long_batch(), 0, 0)]
         frames += [frame_of(node, batch(100_000), 0, i) for i in range(1, 21)]
         node.client.send(b"".join(frames))

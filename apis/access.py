@@ -1,0 +1,316 @@
+"""What each API needs to be allowed: one row an API. Nothing is served without one.
+
+Who asks is known by the connection. `server/_pipeline.pyx` puts every request to the authorizer once, before
+its handler sees it, with the row of its API. There is no authorizer yet that forbids something:
+`AllowAll` is asked, and refuses nothing.
+
+A row names operations and kinds of resources, as Kafka does. `names` takes them from the request; without it
+they are known to the handler alone (those of a fetch session, of a list, of all topics).
+
+Source: KafkaApis of Kafka 4.3, and the table of operations in Kafka's documentation ("Authorization and
+ACLs").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol
+
+
+class Operation(IntEnum):
+    """`AclOperation`, with Kafka's numbers."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class ResourceType(IntEnum):
+    """With Kafka's numbers."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+CLUSTER_NAME = "kafka-cluster"
+"""The name of the only resource of type CLUSTER."""
+
+Names = Callable[[Any], Iterable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One operation on resources of one type. `names(request)` gives their names; topics may come by their
+    ids."""
+
+    operation: Operation
+    resource_type: ResourceType
+    names: Names | None = None
+
+
+Needs = tuple[Need, ...]
+Refused = frozenset[tuple[Operation, ResourceType, Any]]
+NOTHING_REFUSED: Refused = frozenset()
+
+
+class Requester(Protocol):
+    """Who asks: a connection, as far as an authorizer knows it."""
+
+    principal: str
+    peer_host: str
+
+
+class Authorizer(Protocol):
+    def refused(self, connection: Requester, needs: Needs, request: Any) -> Refused:
+        """What of its needs the connection's principal is not allowed."""
+
+
+class AllowAll:
+    """Without an authorizer everybody may do everything, as in Kafka."""
+
+    __slots__ = ()
+
+    def refused(self, connection: Requester, needs: Needs, request: Any) -> Refused:
+        return NOTHING_REFUSED
+
+
+def resources(needs: Needs, request: Any) -> list[tuple[Operation, ResourceType, Any]]:
+    """Everything that a request needs, as far as the request itself names it."""
+    return [
+        (need.operation, need.resource_type, name)
+        for need in needs
+        if need.names is not None
+        for name in need.names(request)
+    ]
+
+
+def needs_of(api_key: int) -> Needs:
+    """The row of an API; KeyError for one without."""
+    return NEEDS[api_key]
+
+
+def check_complete(api_keys: Iterable[int]) -> None:
+    """RuntimeError when an API that is served has no row."""
+    missing = sorted(key for key in api_keys if key not in NEEDS)
+    if missing:
+        raise RuntimeError(f"apis/access.py has no row for the API keys {missing}")
+
+
+# Names that requests have
+
+
+def _cluster(request: Any) -> Iterable[str]:
+    return (CLUSTER_NAME,)
+
+
+def _each(field: str, name: str = "", other_name: str = "") -> Names:
+    """The items of a list: themselves, or their attribute `name`, or where that is empty `other_name`."""
+
+    def names(request: Any) -> Iterable[Any]:
+        items = getattr(request, field) or ()
+        if not name:
+            return items
+        if not other_name:
+            return [getattr(item, name) for item in items]
+        return [getattr(item, name) or getattr(item, other_name) for item in items]
+
+    return names
+
+
+def _one(field: str) -> Names:
+    """The value of a field; nothing where it is null."""
+
+    def names(request: Any) -> Iterable[Any]:
+        value = getattr(request, field)
+        return () if value is None else (value,)
+
+    return names
+
+
+def _nested(outer: str, inner: str, name: str) -> Names:
+    def names(request: Any) -> Iterable[Any]:
+        return [getattr(item, name) for one in getattr(request, outer) for item in getattr(one, inner)]
+
+    return names
+
+
+def _either(first: Names, second: Names) -> Names:
+    """The names of the first kind, and those of the second: requests of old and new versions differ."""
+
+    def names(request: Any) -> Iterable[Any]:
+        return [*first(request), *second(request)]
+
+    return names
+
+
+def _keys_of_type(key_type: int) -> Names:
+    """Of FindCoordinator."""
+
+    def names(request: Any) -> Iterable[str]:
+        if request.key_type != key_type:
+            return ()
+        return request.coordinator_keys or (request.key,)
+
+    return names
+
+
+def _configs_of_type(*types: int, named: bool = True) -> Names:
+    """Of requests about settings. Those of brokers belong to the cluster."""
+
+    def names(request: Any) -> Iterable[str]:
+        found = [one.resource_name for one in request.resources if one.resource_type in types]
+        return found if named else [CLUSTER_NAME] * bool(found)
+
+    return names
+
+
+_TOPIC_CONFIG, _BROKER_CONFIG, _LOGGER_CONFIG, _METRICS_CONFIG, _GROUP_CONFIG = 2, 4, 8, 16, 32
+_CLUSTER_CONFIGS = _configs_of_type(_BROKER_CONFIG, _LOGGER_CONFIG, _METRICS_CONFIG, named=False)
+
+_OP, _RES = Operation, ResourceType
+
+
+def _on_cluster(operation: Operation) -> Needs:
+    return (Need(operation, _RES.CLUSTER, _cluster),)
+
+
+def _group(operation: Operation, names: Names | None = None) -> Need:
+    return Need(operation, _RES.GROUP, names or _one("group_id"))
+
+
+def _topics(operation: Operation, names: Names | None) -> Need:
+    return Need(operation, _RES.TOPIC, names)
+
+
+def _transactional(operation: Operation, names: Names | None = None) -> Need:
+    return Need(operation, _RES.TRANSACTIONAL_ID, names or _one("transactional_id"))
+
+
+def _altering_configs() -> Needs:
+    return (
+        _topics(_OP.ALTER_CONFIGS, _configs_of_type(_TOPIC_CONFIG)),
+        _group(_OP.ALTER_CONFIGS, _configs_of_type(_GROUP_CONFIG)),
+        Need(_OP.ALTER_CONFIGS, _RES.CLUSTER, _CLUSTER_CONFIGS),
+    )
+
+
+NEEDS: Mapping[int, Needs] = {
+    # Records
+    0: (
+        _transactional(_OP.WRITE),
+        _topics(_OP.WRITE, _each("topic_data", "name", "topic_id")),
+    ),
+    1: (_topics(_OP.READ, None),),  # a session knows topics that the request does not name
+    2: (_topics(_OP.DESCRIBE, _each("topics", "name")),),
+    21: (_topics(_OP.DELETE, _each("topics", "name")),),
+    23: (_topics(_OP.DESCRIBE, _each("topics", "topic")),),
+    61: (_topics(_OP.READ, _each("topics", "name")),),
+    # Topics
+    3: (_topics(_OP.DESCRIBE, None), _topics(_OP.CREATE, None)),
+    19: (*_on_cluster(_OP.CREATE), _topics(_OP.CREATE, _each("topics", "name"))),
+    20: (_topics(_OP.DELETE, _either(_each("topic_names"), _each("topics", "name", "topic_id"))),),
+    37: (_topics(_OP.ALTER, _each("topics", "name")),),
+    75: (_topics(_OP.DESCRIBE, None),),
+    # Groups
+    8: (_group(_OP.READ), _topics(_OP.READ, _each("topics", "name", "topic_id"))),
+    9: (
+        _group(_OP.DESCRIBE, lambda request: [one.group_id for one in request.groups] or [request.group_id]),
+        _topics(_OP.DESCRIBE, None),  # null asks for all topics that the group has offsets in
+    ),
+    10: (
+        _group(_OP.DESCRIBE, _keys_of_type(0)),
+        _transactional(_OP.DESCRIBE, _keys_of_type(1)),
+    ),
+    11: (_group(_OP.READ),),
+    12: (_group(_OP.READ),),
+    13: (_group(_OP.READ),),
+    14: (_group(_OP.READ),),
+    15: (_group(_OP.DESCRIBE, _each("groups")),),
+    16: (*_on_cluster(_OP.DESCRIBE), _group(_OP.DESCRIBE, lambda _: ())),
+    42: (_group(_OP.DELETE, _each("groups_names")),),
+    47: (_group(_OP.DELETE), _topics(_OP.READ, _each("topics", "name"))),
+    68: (_group(_OP.READ), _topics(_OP.DESCRIBE, _each("subscribed_topic_names"))),
+    69: (_group(_OP.DESCRIBE, _each("group_ids")), _topics(_OP.DESCRIBE, None)),
+    88: (_group(_OP.READ), _topics(_OP.DESCRIBE, None), _topics(_OP.CREATE, None)),
+    89: (_group(_OP.DESCRIBE, _each("group_ids")), _topics(_OP.DESCRIBE, None)),
+    # Transactions
+    22: (_transactional(_OP.WRITE), Need(_OP.IDEMPOTENT_WRITE, _RES.CLUSTER, None)),
+    24: (
+        _transactional(
+            _OP.WRITE,
+            lambda request: (
+                [one.transactional_id for one in request.transactions]
+                or [request.v3_and_below_transactional_id]
+            ),
+        ),
+        _topics(
+            _OP.WRITE,
+            _either(
+                _each("v3_and_below_topics", "name"),
+                _nested("transactions", "topics", "name"),
+            ),
+        ),
+    ),
+    25: (_transactional(_OP.WRITE), _group(_OP.READ)),
+    26: (_transactional(_OP.WRITE),),
+    27: _on_cluster(_OP.CLUSTER_ACTION),
+    28: (
+        _transactional(_OP.WRITE),
+        _group(_OP.READ),
+        _topics(_OP.READ, _each("topics", "name")),
+    ),
+    65: (_transactional(_OP.DESCRIBE, _each("transactional_ids")),),
+    66: (_transactional(_OP.DESCRIBE, lambda _: ()),),
+    # Settings
+    32: (
+        _topics(_OP.DESCRIBE_CONFIGS, _configs_of_type(_TOPIC_CONFIG)),
+        _group(_OP.DESCRIBE_CONFIGS, _configs_of_type(_GROUP_CONFIG)),
+        Need(_OP.DESCRIBE_CONFIGS, _RES.CLUSTER, _CLUSTER_CONFIGS),
+    ),
+    33: _altering_configs(),
+    44: _altering_configs(),
+    74: _on_cluster(_OP.DESCRIBE_CONFIGS),
+    # The cluster
+    34: _on_cluster(_OP.ALTER),
+    35: _on_cluster(_OP.DESCRIBE),
+    43: _on_cluster(_OP.ALTER),
+    45: _on_cluster(_OP.ALTER),
+    46: _on_cluster(_OP.DESCRIBE),
+    55: _on_cluster(_OP.DESCRIBE),
+    57: _on_cluster(_OP.ALTER),
+    60: (Need(_OP.DESCRIBE, _RES.CLUSTER, None),),  # asked for the list of operations alone
+    64: _on_cluster(_OP.ALTER),
+    80: _on_cluster(_OP.ALTER),
+    81: _on_cluster(_OP.ALTER),
+    # Security
+    17: (),
+    18: (),
+    36: (),
+    29: _on_cluster(_OP.DESCRIBE),
+    30: _on_cluster(_OP.ALTER),
+    31: _on_cluster(_OP.ALTER),
+    38: (Need(_OP.CREATE_TOKENS, _RES.USER, None),),
+    39: (),
+    40: (),
+    41: (Need(_OP.DESCRIBE, _RES.DELEGATION_TOKEN, None),),
+    48: _on_cluster(_OP.DESCRIBE_CONFIGS),
+    49: _on_cluster(_OP.ALTER_CONFIGS),
+    50: _on_cluster(_OP.DESCRIBE),
+    51: _on_cluster(_OP.ALTER),
+}

@@ -1,0 +1,1328 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
+"""The one way of every request: bytes come in, a frame finds its route, what its connection remembers or the
+handler answers it, what was staged is committed at the end of the turn, the answer goes out.
+
+- `Dispatcher` is what all connections of a broker share: routes, clock, authorizer, meters, counters.
+- `ReceiveBuffer`, `Requests` and `Responses` are the parts of a `server.connection.Connection`.
+- `Turn` gathers what is staged in one round of the event loop.
+
+Each of these has one place: who asks and may they (`Requests._read`), what it costs and how long the
+connection is held back (`Responses.account`), what may begin before an earlier answer (`Requests._serve`).
+`_pipeline.pyi` has the types; `connection.py` says what is promised.
+"""
+
+import logging
+from collections import deque as _deque
+
+from cpython.bytearray cimport PyByteArray_AsString
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+from odradek.apis.access import AllowAll as _AllowAll
+from odradek.apis.api import RequestContext as _RequestContext, Waiting as _Waiting
+from odradek.apis.prefixes import AppendBatch as _AppendBatch, Ask as _Ask
+from odradek.server.group_flush import Flushes as _Flushes
+from odradek.wire.codec import decoder as _decoder, encoder as _encoder
+from odradek.wire.errors import (
+    ErrorCode as _ErrorCode,
+    KafkaError as _KafkaError,
+    MalformedMessage as _MalformedMessage,
+)
+from odradek.wire.frames import API_VERSIONS as _API_VERSIONS, skip_tags as _skip_tags
+from odradek.wire.prefixes import prefix_layout as _prefix_layout
+from odradek.wire.response_errors import errors_of as _errors_of
+
+cdef extern from "crc32c.h":
+    uint64_t big_endian(const uint8_t *bytes, int size) nogil
+    void put_big_endian(uint8_t *bytes, uint64_t value, int size) nogil
+
+cdef extern from "prefix.h":
+    enum:
+        NUMBER_32
+        NUMBER_64
+        NO_TAGS
+    int64_t read_varint(const uint8_t *bytes, Py_ssize_t *at, Py_ssize_t end) nogil
+    int64_t read_number(const uint8_t *bytes, Py_ssize_t *at, Py_ssize_t end, int size) nogil
+    int64_t read_text_size(const uint8_t *bytes, Py_ssize_t *at, Py_ssize_t end, int step) nogil
+    Py_ssize_t skip_prefix(
+        const uint8_t *bytes, Py_ssize_t at, Py_ssize_t end, const uint8_t *steps, Py_ssize_t steps_size
+    ) nogil
+
+cdef extern from "batch_layout.h":
+    enum:
+        HEADER_SIZE_BYTES
+        ATTRIBUTES_POSITION
+        TRANSACTIONAL
+
+cdef extern from "frame_layout.h":
+    enum:
+        FRAME_SIZE_BYTES
+        FRAME_KEY_POSITION
+        FRAME_CORRELATION_POSITION
+        FRAME_CLIENT_ID_POSITION
+        FRAME_HEAD_BYTES
+        FRAME_LENGTH_MIN
+        RESPONSE_CORRELATION_POSITION
+        RESPONSE_HEAD_BYTES
+
+cdef enum:
+    BUFFER_SIZE = 4096
+    BUFFER_GROWTH = 4
+    # A larger receive buffer is given back as soon as its frame is served.
+    BUFFER_KEPT_MAX = 2097152
+    # Up to here one copy into one buffer is cheaper than a vector of buffers.
+    JOINED_BYTES_MAX = 65536
+    # Ready answers of one turn are written together; past this we write to learn whether the client reads.
+    WRITE_AT_ONCE_BYTES = 262144
+    PREFIX_BYTES_MAX = 1024
+    ITEMS_MAX = 100
+    BURST_MAX = 64
+    REST_NOTHING = 0
+    REST_RECORDS = 1
+    ASK = 1
+    APPEND = 2
+    SUBMIT = 3
+
+BUFFER_BYTES = BUFFER_SIZE
+WAITING_ANSWERS_MAX = 1024
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+REMEMBERED_MAX = 50_000
+"""Prefixes of all connections, which are a kilobyte each, or less."""
+REMEMBERED_OF_CONNECTION_MAX = 10_000
+
+_logger = logging.getLogger("odradek.connection")
+_turn_logger = logging.getLogger("odradek.turn")
+
+
+cdef inline int64_t _now_ns() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <int64_t> now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef class Turn:
+    cdef list _followers
+    cdef readonly object loop
+    cdef object _newest
+    cdef list _touched
+    cdef readonly object flushes
+    cdef readonly bint is_scheduled
+    cdef readonly int64_t number
+    cdef readonly dict staged
+
+    def __init__(self, loop):
+        self._followers = []
+        self.loop = loop
+        self._newest = None
+        self._touched = []
+        self.flushes = _Flushes(loop)
+        self.is_scheduled = False
+        self.number = 0
+        self.staged = {}
+
+    @property
+    def is_flushing(self):
+        return self.flushes.is_busy
+
+    @property
+    def is_idle(self):
+        return not self.is_scheduled and not self.flushes.is_busy
+
+    def add(self, partition, done, bint must_flush):
+        waiting = self.staged.get(partition)
+        if waiting is None:
+            self.staged[partition] = [(done, must_flush)]
+            self._schedule()
+        else:
+            (<list> waiting).append((done, must_flush))
+
+    def flush_in_background(self, partition):
+        self.flushes.add_background(partition)
+
+    def touch(self, sender):
+        self._touch(sender)
+
+    def follow(self, callback):
+        self._followers.append(callback)
+        if len(self._followers) == 1:
+            self.loop.call_soon(self._call_followers)
+
+    def end(self):
+        self._end()
+
+    def close(self):
+        self.flushes.close()
+
+    cdef _schedule(self):
+        if not self.is_scheduled:
+            self.is_scheduled = True
+            self.loop.call_soon(self._end_in_time)
+
+    cdef _touch(self, sender):
+        self._touched.append(sender)
+        self._schedule()
+
+    cpdef bint begin_alone(self, sender):
+        """Whether the requests of `sender` are a turn of their own, which it ends by `end_alone`.
+
+        So it is when it sent the requests before these as well: then it seems to be the only one, and there
+        is nobody to wait for. To go round through the event loop would only make its answer late.
+        """
+        if self._newest is not sender:
+            self._newest = sender
+            return False
+        if self.is_scheduled:
+            return False
+        self.is_scheduled = True
+        return True
+
+    cpdef end_alone(self):
+        """Requests that staged nothing, and wait for nothing, were no turn."""
+        if self.staged or self._touched:
+            self._end()
+        else:
+            self.is_scheduled = False
+
+    cpdef forget(self, sender):
+        if self._newest is sender:
+            self._newest = None
+
+    def _call_followers(self):
+        cdef list followers
+        self._end_in_time()
+        followers = self._followers
+        self._followers = []
+        for callback in followers:
+            try:
+                callback()
+            except Exception:
+                _turn_logger.exception("callback after the end of a turn failed")
+
+    def _end_in_time(self):
+        if self.is_scheduled:
+            self._end()
+
+    cdef _end(self):
+        cdef dict staged = self.staged
+        cdef list touched
+        self.is_scheduled = False
+        self.number += 1
+        if staged:
+            self.staged = {}
+            for partition, waiting in staged.items():
+                self._commit(partition, waiting)
+        self.flushes.start()
+        while self._touched:
+            touched = self._touched
+            self._touched = []
+            for sender in touched:
+                try:
+                    sender.send_ready()
+                except Exception:
+                    _turn_logger.exception("sending answers failed")
+
+    cdef _commit(self, partition, list waiting):
+        error = None
+        try:
+            partition.commit()
+        except _KafkaError as refused:
+            error = refused
+        except Exception:
+            _turn_logger.exception("commit of %s failed", partition)
+            error = _KafkaError(_ErrorCode.KAFKA_STORAGE_ERROR)
+        for done, must_flush in waiting:
+            if must_flush and error is None:
+                self.flushes.add(partition, done)
+                continue
+            try:
+                done(error)
+            except Exception:
+                _turn_logger.exception("callback after commit failed")
+
+
+cdef class Route:
+    cdef readonly int api_key
+    cdef readonly int api_version
+    cdef readonly str api_name
+    cdef readonly str name
+    cdef public object handle
+    cdef object decode
+    cdef object encode
+    cdef object errors_of
+    cdef object needs
+    cdef object learn
+    cdef bint has_tagged_header
+    cdef bint tags_answer
+    cdef uint64_t overlaps[2]
+    cdef bytes steps
+    cdef bytes item_steps
+    cdef int rest
+    cdef bint is_compact
+    cdef int tags_after
+    cdef readonly int64_t requests
+    cdef readonly int64_t from_prefix
+    cdef readonly int64_t bytes_in
+    cdef readonly int64_t bytes_out
+    cdef readonly int64_t nanoseconds
+    cdef readonly dict errors
+
+    def __init__(self, int api_key, int api_version, api):
+        request, response, prefix = api.request, api.response, api.prefix
+        self.api_key = api_key
+        self.api_version = api_version
+        self.api_name = request.__name__.removesuffix("Request")
+        self.name = f"{request.__name__} v{api_version}"
+        self.handle = api.handle
+        self.decode = _decoder(request, api_version)
+        self.encode = _encoder(response, api_version)
+        self.errors_of = _errors_of(response)
+        self.needs = api.needs
+        self.has_tagged_header = request.is_flexible(api_version)
+        # A client that does not know our version yet must be able to read the answer to ApiVersions.
+        self.tags_answer = self.has_tagged_header and api_key != _API_VERSIONS
+        self.overlaps[0] = self.overlaps[1] = 0
+        for key in api.overlaps:
+            assert 0 <= key < 128
+            self.overlaps[key >> 6] |= <uint64_t> 1 << (key & 63)
+        self.learn = None
+        if prefix is not None and api_version in prefix.versions:
+            layout = _prefix_layout(request, api_version, prefix.until)
+            self.learn = prefix.learn
+            self.steps = layout.steps
+            self.item_steps = layout.item_steps
+            self.rest = layout.rest
+            self.is_compact = layout.is_compact
+            self.tags_after = layout.tags_after
+        self.errors = {}
+
+    cdef tuple answer(self, response, int correlation_id):
+        """The response as buffers (the first holds length and header) and its size in bytes."""
+        cdef list parts = [b""]
+        cdef Py_ssize_t size_bytes = 0
+        cdef uint8_t head[9]
+        cdef int head_bytes = RESPONSE_HEAD_BYTES
+        self.encode(response, parts)
+        for part in parts:
+            size_bytes += len(part)
+        if self.tags_answer:
+            head[RESPONSE_HEAD_BYTES] = 0
+            head_bytes += 1
+        size_bytes += head_bytes
+        put_big_endian(head, <uint64_t> (size_bytes - FRAME_SIZE_BYTES), 4)
+        put_big_endian(head + RESPONSE_CORRELATION_POSITION, <uint32_t> correlation_id, 4)
+        parts[0] = PyBytes_FromStringAndSize(<char *> head, head_bytes)
+        for code in self.errors_of(response):
+            self.errors[code] = self.errors.get(code, 0) + 1
+        return parts, size_bytes
+
+
+cdef class Dispatcher:
+    cdef readonly object routes
+    cdef dict _found
+    cdef readonly Turn turn
+    cdef public object now_ms
+    cdef object _current_view
+    cdef public object authorizer
+    cdef public object meters
+    cdef public object timers
+    cdef public object after_requests
+    cdef public Py_ssize_t request_bytes_max
+    cdef public Py_ssize_t waiting_answers_max
+    cdef public Py_ssize_t waiting_bytes_max
+    cdef public Py_ssize_t remembered_max
+    cdef public Py_ssize_t remembered_of_connection_max
+    cdef readonly Py_ssize_t remembered
+    cdef object _view
+    cdef int64_t _generation
+
+    def __init__(self, routes, Turn turn, now_ms, Py_ssize_t request_bytes_max, current_view):
+        self.routes = routes
+        self._found = routes.found
+        self.turn = turn
+        self.now_ms = now_ms
+        self._current_view = current_view
+        self.authorizer = _AllowAll()
+        self.meters = None
+        self.timers = None
+        self.after_requests = None
+        self.request_bytes_max = request_bytes_max
+        self.waiting_answers_max = WAITING_ANSWERS_MAX
+        self.waiting_bytes_max = WAITING_BYTES_MAX
+        self.remembered_max = REMEMBERED_MAX
+        self.remembered_of_connection_max = REMEMBERED_OF_CONNECTION_MAX
+        self.remembered = 0
+        self._view = None
+        self._generation = 0
+
+    def forget_prefixes(self):
+        self._generation += 1
+        self.remembered = 0
+
+    cdef int64_t generation(self) except -1:
+        """What is remembered of another generation is of no use any more."""
+        view = self._current_view()
+        if view is not self._view:
+            self._view = view
+            self.forget_prefixes()
+        return self._generation
+
+
+cdef class ReceiveBuffer:
+    cdef Turn turn
+    cdef object content
+    cdef object view
+    cdef Py_ssize_t start  # of the first byte that is not served yet
+    cdef Py_ssize_t filled  # the end of what has arrived
+    cdef int64_t pinned_turn  # in which bytes of it were staged
+    cdef object spare  # the large buffer before this one; pinned in its own turn
+    cdef int64_t spare_turn
+
+    def __init__(self, Turn turn):
+        self.turn = turn
+        self.content = bytearray(BUFFER_SIZE)
+        self.view = memoryview(self.content)
+        self.start = self.filled = 0
+        self.pinned_turn = self.spare_turn = -1
+        self.spare = None
+
+    @property
+    def capacity(self):
+        return len(self.content)
+
+    @property
+    def unserved_bytes(self):
+        return self.filled - self.start
+
+    cdef object room(self):
+        if self.start == self.filled and self.pinned_turn != self.turn.number:
+            if len(self.content) > BUFFER_KEPT_MAX:
+                self._replace(BUFFER_SIZE)
+            self.start = self.filled = 0
+            return self.view
+        return self._make_room()
+
+    cdef object _make_room(self):
+        """Room for what is missing of the first frame, or for a few bytes; never over pinned bytes."""
+        cdef Py_ssize_t start = self.start, filled = self.filled, capacity = len(self.content)
+        cdef Py_ssize_t unserved = filled - start, wanted = BUFFER_SIZE, arrived
+        if unserved >= FRAME_SIZE_BYTES:
+            wanted = FRAME_SIZE_BYTES + self.frame_length(start)
+        if filled < capacity and (not start or start + wanted <= capacity):
+            return self.view[filled:]
+        if wanted <= capacity and unserved < capacity:
+            if self.pinned_turn != self.turn.number:
+                self.content[:unserved] = self.content[start:filled]
+            else:
+                self._replace(capacity if capacity <= BUFFER_KEPT_MAX else wanted)
+        else:
+            # Growing by a factor costs one more copy of the frame in all; trusting its length would let
+            # four bytes ask for 100 MB.
+            arrived = max(unserved * BUFFER_GROWTH, BUFFER_SIZE)
+            self._replace(max(min(wanted + BUFFER_SIZE, arrived), unserved + BUFFER_SIZE // 2))
+        self.start = 0
+        self.filled = unserved
+        return self.view[unserved:]
+
+    cdef _replace(self, Py_ssize_t capacity):
+        """Goes on in another buffer, with what is not served yet at its front."""
+        unserved = self.view[self.start : self.filled]
+        spare, spare_turn = self.spare, self.spare_turn
+        self.spare = None
+        if BUFFER_SIZE < capacity <= len(self.content) <= BUFFER_KEPT_MAX:
+            self.spare, self.spare_turn = self.content, self.pinned_turn
+        if spare is None or len(spare) < capacity or spare_turn == self.turn.number:
+            spare = bytearray(capacity)
+        self.content = spare
+        self.content[: len(unserved)] = unserved
+        self.view = memoryview(spare)
+        self.pinned_turn = -1
+
+    cdef int32_t frame_length(self, Py_ssize_t position):
+        return <int32_t> big_endian(<const uint8_t *> PyByteArray_AsString(self.content) + position, 4)
+
+    def unserved_start(self, Py_ssize_t count):
+        return bytes(self.view[self.start : min(self.start + count, self.filled)])
+
+    def shrink(self):
+        self.spare = None
+        if (
+            len(self.content) > BUFFER_SIZE
+            and self.start == self.filled
+            and self.pinned_turn != self.turn.number
+        ):
+            self._replace(BUFFER_SIZE)
+            self.start = self.filled = 0
+            self.spare = None
+
+
+cdef class Slot:
+    """The place of answers in the order of a connection's answers; of a handler's answer that comes later."""
+
+    cdef Responses line
+    cdef Route route
+    cdef int correlation_id
+    cdef int count  # of answers
+    cdef object parts  # None until it is ready
+    cdef Py_ssize_t size_bytes  # of what is held for it
+    cdef Py_ssize_t request_bytes
+    cdef int64_t began_ns
+    cdef object waiting
+
+    def deliver(self, response):
+        self.waiting = None
+        self.line.settle(self, response)
+
+
+cdef class Remembered:
+    """What a connection knows of a prefix: one of the kinds of `apis/prefixes.py`."""
+
+    cdef int kind
+    cdef object ask
+    cdef bytes frame
+    cdef Py_ssize_t position
+    cdef object partition
+    cdef object append
+    cdef object closed
+    cdef bint is_transactional
+    cdef object refuse
+    cdef object submit
+    cdef object respond
+    cdef BurstPart part
+
+    def __init__(self, learnt):
+        if type(learnt) is _Ask:
+            self.kind = ASK
+            self.ask = learnt.ask
+            if learnt.template is not None:
+                self._take_template(learnt.template, 20)
+        elif type(learnt) is _AppendBatch:
+            self.kind = APPEND
+            self.partition = learnt.partition
+            self.append = learnt.append
+            self.closed = learnt.closed
+            self.is_transactional = learnt.is_transactional
+            self.refuse = learnt.refuse
+            self._take_template(learnt.template, 24)
+        else:
+            self.kind = SUBMIT
+            self.submit = learnt.submit
+            self.respond = learnt.respond
+
+    cdef _take_template(self, template, Py_ssize_t size_bytes):
+        self.frame, self.position = template
+        assert RESPONSE_HEAD_BYTES <= self.position <= len(self.frame) - size_bytes
+
+
+cdef class BurstPart:
+    """What of a burst went to one partition: the turn calls it when that is committed, or has failed."""
+
+    cdef Burst burst
+    cdef Remembered remembered
+    cdef bint must_flush
+    cdef object error
+
+    def __call__(self, error):
+        self.error = error
+        if self.remembered.part is self:
+            self.remembered.part = None
+        self.burst.part_is_done()
+
+
+cdef class Burst(Slot):
+    """The answers to batches that came one after the other: built when the last of their partitions is
+    committed."""
+
+    cdef list batch_parts
+    cdef list appended
+    cdef int correlation_ids[BURST_MAX]
+    cdef int pending
+    cdef int64_t turn_number
+
+    cdef add(self, Turn turn, Remembered remembered, appended, int correlation_id):
+        cdef bint must_flush = appended.must_flush
+        cdef BurstPart part = remembered.part
+        if part is None or part.burst is not self or part.must_flush != must_flush:
+            part = BurstPart.__new__(BurstPart)
+            part.burst = self
+            part.remembered = remembered
+            part.must_flush = must_flush
+            remembered.part = part
+            self.pending += 1
+            turn.add(remembered.partition, part, must_flush)
+        self.batch_parts.append(part)
+        self.appended.append(appended)
+        self.correlation_ids[self.count] = correlation_id
+        self.count += 1
+
+    cdef part_is_done(self):
+        cdef Responses line = self.line
+        self.pending -= 1
+        if self.pending:
+            return
+        try:
+            self.parts = (self._answers(),)
+        except Exception:
+            self.parts = ()
+            line.fail(self.route)
+        self.batch_parts = self.appended = None
+        self.size_bytes = sum([len(part) for part in self.parts])
+        line.complete(self)
+
+    cdef bytes _answers(self):
+        cdef BurstPart part
+        cdef Py_ssize_t size_bytes = 0
+        cdef bytes answers
+        cdef uint8_t *target
+        cdef int i
+        for i in range(self.count):
+            part = self.batch_parts[i]
+            if part.error is not None:
+                return self._answers_with_refusals()
+            size_bytes += len(part.remembered.frame)
+        answers = PyBytes_FromStringAndSize(NULL, size_bytes)
+        target = <uint8_t *> PyBytes_AsString(answers)
+        for i in range(self.count):
+            part = self.batch_parts[i]
+            self._fill(target, part.remembered, i)
+            target += len(part.remembered.frame)
+        return answers
+
+    cdef bytes _answers_with_refusals(self):
+        cdef BurstPart part
+        cdef bytes answer
+        cdef int i
+        cdef list answers = []
+        for i in range(self.count):
+            part = self.batch_parts[i]
+            if part.error is not None:
+                parts, _ = self.route.answer(part.remembered.refuse(part.error), self.correlation_ids[i])
+                answers += parts
+                continue
+            answer = PyBytes_FromStringAndSize(NULL, len(part.remembered.frame))
+            self._fill(<uint8_t *> PyBytes_AsString(answer), part.remembered, i)
+            answers.append(answer)
+        return b"".join(answers)
+
+    cdef _fill(self, uint8_t *target, Remembered remembered, int i):
+        cdef uint8_t *numbers = target + remembered.position
+        appended = self.appended[i]
+        memcpy(target, PyBytes_AsString(remembered.frame), len(remembered.frame))
+        put_big_endian(target + RESPONSE_CORRELATION_POSITION, <uint32_t> self.correlation_ids[i], 4)
+        put_big_endian(numbers, <uint64_t> <int64_t> appended.base_offset, 8)
+        put_big_endian(numbers + 8, <uint64_t> <int64_t> appended.log_append_time_ms, 8)
+        put_big_endian(numbers + 16, <uint64_t> <int64_t> appended.log_start_offset, 8)
+
+
+cdef class Submission(Slot):
+    """Items that a coordinator has; the ticket of its command."""
+
+    cdef Remembered remembered
+    cdef list items
+    cdef bint is_in_line
+
+    def __call__(self, reply):
+        cdef Responses line = self.line
+        try:
+            answer = self.remembered.respond(self.items, reply)
+            if type(answer) is bytes:
+                self.parts = (_with_correlation_id(answer, self.correlation_id),)
+                self.size_bytes = len(<bytes> answer)
+            else:
+                self.parts, self.size_bytes = self.route.answer(answer, self.correlation_id)
+        except Exception:
+            self.parts, self.size_bytes = (), 0
+            line.fail(self.route)
+        if self.is_in_line:
+            line.complete(self)
+
+
+cdef bytes _with_correlation_id(bytes frame, int correlation_id):
+    cdef bytes answer = PyBytes_FromStringAndSize(PyBytes_AsString(frame), len(frame))
+    assert len(frame) >= RESPONSE_HEAD_BYTES
+    put_big_endian(
+        <uint8_t *> PyBytes_AsString(answer) + RESPONSE_CORRELATION_POSITION, <uint32_t> correlation_id, 4
+    )
+    return answer
+
+
+cdef class Responses:
+    cdef object owner
+    cdef Dispatcher dispatcher
+    cdef Turn turn
+    cdef Requests requests
+    cdef public object transport
+    cdef object _slots
+    cdef Slot _newest
+    cdef list _ready
+    cdef Py_ssize_t _ready_bytes
+    cdef readonly Py_ssize_t unanswered
+    cdef uint64_t overlaps[2]
+    cdef readonly Py_ssize_t waiting_answers
+    cdef readonly Py_ssize_t waiting_bytes
+    cdef bint _is_touched
+    cdef public bint is_full
+    cdef public bint is_pacing
+    cdef public bint is_closing
+
+    def __init__(self, owner, Dispatcher dispatcher):
+        self.owner = owner
+        self.dispatcher = dispatcher
+        self.turn = dispatcher.turn
+        self.transport = None
+        self._slots = None
+        self._newest = None
+        self._ready = []
+        self._ready_bytes = 0
+        self.unanswered = self.waiting_answers = self.waiting_bytes = 0
+        self._is_touched = self.is_full = self.is_pacing = self.is_closing = False
+
+    @property
+    def is_empty(self):
+        return not self._slots
+
+    @property
+    def is_write_paused(self):
+        return self.is_full or self.is_pacing
+
+    def waits_for_work(self):
+        cdef Slot slot
+        for slot in self._slots or ():
+            if slot.waiting is not None and slot.waiting.holds_back:
+                return True
+        return False
+
+    cdef bint may_begin(self, int api_key):
+        """Whether a request may begin before the answers that are waited for."""
+        return 0 <= api_key < 128 and self.overlaps[api_key >> 6] >> (api_key & 63) & 1
+
+    cdef bint is_over_limit(self):
+        return bool(self._slots) and (
+            self.waiting_answers >= self.dispatcher.waiting_answers_max
+            or self.waiting_bytes >= self.dispatcher.waiting_bytes_max
+        )
+
+    cdef account(self, Route route, int count, Py_ssize_t bytes_in, Py_ssize_t bytes_out, int64_t began_ns):
+        """Requests have been answered: here they are counted and metered, and nowhere else."""
+        cdef int64_t took_ns = _now_ns() - began_ns
+        route.requests += count
+        route.bytes_in += bytes_in
+        route.bytes_out += bytes_out
+        route.nanoseconds += took_ns * count
+        meters = self.dispatcher.meters
+        if meters is not None:
+            hold_ms = meters.charge(self.owner, route.api_key, bytes_in, bytes_out, took_ns)
+            if hold_ms > 0:
+                self.requests.hold_back(hold_ms)
+
+    # Into the line
+
+    cdef put(self, parts, Py_ssize_t size_bytes):
+        """A ready answer: among what is written next, or behind the answers that are waited for."""
+        cdef Slot slot
+        if not self._slots:
+            self._ready += parts
+            self._ready_bytes += size_bytes
+            return
+        slot = Slot.__new__(Slot)
+        slot.count = 1
+        slot.parts = parts
+        slot.size_bytes = size_bytes
+        self.waiting_bytes += size_bytes
+        self._line_up(slot)
+
+    cdef wait(self, Slot slot, bint holds_back):
+        """An answer that is not ready. Until then the request itself is what is held for it."""
+        cdef uint64_t *overlaps = slot.route.overlaps
+        if holds_back:
+            self.overlaps[0] = self.overlaps[1] = 0
+        elif not self.unanswered:
+            self.overlaps[0], self.overlaps[1] = overlaps[0], overlaps[1]
+        else:
+            self.overlaps[0] &= overlaps[0]
+            self.overlaps[1] &= overlaps[1]
+        self.unanswered += 1
+        self.waiting_bytes += slot.size_bytes
+        self._line_up(slot)
+
+    cdef _line_up(self, Slot slot):
+        if self._slots is None:
+            self._slots = _deque()
+        self._slots.append(slot)
+        self._newest = slot
+        self.waiting_answers += slot.count
+
+    # Answers that were waited for
+
+    cdef settle(self, Slot slot, response):
+        """A handler's answer; None where the client expects none."""
+        if self._slots is None:
+            return  # the client is gone
+        slot.parts = ()
+        self.unanswered -= 1
+        self.waiting_bytes -= slot.size_bytes
+        slot.size_bytes = 0
+        if response is not None:
+            try:
+                slot.parts, slot.size_bytes = slot.route.answer(response, slot.correlation_id)
+            except Exception:
+                self.fail(slot.route)
+            self.waiting_bytes += slot.size_bytes
+        self.account(slot.route, 1, slot.request_bytes, slot.size_bytes, slot.began_ns)
+        self._touch_if_first(slot)
+
+    cdef complete(self, Slot slot):
+        """The slot has got its parts."""
+        if self._slots is None:
+            return
+        self.unanswered -= 1
+        self.account(slot.route, slot.count, slot.request_bytes, slot.size_bytes, slot.began_ns)
+        if len(self._slots) == 1 and self._slots[0] is slot and not self.is_closing and not self.requests.is_held:
+            self._slots.popleft()
+            self.waiting_answers -= slot.count
+            self._send(slot.parts, slot.size_bytes)
+            return
+        self.waiting_bytes += slot.size_bytes
+        self._touch_if_first(slot)
+
+    cdef _touch_if_first(self, Slot slot):
+        if not self._is_touched and self._slots[0] is slot:
+            self._is_touched = True
+            self.turn._touch(self)
+
+    cdef fail(self, Route route):
+        """Called while an error is handled that is a bug of ours."""
+        _logger.exception("%s from %s failed", route.name, self.owner.peer_host)
+        self.owner.close(f"internal error in {route.name}")
+
+    # Out
+
+    def send_ready(self):
+        cdef list out
+        cdef Py_ssize_t out_bytes = 0
+        cdef Slot slot
+        self._is_touched = False
+        slots = self._slots
+        if slots is None:
+            return
+        out = []
+        while slots:
+            slot = slots[0]
+            if slot.parts is None:
+                break
+            slots.popleft()
+            out.extend(slot.parts)
+            out_bytes += slot.size_bytes
+            self.waiting_answers -= slot.count
+        if out:
+            self.waiting_bytes -= out_bytes
+            self._send(out, out_bytes)
+        if self.is_closing:
+            self.owner.close_when_answered()
+        elif self.requests.is_held:
+            self.requests.resume_if_possible()
+
+    cdef write_ready(self):
+        """Writes what was put while no answer was waited for."""
+        cdef list ready = self._ready
+        cdef Py_ssize_t size_bytes = self._ready_bytes
+        if ready:
+            self._ready = []
+            self._ready_bytes = 0
+            self._send(ready, size_bytes)
+
+    cdef _send(self, parts, Py_ssize_t size_bytes):
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        if size_bytes <= JOINED_BYTES_MAX and not self.is_pacing:
+            if len(parts) == 1 and type(parts[0]) is bytes:
+                transport.write(parts[0])
+                return
+            try:
+                joined = b"".join(parts)
+            except TypeError:
+                pass
+            else:
+                transport.write(joined)
+                return
+        self.owner.write_vector(parts)
+
+    def begin_closing(self):
+        self.is_closing = True
+        if self.transport is not None:
+            self.turn._touch(self)
+            if self._slots is None:
+                self._slots = _deque()
+
+    def forget(self):
+        cdef Slot slot
+        self.transport = None
+        self.is_closing = True
+        slots, self._slots = self._slots, None
+        self._newest = None
+        for slot in slots or ():
+            if slot.waiting is not None:
+                waiting, slot.waiting = slot.waiting, None
+                try:
+                    waiting.cancel()
+                except Exception:
+                    _logger.exception("the clean-up of a request from %s failed", self.owner.peer_host)
+        self.turn.forget(self)
+
+
+cdef class Requests:
+    cdef object owner
+    cdef Dispatcher dispatcher
+    cdef Turn turn
+    cdef Responses responses
+    cdef readonly ReceiveBuffer buffer
+    cdef Route _route
+    cdef dict _remembered
+    cdef int64_t _generation
+    cdef bytes _client_id_raw
+    cdef readonly object client_id
+    cdef readonly bint is_held
+    cdef readonly bint is_gated
+    cdef bint _is_held_back
+    cdef public object active_ms
+
+    def __init__(self, owner, Dispatcher dispatcher, Responses responses):
+        self.owner = owner
+        self.dispatcher = dispatcher
+        self.turn = dispatcher.turn
+        self.responses = responses
+        responses.requests = self
+        self.buffer = ReceiveBuffer(dispatcher.turn)
+        self._route = None
+        self._remembered = None
+        self._generation = -1
+        self._client_id_raw = None
+        self.client_id = None
+        self.is_held = self.is_gated = self._is_held_back = False
+        self.active_ms = dispatcher.now_ms()
+
+    # The transport's side
+
+    def get_buffer(self, sizehint):
+        return self.buffer.room()
+
+    def buffer_updated(self, Py_ssize_t nbytes):
+        cdef bint is_alone
+        self.buffer.filled += nbytes
+        if self.is_held or self.responses.is_closing:
+            return
+        is_alone = self.turn.begin_alone(self.responses)
+        try:
+            self._serve()
+        finally:
+            if is_alone:
+                self.turn.end_alone()
+        if self.dispatcher.after_requests is not None:
+            self.dispatcher.after_requests()
+
+    def resume_if_possible(self):
+        cdef Responses responses = self.responses
+        cdef Dispatcher dispatcher = self.dispatcher
+        if responses.is_closing or responses.is_full or responses.is_pacing or self._is_held_back:
+            return
+        if (
+            responses.waiting_bytes > dispatcher.waiting_bytes_max // 2
+            or responses.waiting_answers > dispatcher.waiting_answers_max // 2
+            or (self.is_gated and responses.unanswered)
+        ):
+            return
+        self.is_held = self.is_gated = False
+        self._serve()
+        if not self.is_held and not responses.is_closing and responses.transport is not None:
+            responses.transport.resume_reading()
+
+    def hold_back(self, hold_ms):
+        self._is_held_back = True
+        self.dispatcher.timers.after(hold_ms, self._end_hold_back)
+
+    def _end_hold_back(self):
+        self._is_held_back = False
+        if self.is_held:
+            self.resume_if_possible()
+
+    cdef bint _must_hold(self):
+        cdef Responses responses = self.responses
+        return responses.is_full or responses.is_pacing or self._is_held_back or responses.is_over_limit()
+
+    # Frames
+
+    cdef _serve(self):
+        """Serves every whole frame of the buffer, until one may not begin."""
+        cdef Dispatcher dispatcher = self.dispatcher
+        cdef Responses responses = self.responses
+        cdef ReceiveBuffer buffer = self.buffer
+        cdef const uint8_t *content = <const uint8_t *> PyByteArray_AsString(buffer.content)
+        cdef const uint8_t *head
+        cdef Py_ssize_t length, end
+        cdef uint32_t key_and_version
+        cdef Route route
+        now_ms = self.active_ms = dispatcher.now_ms()
+        if self._remembered is not None and self._generation != dispatcher.generation():
+            self._remembered = None
+        while buffer.filled - buffer.start >= FRAME_HEAD_BYTES:
+            head = content + buffer.start
+            length = <int32_t> big_endian(head, FRAME_SIZE_BYTES)
+            end = buffer.start + FRAME_SIZE_BYTES + length
+            if not FRAME_LENGTH_MIN <= length <= dispatcher.request_bytes_max or end > buffer.filled:
+                break
+            key_and_version = <uint32_t> big_endian(head + FRAME_KEY_POSITION, 4)
+            if responses.unanswered and not responses.may_begin(<int16_t> (key_and_version >> 16)):
+                self.is_gated = True
+                break
+            route = self._route
+            if route is None or <uint32_t> (route.api_key << 16 | route.api_version) != key_and_version:
+                route = self._find_route(key_and_version)
+            if route is not None:
+                self._serve_frame(route, head, end - buffer.start, now_ms)
+            elif not self._refuse_route(key_and_version, head):
+                break
+            buffer.start = end
+            if responses._ready_bytes > WRITE_AT_ONCE_BYTES:
+                responses.write_ready()
+            if responses.is_closing or self._must_hold():
+                break
+        if self.turn.staged:
+            buffer.pinned_turn = self.turn.number
+        responses.write_ready()
+        if not responses.is_closing:
+            self._after_serving()
+
+    cdef _after_serving(self):
+        cdef ReceiveBuffer buffer = self.buffer
+        cdef Py_ssize_t length
+        if buffer.filled - buffer.start >= FRAME_SIZE_BYTES:
+            length = buffer.frame_length(buffer.start)
+            if not FRAME_LENGTH_MIN <= length <= self.dispatcher.request_bytes_max:
+                self.owner.refuse_length(length)
+                return
+        if (self.is_gated or self._must_hold()) and not self.is_held:
+            self.is_held = True
+            if self.responses.transport is not None:
+                self.responses.transport.pause_reading()
+
+    cdef Route _find_route(self, uint32_t key_and_version):
+        route = self.dispatcher._found.get(key_and_version)
+        if route is None:
+            route = self.dispatcher.routes.resolve(key_and_version)
+        self._route = route
+        return self._route
+
+    cdef bint _refuse_route(self, uint32_t key_and_version, const uint8_t *head):
+        """An API or version that is not served; False when that ends the connection."""
+        cdef int correlation_id = <int32_t> big_endian(head + FRAME_CORRELATION_POSITION, 4)
+        cdef int api_key = <int16_t> (key_and_version >> 16)
+        if api_key == _API_VERSIONS:
+            refusal = self.dispatcher.routes.refuse_version(correlation_id)
+            self.responses.put([refusal], len(refusal))
+            return True
+        self.owner.close(f"API key {api_key} version {<int16_t> key_and_version} is not served")
+        return False
+
+    cdef _serve_frame(self, Route route, const uint8_t *frame, Py_ssize_t size_bytes, now_ms):
+        cdef int64_t began_ns = _now_ns()
+        try:
+            if route.learn is not None and self._serve_remembered(route, frame, size_bytes, now_ms, began_ns):
+                return
+            request, context = self._read(route, frame, size_bytes, now_ms)
+            self._handle(route, request, context, size_bytes, began_ns)
+        except _MalformedMessage as error:
+            self.owner.close(f"malformed {route.name}: {error}")
+        except Exception:
+            self.responses.fail(route)
+
+    cdef tuple _read(self, Route route, const uint8_t *frame, Py_ssize_t size_bytes, now_ms):
+        """The request, decoded, and its context: who asks, and what they may not."""
+        cdef ReceiveBuffer buffer = self.buffer
+        cdef int client_id_bytes = <int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2)
+        cdef Py_ssize_t body = FRAME_HEAD_BYTES
+        client_id = None if client_id_bytes < 0 else ""
+        if client_id_bytes > 0:
+            body += client_id_bytes
+            if body > size_bytes:
+                raise _MalformedMessage("the client id is longer than the frame")
+            raw = PyBytes_FromStringAndSize(<const char *> frame + FRAME_HEAD_BYTES, client_id_bytes)
+            if raw != self._client_id_raw:
+                self.client_id = _client_id(raw)
+                self._client_id_raw = raw
+            client_id = self.client_id
+        view = buffer.view[buffer.start : buffer.start + size_bytes]
+        if route.has_tagged_header:
+            if body < size_bytes and not frame[body]:
+                body += 1
+            else:
+                body = _skip_tags(view, body)
+        request, _ = route.decode(view[body:], 0)
+        correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
+        return request, _RequestContext(
+            route.api_key,
+            route.api_version,
+            correlation_id,
+            client_id,
+            self.owner,
+            now_ms,
+            self.dispatcher.authorizer.refused(self.owner, route.needs, request),
+        )
+
+    cdef _handle(self, Route route, request, context, Py_ssize_t size_bytes, int64_t began_ns):
+        cdef Responses responses = self.responses
+        cdef Slot slot
+        cdef Py_ssize_t answer_bytes
+        answer = route.handle(request, context)
+        if answer is None:
+            responses.account(route, 1, size_bytes, 0, began_ns)
+        elif isinstance(answer, _Waiting):
+            slot = Slot.__new__(Slot)
+            self._fill_slot(slot, route, size_bytes, began_ns)
+            slot.correlation_id = context.correlation_id
+            slot.count = 1
+            slot.waiting = answer
+            slot.size_bytes = size_bytes
+            responses.wait(slot, answer.holds_back)
+            answer.on_complete(slot.deliver)
+        else:
+            parts, answer_bytes = route.answer(answer, context.correlation_id)
+            responses.account(route, 1, size_bytes, answer_bytes, began_ns)
+            responses.put(parts, answer_bytes)
+
+    cdef _fill_slot(self, Slot slot, Route route, Py_ssize_t size_bytes, int64_t began_ns):
+        slot.line = self.responses
+        slot.route = route
+        slot.request_bytes = size_bytes
+        slot.began_ns = began_ns
+
+    # What is remembered
+
+    cdef bint _serve_remembered(
+        self, Route route, const uint8_t *frame, Py_ssize_t size_bytes, now_ms, int64_t began_ns
+    ) except -1:
+        """False, and nothing done, where the handler has to answer."""
+        cdef Remembered remembered
+        cdef Py_ssize_t rest = FRAME_HEAD_BYTES + max(<int16_t> big_endian(frame + FRAME_CLIENT_ID_POSITION, 2), 0)
+        cdef bytes key
+        if rest > size_bytes:
+            return False
+        if route.rest == REST_NOTHING:
+            rest = size_bytes
+        else:
+            rest = skip_prefix(
+                frame, rest, size_bytes, <const uint8_t *> PyBytes_AsString(route.steps), len(route.steps)
+            )
+        if rest < 0 or rest > PREFIX_BYTES_MAX:
+            return False
+        key = _prefix_key(frame, rest)
+        remembered = None if self._remembered is None else self._remembered.get(key)
+        if remembered is not None:
+            return self._serve_by(remembered, route, frame, rest, size_bytes, now_ms, began_ns)
+        request, context = self._read(route, frame, size_bytes, now_ms)
+        learnt = None if context.refused else route.learn(request, context)
+        if learnt is not None:
+            remembered = Remembered(learnt)
+            self._remember(key, remembered)
+            if self._serve_by(remembered, route, frame, rest, size_bytes, now_ms, began_ns):
+                return True
+        self._handle(route, request, context, size_bytes, began_ns)
+        return True
+
+    cdef _remember(self, bytes key, Remembered remembered):
+        cdef Dispatcher dispatcher = self.dispatcher
+        if dispatcher.remembered >= dispatcher.remembered_max:
+            dispatcher.forget_prefixes()
+        if self._remembered is None or self._generation != dispatcher.generation():
+            self._remembered = {}
+            self._generation = dispatcher.generation()
+        elif len(self._remembered) >= dispatcher.remembered_of_connection_max:
+            self.forget_prefixes()
+            self._remembered = {}
+        self._remembered[key] = remembered
+        dispatcher.remembered += 1
+
+    def forget_prefixes(self):
+        if self._remembered is not None and self._generation == self.dispatcher._generation:
+            self.dispatcher.remembered -= len(self._remembered)
+        self._remembered = None
+
+    cdef bint _serve_by(
+        self, Remembered remembered, Route route, const uint8_t *frame, Py_ssize_t rest,
+        Py_ssize_t size_bytes, now_ms, int64_t began_ns,
+    ) except -1:
+        cdef bint is_served
+        if remembered.kind == APPEND:
+            is_served = self._append(remembered, route, frame, rest, size_bytes, now_ms, began_ns)
+        elif remembered.kind == ASK:
+            is_served = self._ask(remembered, route, frame, size_bytes, began_ns)
+        else:
+            is_served = self._submit(remembered, route, frame, rest, size_bytes, began_ns)
+        route.from_prefix += is_served
+        return is_served
+
+    cdef bint _ask(
+        self, Remembered remembered, Route route, const uint8_t *frame, Py_ssize_t size_bytes,
+        int64_t began_ns,
+    ) except -1:
+        cdef int correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
+        cdef bytes answer
+        try:
+            found = remembered.ask()
+        except _KafkaError:
+            return False
+        if found is None:
+            return False
+        if type(found) is bytes:
+            answer = _with_correlation_id(<bytes> found, correlation_id)
+        else:
+            answer = _with_correlation_id(remembered.frame, correlation_id)
+            _fill_numbers(<uint8_t *> PyBytes_AsString(answer) + remembered.position, found)
+        self.responses.account(route, 1, size_bytes, len(answer), began_ns)
+        self.responses.put([answer], len(answer))
+        return True
+
+    cdef bint _append(
+        self, Remembered remembered, Route route, const uint8_t *frame, Py_ssize_t rest,
+        Py_ssize_t size_bytes, now_ms, int64_t began_ns,
+    ) except -1:
+        cdef Responses responses = self.responses
+        cdef Burst burst
+        cdef Py_ssize_t end
+        cdef int64_t batch_bytes = _read_size(route, frame, &rest, size_bytes)
+        if batch_bytes <= HEADER_SIZE_BYTES or not _is_end(route, frame, rest + batch_bytes, size_bytes):
+            return False
+        # The flag is in the lower of the two bytes.
+        if frame[rest + ATTRIBUTES_POSITION + 1] & TRANSACTIONAL and not remembered.is_transactional:
+            return False
+        if remembered.closed and remembered.partition in remembered.closed:
+            return False
+        rest += self.buffer.start
+        appended = remembered.append(self.buffer.view, rest, rest + batch_bytes, now_ms)
+        if appended is None:
+            return False
+        burst = responses._newest if type(responses._newest) is Burst else None
+        if (
+            burst is None
+            or burst.turn_number != self.turn.number
+            or burst.route is not route
+            or burst.count == BURST_MAX
+        ):
+            burst = Burst.__new__(Burst)
+            self._fill_slot(burst, route, 0, began_ns)
+            burst.batch_parts = []
+            burst.appended = []
+            burst.turn_number = self.turn.number
+            responses.wait(burst, False)
+        responses.waiting_answers += 1
+        burst.request_bytes += size_bytes
+        burst.add(
+            self.turn, remembered, appended, <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
+        )
+        return True
+
+    cdef bint _submit(
+        self, Remembered remembered, Route route, const uint8_t *frame, Py_ssize_t rest,
+        Py_ssize_t size_bytes, int64_t began_ns,
+    ) except -1:
+        cdef Submission slot
+        cdef list items = _read_items(route, frame, rest, size_bytes)
+        if items is None:
+            return False
+        slot = Submission.__new__(Submission)
+        self._fill_slot(slot, route, size_bytes, began_ns)
+        slot.remembered = remembered
+        slot.items = items
+        slot.correlation_id = <int32_t> big_endian(frame + FRAME_CORRELATION_POSITION, 4)
+        slot.count = 1
+        if not remembered.submit(items, slot):
+            return False
+        if slot.parts is not None:
+            self.responses.account(route, 1, size_bytes, slot.size_bytes, began_ns)
+            self.responses.put(slot.parts, slot.size_bytes)
+        else:
+            slot.is_in_line = True
+            self.responses.wait(slot, False)
+        return True
+
+
+cdef bytes _prefix_key(const uint8_t *frame, Py_ssize_t end):
+    """API, version, client id and all that is repeated: the frame up to `end` without size and correlation
+    id."""
+    cdef Py_ssize_t repeated = end - FRAME_CLIENT_ID_POSITION
+    cdef bytes key = PyBytes_FromStringAndSize(NULL, 4 + repeated)
+    cdef char *target = PyBytes_AsString(key)
+    memcpy(target, frame + FRAME_KEY_POSITION, 4)
+    memcpy(target + 4, frame + FRAME_CLIENT_ID_POSITION, repeated)
+    return key
+
+
+cdef inline int64_t _read_size(Route route, const uint8_t *frame, Py_ssize_t *at, Py_ssize_t end) noexcept:
+    """A length in bytes or items; -1 or less for null, or for none."""
+    return read_varint(frame, at, end) - 1 if route.is_compact else read_number(frame, at, end, 4)
+
+
+cdef inline bint _is_end(Route route, const uint8_t *frame, int64_t at, Py_ssize_t end) noexcept:
+    """Whether nothing follows but the ends of structs without tagged fields."""
+    cdef Py_ssize_t i
+    if at + route.tags_after != end:
+        return False
+    for i in range(at, end):
+        if frame[i]:
+            return False
+    return True
+
+
+cdef list _read_items(Route route, const uint8_t *frame, Py_ssize_t at, Py_ssize_t end):
+    """The values of each item, a tuple each; None where that is not all of the frame."""
+    cdef const uint8_t *steps = <const uint8_t *> PyBytes_AsString(route.item_steps)
+    cdef Py_ssize_t step, steps_size = len(route.item_steps)
+    cdef int64_t count = _read_size(route, frame, &at, end), size
+    cdef list items = [], values
+    if not 0 < count <= ITEMS_MAX:
+        return None
+    for _ in range(count):
+        values = []
+        for step in range(0, steps_size, 2):
+            if steps[step] == NUMBER_32 or steps[step] == NUMBER_64:
+                size = 4 if steps[step] == NUMBER_32 else 8
+                if end - at < size:
+                    return None
+                if size == 4:
+                    values.append(<int32_t> big_endian(frame + at, 4))
+                else:
+                    values.append(<int64_t> big_endian(frame + at, 8))
+                at += size
+            elif steps[step] == NO_TAGS:
+                if at >= end or frame[at]:
+                    return None
+                at += 1
+            else:
+                size = read_text_size(frame, &at, end, steps[step])
+                if size == -2:
+                    return None
+                if size <= 0:
+                    values.append("" if size == 0 else None)
+                    continue
+                try:
+                    values.append((<const char *> frame)[at : at + size].decode("utf-8"))
+                except UnicodeDecodeError:
+                    return None
+                at += size
+        items.append(tuple(values))
+    return items if _is_end(route, frame, at, end) else None
+
+
+cdef _fill_numbers(uint8_t *target, tuple numbers):
+    cdef int64_t timestamp = numbers[0], offset = numbers[1], leader_epoch = numbers[2]
+    put_big_endian(target, <uint64_t> timestamp, 8)
+    put_big_endian(target + 8, <uint64_t> offset, 8)
+    put_big_endian(target + 16, <uint64_t> leader_epoch, 4)
+
+
+cdef str _client_id(bytes raw):
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _MalformedMessage("the client id is not UTF-8") from None

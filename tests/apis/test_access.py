@@ -1,0 +1,89 @@
+"""What each API needs to be allowed is in one table, and can be told of every request."""
+
+import pytest
+
+from odradek.apis import access
+from odradek.apis.access import NEEDS, Operation, ResourceType, resources
+from odradek.wire.messages import find
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from odradek.wire.messages.produce import ProduceRequest, TopicProduceData
+
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.CLUSTER,
+    ResourceType.TRANSACTIONAL_ID,
+)
+
+
+def test_every_api_that_is_served_has_a_row_and_no_other_has(node):
+    assert set(NEEDS) == set(node.apis)
+
+
+def test_an_api_without_a_row_keeps_the_broker_from_starting(make_node, monkeypatch):
+    monkeypatch.setattr(access, "NEEDS", {key: row for key, row in NEEDS.items() if key != 12})
+    with pytest.raises(RuntimeError, match=r"no row for the API keys \[12\]"):
+        make_node()
+
+
+@pytest.mark.parametrize("api_key", NEEDS)
+def test_the_resources_of_an_empty_request_can_be_told(api_key):
+    """That is what a client may send at least: no field is missing for a name."""
+    needs = NEEDS[api_key]
+    named = resources(needs, find(api_key)[0]())
+    assert {(operation, kind) for operation, kind, _ in named} <= {
+        (need.operation, need.resource_type) for need in needs
+    }
+
+
+def test_resources_are_named_by_the_request_in_all_its_forms():
+    transactions = [
+        AddPartitionsToTxnTransaction(
+            transactional_id="x", topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])]
+        )
+    ]
+    configs = [
+        DescribeConfigsResource(resource_type=kind, resource_name=name)
+        for kind, name in ((2, "t"), (4, "1"), (8, "1"), (32, "g"))
+    ]
+    write, describe, configure = Operation.WRITE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS
+    expected = [
+        (
+            ProduceRequest(transactional_id="x", topic_data=[TopicProduceData(name="t")]),
+            [(write, TRANSACTIONAL_ID, "x"), (write, TOPIC, "t")],
+        ),
+        (
+            ProduceRequest(topic_data=[TopicProduceData(topic_id=bytes(range(16)))]),
+            [(write, TOPIC, bytes(range(16)))],
+        ),
+        (
+            AddPartitionsToTxnRequest(transactions=transactions),
+            [(write, TRANSACTIONAL_ID, "x"), (write, TOPIC, "t")],
+        ),
+        (
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id="x", v3_and_below_topics=transactions[0].topics
+            ),
+            [(write, TRANSACTIONAL_ID, "x"), (write, TOPIC, "t")],
+        ),
+        (FindCoordinatorRequest(key="g", key_type=0), [(describe, GROUP, "g")]),
+        (FindCoordinatorRequest(coordinator_keys=["x"], key_type=1), [(describe, TRANSACTIONAL_ID, "x")]),
+        (OffsetFetchRequest(group_id="g"), [(describe, GROUP, "g")]),
+        (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g")]), [(describe, GROUP, "g")]),
+        (DeleteTopicsRequest(topic_names=["t"]), [(Operation.DELETE, TOPIC, "t")]),
+        (DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]), [(Operation.DELETE, TOPIC, "t")]),
+        (
+            DescribeConfigsRequest(resources=configs),
+            [(configure, TOPIC, "t"), (configure, GROUP, "g"), (configure, CLUSTER, "kafka-cluster")],
+        ),
+    ]
+    for request, needed in expected:
+        assert resources(NEEDS[request.api_key], request) == needed, request

@@ -1,0 +1,278 @@
+"""The pipeline of requests: what it reads in place, whom it asks, what it counts, whom it holds back."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.apis import access
+from odradek.apis.access import Need, Operation, ResourceType
+from odradek.apis.api import Api
+from odradek.apis.prefixes import Ask, Prefix, Submit
+from odradek.server.embedded import Broker
+from odradek.wire.codec import decode_message, encode_message
+from odradek.wire.errors import ErrorCode
+from odradek.wire.frames import request_frame, response_parts
+from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from odradek.wire.messages.produce import ProduceRequest
+from odradek.wire.prefixes import item_fields, prefix_layout
+from tests.raw_client import RawClient
+from tests.wired import Wire, from_prefix, wired
+
+HEARTBEAT, OFFSET_COMMIT = 12, 8
+UNTIL = ("topics", "partitions")
+
+
+class Loop:
+    """Callbacks wait until they are run; timers until their time has come."""
+
+    def __init__(self):
+        self.now_ms = 1_000
+        self.soon, self.later = [], []
+
+    def call_soon(self, callback, *arguments):
+        self.soon.append(lambda: callback(*arguments))
+
+    def after(self, delay_ms, callback):
+        self.later.append((self.now_ms + delay_ms, callback))
+
+    def run(self, until_ms):
+        self.now_ms = until_ms
+        for time_ms, callback in list(self.later):
+            if time_ms <= until_ms:
+                self.later.remove((time_ms, callback))
+                callback()
+        while self.soon:
+            self.soon.pop(0)()
+
+
+def beat(group="g", **fields):
+    return HeartbeatRequest(group_id=group, generation_id=1, member_id="m", **fields)
+
+
+class Stage:
+    """Heartbeat as the only API. Its handler answers the error code that the group is named after."""
+
+    def __init__(self, needs=(), remembered_versions=None):
+        self.loop = Loop()
+        self.contexts = []
+        prefix = None if remembered_versions is None else Prefix(remembered_versions, self.learn)
+        api = Api(HeartbeatRequest, HeartbeatResponse, self.handle, range(5), needs=needs, prefix=prefix)
+        self.connections = wired({HEARTBEAT: api}, self.loop, lambda: self.loop.now_ms)
+        self.dispatcher = self.connections.dispatcher
+        self.dispatcher.timers = self.loop
+
+    def handle(self, request, context):
+        self.contexts.append(context)
+        return HeartbeatResponse(error_code=int(request.group_id) if request.group_id.isdigit() else 0)
+
+    def learn(self, request, context):
+        frame = b"".join(response_parts(HeartbeatResponse(error_code=0), context.api_version, 0))
+        return Ask(lambda: frame)
+
+
+# What is read in place
+
+
+def texts(size_max):
+    return st.text(st.characters(exclude_categories=["Cs"]), max_size=size_max)
+
+
+@given(
+    version=st.sampled_from(range(2, 11)),
+    partitions=st.lists(
+        st.tuples(st.integers(-5, 1 << 20), st.integers(-(1 << 62), 1 << 62), st.none() | texts(300)),
+        min_size=1,
+        max_size=100,
+    ),
+    group=texts(200),
+    member=texts(200),
+    instance=st.none() | texts(10),
+    client_id=st.none() | texts(30),
+)
+def test_items_that_are_read_in_place_are_those_that_the_decoder_reads(
+    version, partitions, group, member, instance, client_id
+):
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=3,
+        member_id=member,
+        topics=[
+            OffsetCommitRequestTopic(
+                name="t",
+                topic_id=bytes(range(16)),
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index, committed_offset=offset, committed_metadata=metadata
+                    )
+                    for index, offset, metadata in partitions
+                ],
+            )
+        ],
+    )
+    if version >= 7:
+        request.group_instance_id = instance
+    decoded = decode_message(OffsetCommitRequest, version, encode_message(request, version))
+    fields = item_fields(OffsetCommitRequest, version, UNTIL)
+    expected = [tuple(getattr(one, name) for name in fields) for one in decoded.topics[0].partitions]
+    learnt, read = [], []
+
+    def learn(learnt_request, context):
+        learnt.append((learnt_request, context.client_id))
+        return Submit(lambda items, ticket: read.append(items) or True, lambda items, reply: b"")
+
+    api = Api(
+        OffsetCommitRequest,
+        OffsetCommitResponse,
+        None,
+        range(2, 11),
+        prefix=Prefix(range(2, 11), learn, UNTIL),
+    )
+    loop = Loop()
+    for _ in range(2):
+        connections = wired({OFFSET_COMMIT: api}, loop, lambda: 0)
+        Wire(connections).send(request_frame(request, version, 1, client_id))
+    assert read == [expected, expected]
+    assert learnt == [(decoded, client_id)] * 2
+
+
+@pytest.mark.parametrize("until", [("topics",), ("group_id",), ("topics", "name")])
+def test_what_cannot_be_read_in_place_has_no_layout(until):
+    request = {"topics": MetadataRequest}.get(until[0] if len(until) == 1 else "", OffsetCommitRequest)
+    with pytest.raises(ValueError, match=r"no rest|not the last field|no int32"):
+        prefix_layout(request, 5, until)
+
+
+def test_a_layout_skips_neighbours_of_fixed_width_at_once():
+    until = ("topic_data", "partition_data", "records")
+    layouts = [prefix_layout(ProduceRequest, version, until) for version in (3, 9, 13)]
+    assert [layout.tags_after for layout in layouts] == [0, 3, 3]
+    assert [len(layout.steps) // 2 for layout in layouts] == [6, 7, 7]
+
+
+# Who asks, and may they
+
+
+class Recording:
+    """Refuses what it is told to, and notes what it was asked."""
+
+    def __init__(self, *refused):
+        self.asked, self.told = [], frozenset(refused)
+
+    def refused(self, connection, needs, request):
+        asked = access.resources(needs, request)
+        self.asked.append((connection.principal, connection.peer_host, asked))
+        return self.told & frozenset(asked)
+
+
+READ_GROUP = (Need(Operation.READ, ResourceType.GROUP, lambda request: (request.group_id,)),)
+
+
+def test_the_authorizer_is_asked_once_for_each_request_before_its_handler():
+    stage = Stage(READ_GROUP)
+    needed = (Operation.READ, ResourceType.GROUP, "secret")
+    stage.dispatcher.authorizer = authorizer = Recording(needed)
+    wire = Wire(stage.connections, "192.0.2.9")
+    for group in ("open", "secret"):
+        wire.send(request_frame(beat(group), 4, 1, "me"))
+    asked = [[(Operation.READ, ResourceType.GROUP, group)] for group in ("open", "secret")]
+    assert authorizer.asked == [("User:ANONYMOUS", "192.0.2.9", one) for one in asked]
+    assert [context.refused for context in stage.contexts] == [frozenset(), {needed}]
+
+
+def test_a_refused_request_is_not_remembered_and_each_connection_is_asked_for_itself():
+    stage = Stage(READ_GROUP, range(5))
+    needed = (Operation.READ, ResourceType.GROUP, "g")
+    stage.dispatcher.authorizer = authorizer = Recording(needed)
+    wires = [Wire(stage.connections) for _ in range(2)]
+    frame = request_frame(beat(), 4, 1, "me")
+    for _ in range(3):
+        wires[0].send(frame)
+    assert (len(authorizer.asked), len(stage.contexts), from_prefix(stage.connections)) == (3, 3, 0)
+    authorizer.told = frozenset()
+    for _ in range(3):
+        wires[0].send(frame)
+    assert (len(authorizer.asked), len(stage.contexts), from_prefix(stage.connections)) == (4, 3, 3)
+    wires[1].send(frame)  # the same bytes, and another client
+    assert (len(authorizer.asked), len(stage.contexts), from_prefix(stage.connections)) == (5, 3, 4)
+    stage.dispatcher.forget_prefixes()  # as when rules change
+    wires[0].send(frame)
+    assert (len(authorizer.asked), from_prefix(stage.connections)) == (6, 5)
+
+
+# What it costs
+
+
+@dataclass
+class Bill:
+    hold_ms: int
+    charged: list
+
+    def charge(self, connection, api_key, bytes_in, bytes_out, took_ns):
+        self.charged.append((connection.peer_host, api_key, bytes_in, bytes_out))
+        assert took_ns >= 0
+        return self.hold_ms
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_a_connection_that_is_held_back_has_its_answer_and_begins_nothing_until_then(remembers):
+    stage = Stage(remembered_versions=range(5) if remembers else None)
+    stage.dispatcher.meters = bill = Bill(500, [])
+    held, other = Wire(stage.connections), Wire(stage.connections, "192.0.2.8")
+    frame = request_frame(beat(), 4, 7, "me")
+    held.send(frame + frame)
+    assert len(held.frames) == 1
+    assert not held.transport.is_reading
+    assert bill.charged == [("192.0.2.7", HEARTBEAT, len(frame), len(held.frames[0]))]
+    other.send(frame)
+    assert len(other.frames) == 1
+    stage.loop.run(until_ms=1_499)
+    assert len(held.frames) == 1
+    bill.hold_ms = 0
+    stage.loop.run(until_ms=1_500)
+    assert len(held.frames) == 2
+    assert held.transport.is_reading
+
+
+# What is counted
+
+
+def test_requests_errors_bytes_and_time_are_counted_by_api_and_version():
+    stage = Stage(remembered_versions=range(4, 5))
+    wire = Wire(stage.connections)
+    frames = [
+        request_frame(beat(group), version, 1, "me") for version in (3, 4) for group in ("g", "27", "g")
+    ]
+    for frame in frames:
+        wire.send(frame)
+    answers = [len(frame) for frame in wire.frames]
+    metrics = stage.dispatcher.routes.metrics()
+    assert set(metrics) == {("Heartbeat", 3), ("Heartbeat", 4)}
+    old, new = metrics["Heartbeat", 3], metrics["Heartbeat", 4]
+    assert (old.requests, old.remembered, old.errors) == (3, 0, {27: 1})
+    assert (new.requests, new.remembered, new.errors) == (3, 3, {})
+    assert [old.bytes_in, new.bytes_in] == [sum(map(len, frames[:3])), sum(map(len, frames[3:]))]
+    assert [old.bytes_out, new.bytes_out] == [sum(answers[:3]), sum(answers[3:])]
+    assert old.seconds > 0
+    assert new.seconds > 0
+
+
+def test_a_broker_in_this_process_tells_its_metrics(tmp_path):
+    with Broker(data_dir=tmp_path, auto_create_topics_enable=False) as broker:
+        assert broker.metrics() == {}
+        with RawClient(broker.port) as client:
+            request = MetadataRequest(topics=[MetadataRequestTopic(name="none")])
+            answer = client.ask(request, 9)
+        assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        (metrics,) = broker.metrics().values()
+        assert (metrics.requests, metrics.errors) == (1, {3: 1})
+    with pytest.raises(RuntimeError, match="does not run"):
+        broker.metrics()

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from struct import Struct as Layout
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import WorkAnswer
 from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch
 from odradek.apis.opening import OPENED_AT_ONCE_MAX, opened_first
-from odradek.apis.prefixes import Ask, Prefix, template
+from odradek.apis.prefixes import Ask, Prefix
 from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.frames import PLACEHOLDER_32, PLACEHOLDERS, response_template
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -55,8 +55,7 @@ REPEATED_VERSIONS = range(FIRST_VERSION_WITH_EPOCH, 12)
 """Those whose requests are remembered: the template of their response has a leader epoch, too."""
 NOT_FOUND = (-1, -1, -1)
 """Timestamp, offset and leader epoch when there is no such record: no error."""
-_found_layout = Layout(">qqi")
-_PLACEHOLDERS = (0x0102030405060708, 0x1112131415161718, 0x21222324)
+_PLACEHOLDERS = (*PLACEHOLDERS[:2], PLACEHOLDER_32)
 
 
 class ListOffsets:
@@ -98,7 +97,7 @@ class ListOffsets:
         response = ListOffsetsResponse(topics=[topic])
         return Ask(
             partial(_known_end, led, requested.timestamp, request.isolation_level),
-            template(response, version, _found_layout, _PLACEHOLDERS),
+            response_template(response, version, _PLACEHOLDERS),
         )
 
     def __call__(

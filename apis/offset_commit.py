@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         TopicView,
     )
 
+_new_tuple = tuple.__new__
+
 FIRST_VERSION_WITH_IDS = 10
 REPEATED_VERSIONS = range(2, 11)
 """Those whose requests are remembered; version 1 has timestamps of its own in each partition."""
@@ -125,11 +127,12 @@ class OffsetCommit:
 class _RepeatedCommits:
     """Commits of one member in one topic, of which only the partitions and offsets differ."""
 
-    __slots__ = ("_answered", "_frame", "_groups", "_request", "_topic", "_version")
+    __slots__ = ("_answered", "_frame", "_member", "_rest", "_submit", "_topic", "_version")
 
     def __init__(self, groups: Groups, request: OffsetCommitRequest, topic: TopicView, version: int) -> None:
-        self._groups = groups
-        self._request = request
+        self._submit = groups.submit
+        self._member = request.group_id, request.generation_id_or_member_epoch, request.member_id
+        self._rest = request.group_instance_id, request.retention_time_ms, version
         self._topic = topic
         self._version = version
         self._answered: list[int] = []
@@ -138,7 +141,7 @@ class _RepeatedCommits:
 
     def submit(self, items: list[tuple[Any, ...]], ticket: Callable[[Any], None]) -> bool:
         """False where a partition does not exist."""
-        topic, request = self._topic, self._request
+        topic = self._topic
         name, topic_id, partition_count = topic.name, topic.topic_id, len(topic.partitions)
         offsets = []
         for item in items:
@@ -146,20 +149,11 @@ class _RepeatedCommits:
             if not 0 <= partition < partition_count:
                 return False
             leader_epoch = item[2] if len(item) > 3 else -1
-            offsets.append(
-                commands.OffsetToCommit(name, partition, offset, leader_epoch, metadata or "", -1, topic_id)
-            )
-        command = commands.CommitOffsets(
-            ticket,
-            request.group_id,
-            request.generation_id_or_member_epoch,
-            request.member_id,
-            offsets,
-            request.group_instance_id,
-            request.retention_time_ms,
-            self._version,
-        )
-        self._groups.submit(request.group_id, command)
+            values = name, partition, offset, leader_epoch, metadata or "", -1, topic_id
+            # The class would call a function of Python for the same.
+            offsets.append(_new_tuple(commands.OffsetToCommit, values))
+        member = self._member
+        self._submit(member[0], commands.CommitOffsets(ticket, *member, offsets, *self._rest))
         return True
 
     def respond(
@@ -173,8 +167,9 @@ class _RepeatedCommits:
             OffsetCommitResponsePartition(partition_index=index, error_code=code)
             for index, code in zip(partitions, reply.errors, strict=True)
         ]
-        named = self._request.topics[0]
-        topic = OffsetCommitResponseTopic(name=named.name, topic_id=named.topic_id, partitions=answers)
+        topic = OffsetCommitResponseTopic(
+            name=self._topic.name, topic_id=self._topic.topic_id, partitions=answers
+        )
         response = OffsetCommitResponse(topics=[topic])
         if has_errors:
             return response

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from struct import Struct as Layout
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from odradek.wire.frames import response_parts
+from odradek.wire.frames import Template, response_parts
 from odradek.wire.response_errors import errors_of
 
 if TYPE_CHECKING:
@@ -29,21 +28,6 @@ if TYPE_CHECKING:
 
 RESPONSE_BYTES_MAX = 1024
 """A longer response is not remembered."""
-
-
-class Template(NamedTuple):
-    """A response frame with a correlation id of 0, and where three numbers of it are to be filled in."""
-
-    frame: bytes
-    position: int
-
-
-def template(response: Message, version: int, numbers: Layout, placeholders: tuple[int, ...]) -> Template:
-    """The frame of a response that has `placeholders` where the numbers will be, one behind the other."""
-    frame = b"".join(response_parts(response, version, 0))
-    placed = numbers.pack(*placeholders)
-    assert frame.count(placed) == 1
-    return Template(frame, frame.index(placed))
 
 
 @dataclass(frozen=True, slots=True)

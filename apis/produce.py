@@ -18,17 +18,17 @@ Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct as Layout
 from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
 from odradek.apis.leadership import Leadership, LedPartition, add_endpoint, leader_hint
-from odradek.apis.prefixes import AppendBatch, Prefix, template
+from odradek.apis.prefixes import AppendBatch, Prefix
 from odradek.apis.produce_gates import Gates
 from odradek.apis.unverified import Unverified
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.wire.batch_validation import InvalidRecords
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.frames import PLACEHOLDERS, response_template
 from odradek.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -39,6 +39,7 @@ from odradek.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from odradek.wire.produced_records import NotOneBatch, single_batch
 
 if TYPE_CHECKING:
     from odradek.apis.api import ConnectionInfo, RequestContext
@@ -53,22 +54,12 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 FIRST_VERSION_OF_V1 = 2
 FIRST_VERSION_OF_V2_ONLY = 3
-FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER = 10
 FIRST_VERSION_WITH_IDS = 13
 REPEATED_VERSIONS = range(9, 14)
 """Those whose requests are remembered."""
 
 _ACKS = (-1, 1, 0)
-_ZSTD = 4
-_CODEC_MASK = 0b111
-_TRANSACTIONAL = 0b10000
-_BATCH_SIZE_AND_ATTRIBUTES = Layout(">i4xb4xh")
-_BATCH_SIZE_OFFSET = 8
-_SMALLEST_BATCH_BYTES = 61
-_SIZE_FIELDS_BYTES = 12
-_MAGIC_OFFSET = 16
-_SMALLEST_LEGACY_BODY_BYTES = 14
 _SAYS_LOG_START = frozenset(
     {
         ErrorCode.INVALID_RECORD,
@@ -80,14 +71,6 @@ _SAYS_LOG_START = frozenset(
     }
 )
 """The refusals of a log that carry its first offset all the same (ReplicaManager.appendRecordsToLeader)."""
-
-
-_offsets_layout = Layout(">qqq")
-_PLACEHOLDERS = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)
-
-
-class _NotOneBatch(KafkaError):
-    """What came is not one v2 batch; found out before any log was asked."""
 
 
 class ProduceAnswer(Waiting):
@@ -308,7 +291,7 @@ class Produce:
         return AppendBatch(
             led.log,
             led.log.append_ordinary,
-            template(respond(0, _PLACEHOLDERS), version, _offsets_layout, _PLACEHOLDERS),
+            response_template(respond(0, PLACEHOLDERS), version, PLACEHOLDERS),
             lambda error: respond(int(error.code), (-1, -1, -1)),
             self._gates.open,
             request.transactional_id is not None,
@@ -392,9 +375,9 @@ class Produce:
         led = self.leadership.lead(name, data.index)
         records = data.records
         if version >= FIRST_VERSION_OF_V2_ONLY:
-            records = _single_v2_batch(records, version, verdicts is not None)
+            records = single_batch(records, version, verdicts is not None)
         elif records is None:
-            raise _NotOneBatch(ErrorCode.INVALID_RECORD)
+            raise NotOneBatch(ErrorCode.INVALID_RECORD)
         verified = None if verdicts is None else verdicts.of(name, data.index)
         if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -467,7 +450,7 @@ class Produce:
         if isinstance(error, Unverified):
             partition.error_message = error.explanation
             return
-        if name is not None and code in _SAYS_LOG_START and not isinstance(error, _NotOneBatch):
+        if name is not None and code in _SAYS_LOG_START and not isinstance(error, NotOneBatch):
             partition.log_start_offset = self.leadership.lead(name, partition.index).log.log_start_offset
 
 
@@ -507,59 +490,3 @@ def _check_replicas(led: LedPartition) -> None:
     replicas = led.view
     if len(replicas.isr) < min(led.log.config.min_insync_replicas, len(replicas.replicas)):
         raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
-
-
-def _single_v2_batch(records, version: int, may_be_transactional: bool):
-    """From version 3 on a partition brings one batch of format v2; zstd and transactions have limits.
-
-    The common case is one look at three header fields; what they do not explain is looked at again.
-    """
-    size = 0 if records is None else len(records)
-    if size >= _SMALLEST_BATCH_BYTES:
-        batch_size, magic, attributes = _BATCH_SIZE_AND_ATTRIBUTES.unpack_from(records, _BATCH_SIZE_OFFSET)
-        if magic == 2 and batch_size + _SIZE_FIELDS_BYTES == size:
-            if attributes & _CODEC_MASK == _ZSTD and version < FIRST_VERSION_WITH_ZSTD:
-                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-            if attributes & _TRANSACTIONAL and not may_be_transactional:
-                # Of a request without a transactional id Kafka says so.
-                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            return records
-    return _single_v2_batch(_without_torn_end(records, size), version, may_be_transactional)
-
-
-def _without_torn_end(records, size: int):
-    """The first batch, if what follows it is too little to be another; refuses all else.
-
-    Kafka's iterator over batches ends where a batch is not whole, and the rest is cut away. Whatever it would
-    find wrong is told with its error.
-    """
-    first_end = _end_of_batch(records, 0, size)
-    if first_end is None or records[_MAGIC_OFFSET] < 2:
-        raise _NotOneBatch(ErrorCode.INVALID_RECORD)
-    if _end_of_batch(records, first_end, size) is not None:
-        raise _NotOneBatch(ErrorCode.INVALID_RECORD)
-    if first_end < _SMALLEST_BATCH_BYTES:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
-    return records[:first_end]
-
-
-def _end_of_batch(records, start: int, size: int) -> int | None:
-    """Where the batch at `start` ends, None if it is not whole; CORRUPT_MESSAGE if its header is nonsense."""
-    if size - start < _SIZE_FIELDS_BYTES:
-        return None
-    batch_size = int.from_bytes(
-        records[start + _BATCH_SIZE_OFFSET : start + _SIZE_FIELDS_BYTES], "big", signed=True
-    )
-    if batch_size < _SMALLEST_LEGACY_BODY_BYTES:
-        raise _unreadable(f"A record batch claims {batch_size} bytes.")
-    if size - start <= _MAGIC_OFFSET:
-        return None
-    if records[start + _MAGIC_OFFSET] > 2:
-        raise _unreadable(f"A record batch claims the format {records[start + _MAGIC_OFFSET]}.")
-    end = start + _SIZE_FIELDS_BYTES + batch_size
-    return end if end <= size else None
-
-
-def _unreadable(why: str) -> InvalidRecords:
-    """Of a nonsensical header Kafka says what is wrong with it; of a wrong checksum it does not."""
-    return InvalidRecords(ErrorCode.CORRUPT_MESSAGE, why, ())

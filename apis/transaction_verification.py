@@ -27,7 +27,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
-from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import Waiting
@@ -36,6 +35,7 @@ from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
 from odradek.coordinator.transactions import commands
 from odradek.storage.log.transactions import Verified
 from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.produced_records import transactional_producer
 
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
@@ -55,12 +55,6 @@ WAITING_BYTES_MAX = 65_536
 
 Partition = tuple[str, int]
 """Topic and index."""
-
-# From the magic on: magic, attributes, producer id, epoch, base sequence.
-_PRODUCER = Layout(">b4xh20xqhi")
-_PRODUCER_OFFSET = 16
-_BATCH_BYTES_MIN = 61
-_TRANSACTIONAL = 0b10000
 
 
 class Support(Enum):
@@ -234,14 +228,9 @@ class TransactionVerification:
             if name is None or name in INTERNAL_TOPICS:
                 continue  # refused when it is to be appended
             for data in topic.partition_data:
-                records = data.records
-                if records is None or len(records) < _BATCH_BYTES_MIN:
-                    continue
-                magic, attributes, producer_id, epoch, sequence = _PRODUCER.unpack_from(
-                    records, _PRODUCER_OFFSET
-                )
-                if magic == 2 and attributes & _TRANSACTIONAL and producer_id >= 0:
-                    found[name, data.index] = (producer_id, epoch), sequence
+                producer = transactional_producer(data.records)
+                if producer is not None:
+                    found[name, data.index] = producer[:2], producer.base_sequence
         return found
 
 

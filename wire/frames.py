@@ -8,7 +8,7 @@ did not know.
 
 import struct
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from odradek.wire._source import read_uvarint
 from odradek.wire.codec import decoder, encoder
@@ -81,6 +81,28 @@ def response_parts(message: Message, version: int, correlation_id: int) -> list[
     size = 4 + len(tags) + sum(map(len, parts))
     parts[0] = _SIZE_AND_CORRELATION_ID.pack(size, correlation_id) + tags + parts[0]
     return parts
+
+
+PLACEHOLDERS = 0x0102030405060708, 0x1112131415161718, 0x2122232425262728
+"""For int64 fields of a template, which are to be filled in."""
+PLACEHOLDER_32 = 0x31323334
+"""For one int32 field."""
+
+
+class Template(NamedTuple):
+    """A response frame with a correlation id of 0, and where the first of its placeholders is. The others
+    follow it at once."""
+
+    frame: bytes
+    position: int
+
+
+def response_template(message: Message, version: int, placeholders: tuple[int, ...]) -> Template:
+    """The template of a response that has `placeholders` in fields that stand one behind the other."""
+    frame = b"".join(response_parts(message, version, 0))
+    placed = b"".join(value.to_bytes(4 if value == PLACEHOLDER_32 else 8, "big") for value in placeholders)
+    assert frame.count(placed) == 1
+    return Template(frame, frame.index(placed))
 
 
 def read_response(frame: Buffer, request_class: type[Message], version: int) -> tuple[int, Any]:

@@ -1,0 +1,111 @@
+"""What a Produce request brings for one partition, as far as it shows without a look at the records.
+
+From version 3 on that is one batch of format v2. Kafka's iterator over batches ends where a batch is not
+whole, and the rest is cut away; so here. Whatever it would find wrong has its error.
+
+Source: ProduceRequest.validateRecords, ByteBufferLogInputStream of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+from typing import NamedTuple
+
+from odradek.wire.batch_validation import InvalidRecords
+from odradek.wire.compression import Compression
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.record_layout import (
+    COMPRESSION_MASK,
+    FIRST_PRODUCE_VERSION_WITH_ZSTD,
+    HEADER_SIZE_BYTES,
+    LENGTH_POSITION,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    TRANSACTIONAL,
+    Buffer,
+)
+
+LEGACY_BODY_BYTES_MIN = 14
+"""What follows offset and size in the smallest message of the formats before v2."""
+
+_length_magic_attributes = Layout(">i4xb4xh").unpack_from
+"""From the length on."""
+_length = Layout(">i").unpack_from
+_magic_attributes_producer = Layout(">b4xh20xqhi").unpack_from
+"""From the magic on: magic, attributes, producer id, epoch, base sequence."""
+
+
+class NotOneBatch(KafkaError):
+    """What came is not one v2 batch: found out before any log is asked."""
+
+
+class Producer(NamedTuple):
+    """Who has made a batch."""
+
+    producer_id: int
+    epoch: int
+    base_sequence: int
+
+
+def single_batch(records: Buffer | None, version: int, may_be_transactional: bool) -> Buffer:
+    """The one v2 batch among `records`, of a request of version 3 or later.
+
+    Refuses zstd before version 7 with UNSUPPORTED_COMPRESSION_TYPE, a transactional batch of a request
+    without transactional id with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as Kafka does.
+    """
+    # The common case is one look at three header fields; what they do not explain is looked at again.
+    size = 0 if records is None else len(records)
+    if records is not None and size >= HEADER_SIZE_BYTES:
+        length, magic, attributes = _length_magic_attributes(records, LENGTH_POSITION)
+        if magic == MAGIC_V2 and length + LOG_OVERHEAD_BYTES == size:
+            is_zstd = attributes & COMPRESSION_MASK == Compression.ZSTD
+            if is_zstd and version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            if attributes & TRANSACTIONAL and not may_be_transactional:
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return records
+    return single_batch(_without_torn_end(records or b""), version, may_be_transactional)
+
+
+def transactional_producer(records: Buffer | None) -> Producer | None:
+    """Who has made the first batch, if that is transactional."""
+    if records is None or len(records) < HEADER_SIZE_BYTES:
+        return None
+    magic, attributes, *producer = _magic_attributes_producer(records, MAGIC_POSITION)
+    if magic != MAGIC_V2 or not attributes & TRANSACTIONAL or producer[0] < 0:
+        return None
+    return Producer(*producer)
+
+
+def _without_torn_end(records: Buffer) -> Buffer:
+    """The first batch, if what follows it is too little to be another; refuses all else."""
+    first_end = _end_of_batch(records, 0)
+    if first_end is None or records[MAGIC_POSITION] < MAGIC_V2:
+        raise NotOneBatch(ErrorCode.INVALID_RECORD)
+    if _end_of_batch(records, first_end) is not None:
+        raise NotOneBatch(ErrorCode.INVALID_RECORD)
+    if first_end < HEADER_SIZE_BYTES:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
+    return records[:first_end]
+
+
+def _end_of_batch(records: Buffer, start: int) -> int | None:
+    """Where the batch at `start` ends, None if it is not whole; CORRUPT_MESSAGE if its header is nonsense."""
+    size = len(records)
+    if size - start < LOG_OVERHEAD_BYTES:
+        return None
+    length = _length(records, start + LENGTH_POSITION)[0]
+    if length < LEGACY_BODY_BYTES_MIN:
+        raise _unreadable(f"A record batch claims {length} bytes.")
+    if size - start <= MAGIC_POSITION:
+        return None
+    if records[start + MAGIC_POSITION] > MAGIC_V2:
+        raise _unreadable(f"A record batch claims the format {records[start + MAGIC_POSITION]}.")
+    end = start + LOG_OVERHEAD_BYTES + length
+    return end if end <= size else None
+
+
+def _unreadable(why: str) -> InvalidRecords:
+    """Of a nonsensical header Kafka says what is wrong with it; of a wrong checksum it does not."""
+    return InvalidRecords(ErrorCode.CORRUPT_MESSAGE, why, ())

@@ -277,7 +277,8 @@ class Produce:
         if acks not in _ACKS:
             whole_refusal = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         elif request.transactional_id is not None and verdicts is None:
-            return self._verification()(request, context, self)
+            verification: TransactionVerification = self._verification()
+            return verification(request, context, self)
         version = context.api_version
         now_ms = context.now_ms
         response = ProduceResponse(responses=[])
@@ -330,7 +331,7 @@ class Produce:
     def _judge(
         self,
         name: str | None,
-        data,
+        data: PartitionProduceData,
         version: int,
         acks: int,
         client_id: str | None,
@@ -454,13 +455,13 @@ def _refuse(partition: PartitionProduceResponse, error: KafkaError) -> None:
     partition.log_start_offset = -1
 
 
-def _single_v2_batch(records, version: int, may_be_transactional: bool):
+def _single_v2_batch(records: memoryview | None, version: int, may_be_transactional: bool) -> memoryview:
     """From version 3 on a partition brings one batch of format v2; zstd and transactions have limits.
 
     The common case is one look at three header fields; what they do not explain is looked at again.
     """
     size = 0 if records is None else len(records)
-    if size >= _SMALLEST_BATCH_BYTES:
+    if records is not None and size >= _SMALLEST_BATCH_BYTES:
         batch_size, magic, attributes = _BATCH_SIZE_AND_ATTRIBUTES.unpack_from(records, _BATCH_SIZE_OFFSET)
         if magic == 2 and batch_size + _SIZE_FIELDS_BYTES == size:
             if attributes & _CODEC_MASK == _ZSTD and version < FIRST_VERSION_WITH_ZSTD:
@@ -472,14 +473,14 @@ def _single_v2_batch(records, version: int, may_be_transactional: bool):
     return _single_v2_batch(_without_torn_end(records, size), version, may_be_transactional)
 
 
-def _without_torn_end(records, size: int):
+def _without_torn_end(records: memoryview | None, size: int) -> memoryview:
     """The first batch, if what follows it is too little to be another; refuses all else.
 
     Kafka's iterator over batches ends where a batch is not whole, and the rest is cut away. Whatever it would
     find wrong is told with its error.
     """
-    first_end = _end_of_batch(records, 0, size)
-    if first_end is None or records[_MAGIC_OFFSET] < 2:
+    first_end = None if records is None else _end_of_batch(records, 0, size)
+    if records is None or first_end is None or records[_MAGIC_OFFSET] < 2:
         raise _NotOneBatch(ErrorCode.INVALID_RECORD)
     if _end_of_batch(records, first_end, size) is not None:
         raise _NotOneBatch(ErrorCode.INVALID_RECORD)
@@ -488,7 +489,7 @@ def _without_torn_end(records, size: int):
     return records[:first_end]
 
 
-def _end_of_batch(records, start: int, size: int) -> int | None:
+def _end_of_batch(records: memoryview, start: int, size: int) -> int | None:
     """Where the batch at `start` ends, None if it is not whole; CORRUPT_MESSAGE if its header is nonsense."""
     if size - start < _SIZE_FIELDS_BYTES:
         return None

@@ -30,6 +30,9 @@ SECONDS = 8.0
 SHOWN_CHARACTERS = 400
 """Of a value that differs, at most."""
 
+STARTED_MS = int(time.time() * 1000)
+"""Records have earlier timestamps, what the brokers write themselves has later ones."""
+
 CLOSED = "connection closed"
 """Stands for the answer when the broker closed the connection instead."""
 
@@ -77,6 +80,11 @@ ALLOWED = [
         r"^Produce .*\.log_append_time_ms$",
         lambda t, o: t > 0 and 0 <= o - t < 1000 * SECONDS,
         "the broker's clock: Odradek is asked right after Kafka",
+    ),
+    Allowed(
+        r"^DescribeProducers .*\.last_timestamp$",
+        lambda t, o: min(t, o) > STARTED_MS and abs(o - t) < 1000 * SECONDS,
+        "the clock of the broker that wrote the marker of a transaction",
     ),
     Allowed(
         r"^DescribeLogDirs .*\.(total|usable)_bytes$",

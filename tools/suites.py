@@ -107,6 +107,13 @@ TYPES = ["python", "-m", "mypy"]
 SUITES = {
     # What somebody waits for before each commit.
     "check": Suite([*LINTERS, pytest(*SPREAD, "-m", "not deep", "tests")], beside=[TYPES], seconds_max=120),
+    # Not in `check`: tracing more than doubles the processor time of the tests.
+    "coverage": Suite(
+        [
+            pytest(*SPREAD, "-m", "not deep", "--cov", "--cov-report=html:build/reports/coverage", "tests"),
+            ["python", "-m", "coverage", "report", "--format=total"],
+        ]
+    ),
     "log": Suite([pytest(*SPREAD, "-m", "deep", "tests")]),
     "dist": Suite([pytest("compat_tests/dist")]),
     "compat": Suite([pytest(*CLIENTS)], jars=CLIENT_JARS),

@@ -8,7 +8,7 @@ LISTEN ?= 127.0.0.1:9092
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check check-transactions test-reference nightly bench bench-spark dist clean links tools-present
+.PHONY: help serve test check coverage check-transactions test-reference nightly bench bench-spark dist clean links tools-present
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -28,11 +28,14 @@ check: links ## the fast tier: ruff, mypy, tests/ (but for what takes each opera
 test-reference: tools-present links ## the same requests to Apache Kafka 4.3.1 and to Odradek, answers compared
 	@$(SUITES) reference
 
+coverage: links ## per cent of lines and branches that tests/ runs in its own process; the page is build/reports/coverage
+	@$(SUITES) coverage
+
 check-transactions: tools-present links ## histories of clients under crashes, judged; bugs that are planted have to be found
 	@$(SUITES) check-transactions
 
 nightly: tools-present links ## every suite, the clients also against Apache Kafka itself, and a long soak
-	@ODRADEK_NIGHTLY=1 $(SUITES) check log dist compat compat-on-kafka reference kafka-python \
+	@ODRADEK_NIGHTLY=1 $(SUITES) check coverage log dist compat compat-on-kafka reference kafka-python \
 		kafka-python-on-kafka transactions transactions-on-kafka groups groups-on-kafka polyglot streams \
 		benchmarks long-soak spark spark-3.5 spark-newest spark-on-kafka
 

@@ -194,7 +194,7 @@ class Api:
     """Versions served. Any other closes the connection, as Kafka does; ApiVersions gets error 35 instead."""
     needs: Needs = ()
     """What a client has to be allowed."""
-    prefix: Prefix | None = None
+    prefix: Prefix[Any] | None = None
     """What is remembered of its requests, where that is worth it."""
     overlaps: frozenset[int] = frozenset()
     """The API keys of later requests of the connection that may begin before this one is answered."""

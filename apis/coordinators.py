@@ -41,7 +41,7 @@ class Groups(Protocol):
 
     def end_offsets(self, index: int, marker: EndMarker, then: Callable[[ErrorCode], None]) -> None: ...
 
-    def list_groups(self, states, types) -> commands.ListGroupsReply: ...
+    def list_groups(self, states: Collection[str], types: Collection[str]) -> commands.ListGroupsReply: ...
 
 
 class Gathering:
@@ -49,9 +49,9 @@ class Gathering:
 
     __slots__ = ("_answers", "_make_response", "_missing", "waiting")
 
-    def __init__(self, count: int, make_response: Callable[[list], Any]) -> None:
+    def __init__(self, count: int, make_response: Callable[[list[Any]], Any]) -> None:
         self.waiting = Waiting()
-        self._answers: list = [None] * count
+        self._answers: list[Any] = [None] * count
         self._missing = count
         self._make_response = make_response
         if count == 0:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.apis.api import WorkAnswer
 from odradek.coordinator.cluster.topics import (
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from odradek.wire.work import Work
 
 FIRST_VERSION_WITH_CONFIGS = 5
-DescribeTopicConfigs = Callable[[Mapping[str, str]], list]
+Overrides = tuple[tuple[str, str], ...]
+DescribeTopicConfigs = Callable[[Mapping[str, str]], list[Any]]
 """A topic's overrides -> every topic setting with value and source, as `config.options.describe_topic` gives
 them.
 """
@@ -74,7 +75,7 @@ class CreateTopics:
             results = []
         done = {result.name: result for result in results}
         response = CreateTopicsResponse(topics=[])
-        described: dict[tuple, list[CreatableTopicConfigs]] = {}
+        described: dict[Overrides, list[CreatableTopicConfigs]] = {}
         for name in counts:
             result = done.get(name)
             refusal = refusals.get(name) if result is None else result.error
@@ -90,7 +91,7 @@ class CreateTopics:
         return response
 
     def _created(
-        self, topic: TopicView, version: int, described: dict[tuple, list[CreatableTopicConfigs]]
+        self, topic: TopicView, version: int, described: dict[Overrides, list[CreatableTopicConfigs]]
     ) -> CreatableTopicResult:
         """`described` has the settings of topics with the same overrides: most requests have few kinds."""
         configs: list[CreatableTopicConfigs] = []

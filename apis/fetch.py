@@ -509,7 +509,8 @@ class _Unread:
         self._miss = miss
 
     def __len__(self) -> int:
-        return max(self._question["max_bytes"], 1)
+        asked: int = self._question["max_bytes"]
+        return max(asked, 1)
 
     def would_wait(self) -> bool:
         return True

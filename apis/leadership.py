@@ -141,7 +141,7 @@ def leader_hint(
     return LeaderHint(broker.node_id, partition.leader_epoch, *address, broker.rack)
 
 
-def add_endpoint(endpoints: list, node_endpoint: type[Any], hint: LeaderHint) -> None:
+def add_endpoint(endpoints: list[Any], node_endpoint: type[Any], hint: LeaderHint) -> None:
     """Adds the hint's broker to a response's `node_endpoints`, once."""
     if all(known.node_id != hint.leader_id for known in endpoints):
         endpoints.append(

@@ -35,6 +35,7 @@ from odradek.wire.work import Work, finish
 if TYPE_CHECKING:
     from odradek.apis.api import RequestContext
     from odradek.apis.turn import WorkQueue
+    from odradek.wire.messages.list_offsets import ListOffsetsPartition
 
 LATEST = -1
 EARLIEST = -2
@@ -153,7 +154,7 @@ class ListOffsets:
         return ListOffsetsResponse(topics=topics)
 
     def _answer(
-        self, name: str, requested, isolation: int, version: int, now_ms: int
+        self, name: str, requested: ListOffsetsPartition, isolation: int, version: int, now_ms: int
     ) -> Work[ListOffsetsPartitionResponse]:
         if version == 0:
             if requested.timestamp < EARLIEST:
@@ -177,7 +178,9 @@ class ListOffsets:
             leader_epoch=leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1,
         )
 
-    def _old_style(self, name: str, requested, now_ms: int) -> ListOffsetsPartitionResponse:
+    def _old_style(
+        self, name: str, requested: ListOffsetsPartition, now_ms: int
+    ) -> ListOffsetsPartitionResponse:
         """Version 0: up to so many offsets, newest first, at which segments begin before a time."""
         led = self._leadership.lead(name, requested.partition_index)
         wanted = requested.max_num_offsets
@@ -240,7 +243,8 @@ def _epoch_at_start(led: LedPartition) -> int:
     log = led.log
     if log.log_start_offset == log.log_end_offset:
         return led.leader_epoch
-    return log.log.leader_epochs.epoch_at(log.log_start_offset)
+    epoch: int = log.log.leader_epochs.epoch_at(log.log_start_offset)
+    return epoch
 
 
 def _segment_offsets_before(led: LedPartition, timestamp: int, now_ms: int) -> list[int]:

@@ -15,7 +15,7 @@ and DescribeTopicPartitionsRequestHandler of Kafka 4.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.apis import operations
@@ -37,6 +37,7 @@ from odradek.wire.messages.describe_topic_partitions import (
 )
 from odradek.wire.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -98,10 +99,10 @@ class Metadata:
         return self._response(request, requested, wants_all, context)
 
     def _creating(
-        self, request: MetadataRequest, requested, context: RequestContext
+        self, request: MetadataRequest, requested: Sequence[MetadataRequestTopic], context: RequestContext
     ) -> Work[MetadataResponse]:
         """The answer, once what it asks for has been created."""
-        names = dict.fromkeys(topic.name for topic in requested)
+        names = dict.fromkeys(topic.name or "" for topic in requested)
         deleted = self._topics.take_deleted(names)
         yield from self._topics.creating_missing(name for name in names if name not in deleted)
         response = self._response(request, requested, False, context)
@@ -112,7 +113,7 @@ class Metadata:
     def _response(
         self,
         request: MetadataRequest,
-        requested,
+        requested: Sequence[MetadataRequestTopic],
         wants_all: bool,
         context: RequestContext,
     ) -> MetadataResponse:
@@ -143,7 +144,11 @@ class Metadata:
         return response
 
     def _answers(
-        self, requested, wants_all: bool, context: RequestContext, alive
+        self,
+        requested: Sequence[MetadataRequestTopic],
+        wants_all: bool,
+        context: RequestContext,
+        alive: Collection[int],
     ) -> list[MetadataResponseTopic]:
         view = self._topics.view
         if wants_all:
@@ -152,10 +157,12 @@ class Metadata:
             # Names beside ids are passed over, as in Kafka.
             wanted = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
             return [self._topic_by_id(topic_id, context, alive) for topic_id in wanted]
-        names = dict.fromkeys(topic.name for topic in requested)
+        names = dict.fromkeys(topic.name or "" for topic in requested)
         return [self._topic_by_name(name, context, alive) for name in names]
 
-    def _topic_by_id(self, topic_id: bytes, context: RequestContext, alive) -> MetadataResponseTopic:
+    def _topic_by_id(
+        self, topic_id: bytes, context: RequestContext, alive: Collection[int]
+    ) -> MetadataResponseTopic:
         topic = self._topics.view.topic_by_id(topic_id)
         if topic is None:
             return MetadataResponseTopic(
@@ -163,7 +170,9 @@ class Metadata:
             )
         return self._topic(topic, context, alive)
 
-    def _topic_by_name(self, name: str, context: RequestContext, alive) -> MetadataResponseTopic:
+    def _topic_by_name(
+        self, name: str, context: RequestContext, alive: Collection[int]
+    ) -> MetadataResponseTopic:
         topic = self._topics.view.topics.get(name)
         if topic is not None:
             return self._topic(topic, context, alive)
@@ -171,7 +180,9 @@ class Metadata:
             error_code=_unknown_name(name), name=name, is_internal=name in INTERNAL_TOPICS, partitions=[]
         )
 
-    def _topic(self, topic: TopicView, context: RequestContext, alive) -> MetadataResponseTopic:
+    def _topic(
+        self, topic: TopicView, context: RequestContext, alive: Collection[int]
+    ) -> MetadataResponseTopic:
         return MetadataResponseTopic(
             error_code=0,
             name=topic.name,
@@ -181,7 +192,7 @@ class Metadata:
         )
 
     def _partitions(
-        self, topic: TopicView, context: RequestContext, alive
+        self, topic: TopicView, context: RequestContext, alive: Collection[int]
     ) -> list[MetadataResponsePartition]:
         version = context.api_version
         if version == 0:
@@ -210,7 +221,7 @@ def _failed(error: Exception) -> None:
     logger.error("creating a topic failed", exc_info=error)
 
 
-def _is_sound(requested: Iterable, version: int) -> bool:
+def _is_sound(requested: Iterable[MetadataRequestTopic], version: int) -> bool:
     """Ids and null names are for version 12 on; version 10 and 11 can carry them and must not."""
     for topic in requested:
         if topic.name is None and (version < FIRST_VERSION_BY_ID or topic.topic_id == ZERO_UUID):
@@ -220,7 +231,7 @@ def _is_sound(requested: Iterable, version: int) -> bool:
     return True
 
 
-def _refusal_of_request(requested: Iterable) -> MetadataResponse:
+def _refusal_of_request(requested: Iterable[MetadataRequestTopic]) -> MetadataResponse:
     return MetadataResponse(
         topics=[
             MetadataResponseTopic(
@@ -244,7 +255,7 @@ def _unknown_name(name: str) -> ErrorCode:
 
 
 def _partition(
-    partition: PartitionView, alive, brokers, has_listener_error: bool
+    partition: PartitionView, alive: Collection[int], brokers: Collection[int], has_listener_error: bool
 ) -> MetadataResponsePartition:
     leader, code = _leader(partition, alive, brokers, has_listener_error)
     return MetadataResponsePartition(
@@ -258,7 +269,9 @@ def _partition(
     )
 
 
-def _leader(partition: PartitionView, alive, brokers, has_listener_error: bool) -> tuple[int, ErrorCode]:
+def _leader(
+    partition: PartitionView, alive: Collection[int], brokers: Collection[int], has_listener_error: bool
+) -> tuple[int, ErrorCode]:
     if partition.leader in partition.offline:
         return -1, ErrorCode.LEADER_NOT_AVAILABLE  # its disk has failed
     if partition.leader in alive:
@@ -268,11 +281,11 @@ def _leader(partition: PartitionView, alive, brokers, has_listener_error: bool) 
     return -1, ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def _offline(partition: PartitionView, alive) -> list[int]:
+def _offline(partition: PartitionView, alive: Collection[int]) -> list[int]:
     return [replica for replica in partition.replicas if replica not in alive or replica in partition.offline]
 
 
-def _partition_for_version_0(partition: PartitionView, alive) -> MetadataResponsePartition:
+def _partition_for_version_0(partition: PartitionView, alive: Collection[int]) -> MetadataResponsePartition:
     """Version 0 names only replicas that are alive and says when one is missing."""
     replicas = [replica for replica in partition.replicas if replica in alive]
     isr = [replica for replica in partition.isr if replica in alive]

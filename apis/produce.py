@@ -308,7 +308,8 @@ class Produce:
         if acks not in _ACKS:
             whole_refusal = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         elif request.transactional_id is not None and verdicts is None:
-            return self._verification()(request, context, self)
+            verification: TransactionVerification = self._verification()
+            return verification(request, context, self)
         version = context.api_version
         now_ms = context.now_ms
         response = ProduceResponse(responses=[])
@@ -361,7 +362,7 @@ class Produce:
     def _judge(
         self,
         name: str | None,
-        data,
+        data: PartitionProduceData,
         version: int,
         acks: int,
         client_id: str | None,

@@ -22,4 +22,4 @@ def refused_first(topics: list[Any]) -> list[Any]:
 
 
 def _is_open(partition: Any) -> bool:
-    return partition.error_code == ErrorCode.NONE
+    return bool(partition.error_code == ErrorCode.NONE)

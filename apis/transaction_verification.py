@@ -27,7 +27,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek.apis.api import Waiting
 from odradek.apis.unverified import Unverified
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from odradek.apis.coordinators import Transactions
     from odradek.apis.leadership import Leadership
     from odradek.apis.turn import Timers
-    from odradek.wire.messages.produce import ProduceRequest
+    from odradek.wire.messages.produce import ProduceRequest, ProduceResponse
 
 logger = logging.getLogger("odradek.apis")
 
@@ -173,7 +173,7 @@ class Verdicts:
         return found
 
 
-Produce = Callable[["ProduceRequest", "RequestContext", Verdicts], Any]
+Produce = Callable[["ProduceRequest", "RequestContext", Verdicts], "ProduceResponse | Waiting | None"]
 """Appends what the verdicts allow: `response | Waiting | None`."""
 
 
@@ -203,7 +203,9 @@ class TransactionVerification:
         self.patience_ms = patience_ms
         self.line = _Line(timers)
 
-    def __call__(self, request: ProduceRequest, context: RequestContext, produce: Produce) -> Any:
+    def __call__(
+        self, request: ProduceRequest, context: RequestContext, produce: Produce
+    ) -> ProduceResponse | Waiting | None:
         """The answer of `produce(request, context, verdicts)`, now or later."""
         batches = self._transactional_batches(request, context.api_version)
         producers = {producer for producer, _ in batches.values()}
@@ -309,10 +311,10 @@ class _Question:
         self._patience_ms = verification.patience_ms
         self._found: dict[Partition, Verified | KafkaError] = {}
         self._is_done = self._is_in_turn = False
-        self._answer: Any = None
+        self._answer: ProduceResponse | Waiting | None = None
         self._waiting: HeldBack | None = None
 
-    def start(self) -> Any:
+    def start(self) -> ProduceResponse | Waiting | None:
         """The answer to the request, or who will have it."""
         self._ask()
         if self._is_done:

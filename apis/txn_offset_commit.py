@@ -173,7 +173,9 @@ class _Answer:
                 self.response.topics.append(TxnOffsetCommitResponseTopic(name=name, partitions=partitions))
             return partitions
 
-        def add(name: str, requested: TxnOffsetCommitRequestPartition, code: ErrorCode):
+        def add(
+            name: str, requested: TxnOffsetCommitRequestPartition, code: ErrorCode
+        ) -> TxnOffsetCommitResponsePartition:
             answer = TxnOffsetCommitResponsePartition(
                 partition_index=requested.partition_index, error_code=code
             )

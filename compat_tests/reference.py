@@ -157,7 +157,7 @@ class Kafka:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        self.stop()
+        self.kill()  # Nobody reads its directory any more, and to shut down takes it seconds.
         if error is not None and self._log.exists():
             error.add_note(f"Kafka's log ended with:\n{self._log.read_text()[-SHOWN_LENGTH:]}")
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -337,7 +337,8 @@ def _address(what: str, text: str) -> tuple[str, int]:
 
 
 def _node_id(given: Mapping[str, str], values: Mapping[str, Any]) -> int:
-    node_id, broker_id = values["node.id"], values["broker.id"]
+    node_id: int = values["node.id"]
+    broker_id: int = values["broker.id"]
     if broker_id < 0:
         return node_id
     if "node.id" in given and node_id != broker_id:
@@ -348,7 +349,7 @@ def _node_id(given: Mapping[str, str], values: Mapping[str, Any]) -> int:
 
 
 def _data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
-    directories = values["log.dirs"] or values["log.dir"]
+    directories: tuple[str, ...] = values["log.dirs"] or values["log.dir"]
     if not directories or not all(directories):
         raise ConfigError("log.dirs names no directory: give at least one, such as ./data.")
     return directories
@@ -447,7 +448,7 @@ def _inter_broker_listener(
     listeners: tuple[Listener, ...],
     controllers: set[str],
 ) -> str:
-    named = values["inter.broker.listener.name"]
+    named: str | None = values["inter.broker.listener.name"]
     if named is None:
         protocol = values["security.inter.broker.protocol"]
         same = [listener.name for listener in listeners if listener.name == protocol]

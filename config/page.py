@@ -3,7 +3,7 @@
 Use: `python -m odradek.config.page > docs/configuration.md`. A test holds the committed page to it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from odradek.config.option import INT_MAX, KIND_NAMES, LONG_MAX, READ_ONLY, STRING
 from odradek.config.options import (
@@ -17,6 +17,8 @@ from odradek.config.options import (
 )
 
 __all__ = ["page"]
+
+Table = Callable[[Iterable[Option]], str]
 
 _OPENING = """\
 # Configuration
@@ -121,7 +123,7 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _section(title: str, options: Iterable[Option], standing: str, table) -> str:
+def _section(title: str, options: Iterable[Option], standing: str, table: Table) -> str:
     return f"### {title}\n\n" + table([option for option in options if option.standing == standing])
 
 

@@ -716,7 +716,8 @@ class _OffsetIndexCheck(_IndexFile):
             self._give_up()
 
     def _offset(self, number: int) -> int:
-        return self.entries[number][0] + self.base_offset
+        relative: int = self.entries[number][0]
+        return relative + self.base_offset
 
     def least_size_bytes(self, from_offset: int, end_offset: int) -> int:
         """How large the log file must be by the entries of these offsets; 0 where there are none."""

@@ -561,7 +561,7 @@ class _Lane:
         over_this = owner.deaths[about.partition] = owner.deaths.get(about.partition, 0) + 1
         if event.has_spoken and over_this >= DEATHS_MAX:
             owner.cleaner.judge(about, f"the process that compacts has died {over_this} times over it")
-        delay_ms = min(RESTART_DELAY_MS * 2 ** (self._deaths - 1), RESTART_DELAY_MS_MAX)
+        delay_ms: float = min(RESTART_DELAY_MS * 2 ** (self._deaths - 1), RESTART_DELAY_MS_MAX)
         logger.warning("the process that compacted %s has died; the next one starts in %d ms", name, delay_ms)
         return delay_ms
 

@@ -212,7 +212,8 @@ class Coordinators:
         from odradek.coordinator.groups.regular_expression import matches_of
 
         names = list(self.leadership.view.topics)
-        return (yield lambda: matches_of(patterns, names))
+        matched: MatchedTopics = yield lambda: matches_of(patterns, names)
+        return matched
 
     def settings_of_groups(self, view: ClusterView) -> GroupSettings:
         """They change with the broker's, with those that groups have of their own, and with the levels of
@@ -240,7 +241,7 @@ class Coordinators:
         view = self.leadership.view
         markers = MarkerWriter(self.leadership, self.groups, self._turn, self._timers, self._now_ms)
 
-        def write_markers(effect: WriteMarkers, then: Callable[[dict], None]) -> None:
+        def write_markers(effect: WriteMarkers, then: Callable[[dict[Any, Any]], None]) -> None:
             markers.write(effect.marker, effect.partitions, then)
 
         coordinator = TransactionCoordinator(

@@ -89,6 +89,7 @@ def _events_descriptor(loop: asyncio.AbstractEventLoop) -> int | None:
     """What the loop sleeps on, which is readable when something waits; None if it cannot be told."""
     try:
         of_uvloop = getattr(loop, "_get_backend_id", None)
-        return of_uvloop() if of_uvloop is not None else loop._selector.fileno()  # type: ignore[attr-defined]
+        descriptor: int = of_uvloop() if of_uvloop is not None else loop._selector.fileno()  # type: ignore[attr-defined]
+        return descriptor
     except Exception:
         return None

@@ -13,7 +13,7 @@ import errno
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.config.broker_config import WILDCARDS, ConfigError
 from odradek.server.connection import Connection
@@ -22,6 +22,9 @@ from odradek.server.connections import Connections
 FREE_PORT_ATTEMPTS_MAX = 32
 _MAPPED = bytes(10) + b"\xff\xff"
 """How the 16 bytes of an IPv4 address begin."""
+
+Address = tuple[Any, ...]
+"""As a socket takes it: host, port, and two numbers more for IPv6."""
 
 
 class ListenError(ConfigError):
@@ -93,7 +96,7 @@ def bind_all(
     raise ListenError(f"listeners: no port is free at all addresses of {host!r} (listener {name}).")
 
 
-def _addresses(host: str, port: int, name: str) -> list[tuple[int, tuple]]:
+def _addresses(host: str, port: int, name: str) -> list[tuple[int, Address]]:
     try:
         # As bytes: text would go through the IDNA codec, which costs more to import than all sockets.
         name_or_address = host.encode("ascii" if host.isascii() else "idna")
@@ -108,7 +111,7 @@ def _addresses(host: str, port: int, name: str) -> list[tuple[int, tuple]]:
             f"listeners: the host {host!r} of listener {name} has no address here ({error}); "
             "use localhost, an address of this machine, or 0.0.0.0 for every interface."
         ) from error
-    addresses: list[tuple[int, tuple]] = []
+    addresses: list[tuple[int, Address]] = []
     for family, _, _, _, address in found:
         if family in (socket.AF_INET, socket.AF_INET6):
             entry = _unmapped(family, address)
@@ -125,11 +128,11 @@ def _addresses(host: str, port: int, name: str) -> list[tuple[int, tuple]]:
     return addresses
 
 
-def _both(ipv4: str, ipv6: str, port: int) -> list[tuple[int, tuple]]:
+def _both(ipv4: str, ipv6: str, port: int) -> list[tuple[int, Address]]:
     return [(socket.AF_INET, (ipv4, port)), (socket.AF_INET6, (ipv6, port, 0, 0))]
 
 
-def _unmapped(family: int, address: tuple) -> tuple[int, tuple]:
+def _unmapped(family: int, address: Address) -> tuple[int, Address]:
     """An IPv4 address that is written as one of IPv6 (::ffff:127.0.0.1) is one of IPv4."""
     if family == socket.AF_INET6:
         packed = socket.inet_pton(family, address[0].partition("%")[0])
@@ -139,7 +142,7 @@ def _unmapped(family: int, address: tuple) -> tuple[int, tuple]:
 
 
 def _bind_with_one_port(
-    addresses: Sequence[tuple[int, tuple]], port: int, options: SocketOptions
+    addresses: Sequence[tuple[int, Address]], port: int, options: SocketOptions
 ) -> list[socket.socket]:
     bound: list[socket.socket] = []
     missing: OSError | None = None
@@ -169,7 +172,7 @@ def _lacks_family(family: int, error: OSError) -> bool:
     )
 
 
-def _bind(family: int, address: tuple, options: SocketOptions) -> socket.socket:
+def _bind(family: int, address: Address, options: SocketOptions) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

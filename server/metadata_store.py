@@ -22,6 +22,8 @@ from odradek.wire.work import Work, finish
 
 __all__ = [
     "FILE_NAME",
+    "LOG",
+    "REPAIRED",
     "UNREADABLE",
     "DamagedMetadata",
     "SqliteMetadataStore",
@@ -247,7 +249,8 @@ def _told_of_lost(count: int) -> str:
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value
 
 
 def checksum(kind: str, key: str, value: str) -> int:

@@ -102,18 +102,19 @@ class Batches:
     @property
     def rows(self) -> int:
         """How many rows were added."""
-        return self._encoder.rows
+        return int(self._encoder.rows)
 
     @property
     def checksum(self) -> int:
         """64 bits that are the same for the same rows in any order: their topic, key, value and headers, and
         their partition and timestamp where they have them."""
-        return self._encoder.checksum
+        return int(self._encoder.checksum)
 
     @property
     def sample(self) -> list[int]:
         """The smallest 32 of the hashes whose sum the checksum is."""
-        return self._encoder.sample
+        sample: list[int] = self._encoder.sample
+        return sample
 
     def add(self, batch: pyarrow.RecordBatch) -> Iterator[RecordsBuffer]:
         """Takes up the rows of `batch`, step by step as the result is iterated; gives what is full.
@@ -153,9 +154,10 @@ class Batches:
             headers=_headers(columns),
         )
         try:
-            return self._encoder.add(rows, self._now_ms())
+            full: list[EncodedRecords] = self._encoder.add(rows, self._now_ms())
         except RowRefused as refused:
             raise RowsRefused(self._sentence(refused, columns)) from None
+        return full
 
     def _number(self, topic: str) -> int:
         number = self._numbers.get(topic)

@@ -178,7 +178,8 @@ class ColumnBuilder:
     @property
     def size_bytes(self) -> int:
         """About how many bytes were gathered and not taken yet."""
-        return self._records.size_bytes + sum(batch.nbytes for batch in self._closed)
+        closed_bytes: int = sum(batch.nbytes for batch in self._closed)
+        return self._records.size_bytes + closed_bytes
 
     def add(
         self,

@@ -524,7 +524,7 @@ def _aborted_from(piece: Piece, whole: memoryview) -> tuple[tuple[int, int], ...
 
 def _opened(piece: Piece) -> BinaryIO:
     try:
-        return open(piece.path, "rb", buffering=0)  # type: ignore[return-value]
+        return open(piece.path, "rb", buffering=0)
     except OSError as error:
         raise LogFilesError(
             f"the segment {piece.path} cannot be opened: {error.strerror}; it has to be there for every "

@@ -64,7 +64,7 @@ def _taken(narrowed: Narrowed, one: Any) -> Narrowed | None:
 
 
 def _values(one: Any, kind: str, wanted: type) -> frozenset[Any] | None:
-    values = {"EqualTo": lambda: (one.value,), "In": lambda: one.value}.get(kind, lambda: None)()
+    values = (one.value,) if kind == "EqualTo" else one.value if kind == "In" else None
     if values is None or not all(type(value) is wanted for value in values):
         return None
     return frozenset(values)

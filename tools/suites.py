@@ -107,11 +107,22 @@ TYPES = ["python", "-m", "mypy"]
 SUITES = {
     # What somebody waits for before each commit.
     "check": Suite([*LINTERS, pytest(*SPREAD, "-m", "not deep", "tests")], beside=[TYPES], seconds_max=120),
+    # Not in `check`: tracing more than doubles the processor time of the tests.
+    "coverage": Suite(
+        [
+            pytest(*SPREAD, "-m", "not deep", "--cov", "--cov-report=html:build/reports/coverage", "tests"),
+            ["python", "-m", "coverage", "report", "--format=total"],
+        ]
+    ),
     "log": Suite([pytest(*SPREAD, "-m", "deep", "tests")]),
     "dist": Suite([pytest("compat_tests/dist")]),
     "compat": Suite([pytest(*CLIENTS)], jars=CLIENT_JARS),
     "compat-on-kafka": Suite([pytest(*CLIENTS, "--broker=kafka")], jars=CLIENT_JARS),
-    "reference": Suite([pytest("compat_tests/differential")], jars=["kafka-4.3.1", "kafka-3.9.2"]),
+    "reference": Suite(
+        # Two processes: half of the time is waiting, and each pair of brokers is started once.
+        [pytest("-n", "2", "--dist", "loadgroup", "compat_tests/differential")],
+        jars=["kafka-4.3.1", "kafka-3.9.2"],
+    ),
     "kafka-python": Suite([pytest("compat_tests/kafka_python_suite")], source="kafka-python"),
     "kafka-python-on-kafka": Suite(
         [pytest("compat_tests/kafka_python_suite", "--broker=kafka")],

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.record_layout import COMPRESSION_MASK, LATEST_PRODUCE_VERSION
+from odradek.wire.record_layout import COMPRESSION_MASK, LATEST_PRODUCE_VERSION, Buffer
 from odradek.wire.records import (
     HEADER_SIZE_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
-    Buffer,
     records_section,
     scan_records,
     survey_if_sound,

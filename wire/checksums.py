@@ -21,7 +21,8 @@ def _load() -> Callable[[Buffer], int]:
         if extension is not None and extension.loader is not None:
             module = module_from_spec(extension)
             extension.loader.exec_module(module)
-            return module.crc32c
+            loaded: Callable[[Buffer], int] = module.crc32c
+            return loaded
     from crc32c import crc32c as from_package
 
     return from_package

@@ -50,7 +50,8 @@ def encoder(cls: type[V], version: int) -> Encode[V]:
 
 def source_of(direction: str, cls: type[Versioned], version: int) -> str:
     """The generated source, for people: `direction` is "decode" or "encode"."""
-    return (_decoding if direction == "decode" else _encoding).write(cls, version)[0]
+    source: str = (_decoding if direction == "decode" else _encoding).write(cls, version)[0]
+    return source
 
 
 def decode_message(cls: type[V], version: int, buffer: Buffer) -> V:

@@ -144,7 +144,8 @@ _SNAPPY_MOST_GROWTH = 22  # a copy of 64 bytes takes three bytes
 def _snappy() -> ModuleType:
     import snappy
 
-    return snappy
+    module: ModuleType = snappy
+    return module
 
 
 def _compress_snappy(data: Buffer) -> bytes:
@@ -186,7 +187,8 @@ def _decompress_snappy_block(block: memoryview, room_bytes: int, limit_bytes: in
     if size_bytes > room_bytes:
         raise _too_large("snappy", limit_bytes)
     try:
-        return _snappy().uncompress(bytes(block))
+        content: bytes = _snappy().uncompress(bytes(block))
+        return content
     except Exception as error:  # python-snappy's exception type depends on its version
         raise _corrupt("snappy", error) from None
 

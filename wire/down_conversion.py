@@ -22,11 +22,11 @@ from struct import Struct
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression
 from odradek.wire.errors import KafkaError
 from odradek.wire.legacy_records import batch_to_legacy
+from odradek.wire.record_layout import Buffer
 from odradek.wire.records import (
     HEADER_SIZE_BYTES,
     LOG_OVERHEAD_BYTES,
     BatchHeader,
-    Buffer,
     read_batch_header,
 )
 from odradek.wire.work import Work, finish
@@ -217,7 +217,8 @@ class DownConversion:
         if header.size_bytes <= QUICK_BATCH_BYTES_MAX and header.compression == Compression.NONE:
             yield None
             return work()
-        return (yield work)
+        converted: Buffer = yield work
+        return converted
 
 
 def _overflow(left_bytes: int) -> bytes:

@@ -25,14 +25,13 @@ from zlib import crc32
 from odradek.wire.batch_validation import DEFAULT_RULES, BatchRules, InvalidRecords, check_rules
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress, decompress
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.record_layout import COMPRESSION_MASK, MAGIC_POSITION
+from odradek.wire.record_layout import COMPRESSION_MASK, MAGIC_POSITION, Buffer
 from odradek.wire.records import (
     LOG_OVERHEAD_BYTES,
     MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
     BatchHeader,
-    Buffer,
     Record,
     build_batch,
     iter_batches,

@@ -48,7 +48,7 @@ class Producer(NamedTuple):
     base_sequence: int
 
 
-def single_batch(records: Buffer | None, version: int, may_be_transactional: bool) -> Buffer:
+def single_batch(records: memoryview | None, version: int, may_be_transactional: bool) -> memoryview:
     """The one v2 batch among `records`, of a request of version 3 or later.
 
     Refuses zstd before version 7 with UNSUPPORTED_COMPRESSION_TYPE, a transactional batch of a request
@@ -65,7 +65,9 @@ def single_batch(records: Buffer | None, version: int, may_be_transactional: boo
             if attributes & TRANSACTIONAL and not may_be_transactional:
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return records
-    return single_batch(_without_torn_end(records or b""), version, may_be_transactional)
+    if records is None:
+        raise NotOneBatch(ErrorCode.INVALID_RECORD)
+    return single_batch(_without_torn_end(records), version, may_be_transactional)
 
 
 def transactional_producer(records: Buffer | None) -> Producer | None:
@@ -78,7 +80,7 @@ def transactional_producer(records: Buffer | None) -> Producer | None:
     return Producer(*producer)
 
 
-def _without_torn_end(records: Buffer) -> Buffer:
+def _without_torn_end(records: memoryview) -> memoryview:
     """The first batch, if what follows it is too little to be another; refuses all else."""
     first_end = _end_of_batch(records, 0)
     if first_end is None or records[MAGIC_POSITION] < MAGIC_V2:

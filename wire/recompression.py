@@ -10,12 +10,11 @@ Source: `LogValidator.buildRecordsAndAssignOffsets` and `MemoryRecordsBuilder` o
 from struct import Struct
 
 from odradek.wire.compression import DEFAULT_LIMIT_BYTES, Compression, compress
-from odradek.wire.record_layout import ATTRIBUTES_POSITION, COMPRESSION_MASK, LENGTH_POSITION
+from odradek.wire.record_layout import ATTRIBUTES_POSITION, COMPRESSION_MASK, LENGTH_POSITION, Buffer
 from odradek.wire.records import (
     HEADER_SIZE_BYTES,
     LOG_OVERHEAD_BYTES,
     BatchHeader,
-    Buffer,
     read_batch_header,
     records_section,
     set_max_timestamp,

@@ -14,10 +14,10 @@ Sources: KIP-98 (format v2), KIP-534 (delete horizon), `DefaultRecordBatch.java`
 from array import array
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 Buffer = bytes | bytearray | memoryview
-Column = array | memoryview
+Column: TypeAlias = "array[int] | memoryview"
 
 MAGIC_V2 = 2
 HEADER = Struct(">qiibIhiqqqhii")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.wire._records import (
     BatchHeader,
@@ -186,7 +186,7 @@ def records_section(batch: Buffer, header: BatchHeader, limit_bytes: int = DEFAU
 
 
 def build_batch(
-    records: Iterable[Record | tuple],
+    records: Iterable[Record | tuple[Any, ...]],
     *,
     base_offset: int | None = None,
     compression: int = Compression.NONE,

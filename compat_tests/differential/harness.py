@@ -30,6 +30,9 @@ SECONDS = 8.0
 SHOWN_CHARACTERS = 400
 """Of a value that differs, at most."""
 
+STARTED_MS = int(time.time() * 1000)
+"""Records have earlier timestamps, what the brokers write themselves has later ones."""
+
 CLOSED = "connection closed"
 """Stands for the answer when the broker closed the connection instead."""
 
@@ -77,6 +80,11 @@ ALLOWED = [
         r"^Produce .*\.log_append_time_ms$",
         lambda t, o: t > 0 and 0 <= o - t < 1000 * SECONDS,
         "the broker's clock: Odradek is asked right after Kafka",
+    ),
+    Allowed(
+        r"^DescribeProducers .*\.last_timestamp$",
+        lambda t, o: min(t, o) > STARTED_MS and abs(o - t) < 1000 * SECONDS,
+        "the clock of the broker that wrote the marker of a transaction",
     ),
     Allowed(
         r"^DescribeLogDirs .*\.(total|usable)_bytes$",
@@ -326,9 +334,10 @@ class Pair:
     def __init__(self, kafka: Side, odradek: Side, versions: dict[int, range]) -> None:
         self.kafka = kafka
         self.odradek = odradek
-        self._versions = versions
-        self.found: list[str] = []
-        """Differences that are not allowed, a line each."""
+        self.served = versions
+        """API key -> the versions to compare with this reference broker."""
+        self.collected: list[str] | None = None
+        """The differences of a sweep so far, a line each; None where each fails at once."""
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -337,22 +346,28 @@ class Pair:
     @property
     def api_keys(self) -> set[int]:
         """What both serve."""
-        return set(self._versions)
+        return set(self.served)
 
     def versions(self, request: type[Message]) -> range:
         """The versions to compare with this reference broker."""
-        return self._versions.get(request.api_key, range(0))
+        return self.served.get(request.api_key, range(0))
 
     def compare(self, what: str, theirs: Any, ours: Any) -> None:
-        """Notes every difference between two plain values that is not allowed."""
-        for path, one, other in differences(theirs, ours, what):
-            if not any(re.search(rule.path, path) and rule.when(one, other) for rule in ALLOWED):
-                theirs_told, ours_told = repr(one), repr(other)
-                pairs = zip(theirs_told, ours_told, strict=False)
-                same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-                self.found.append(
-                    f"{path}: Kafka {_short(theirs_told, same)}, Odradek {_short(ours_told, same)}"
-                )
+        """Fails where two plain values differ in a way that is not allowed."""
+        __tracebackhide__ = True  # The failure shows the test's line.
+        self.fail([_line(*one) for one in differences(theirs, ours, what) if not _is_allowed(*one)])
+
+    def collecting(self) -> Collecting:
+        """For a sweep of which every difference matters: the context fails at its end, with all of them."""
+        return Collecting(self)
+
+    def fail(self, found: list[str]) -> None:
+        """Fails with these differences, if there are any."""
+        __tracebackhide__ = True
+        if self.collected is not None:
+            self.collected += found
+        elif found:
+            raise AssertionError("\n" + "\n".join(found))
 
     def ask(
         self,
@@ -372,6 +387,7 @@ class Pair:
         `settle` says of an answer whether the broker has finished an asynchronous step; until then it is
         asked again. `see` may remember values of an answer before it is compared.
         """
+        __tracebackhide__ = True
         answers = []
         for side in self.sides:
             deadline = time.monotonic() + SECONDS
@@ -396,8 +412,40 @@ class Pair:
 
     def sweep(self, request: type[Message], build: Callable[[Side, int], Message], note: str = "") -> None:
         """Asks both in every version."""
+        __tracebackhide__ = True
         for version in self.versions(request):
             self.ask(lambda side, version=version: build(side, version), version, note)  # type: ignore[misc]
+
+
+class Collecting:
+    """A sweep: gives the list of the differences so far, a line each."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+        self._found: list[str] = []
+
+    def __enter__(self) -> list[str]:
+        self._outer, self._pair.collected = self._pair.collected, self._found
+        return self._found
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        __tracebackhide__ = True
+        self._pair.collected = self._outer
+        if error is None:
+            self._pair.fail(self._found)
+        elif self._found:
+            error.add_note("\n".join(["differences until then:", *self._found]))
+
+
+def _is_allowed(path: str, theirs: Any, ours: Any) -> bool:
+    return any(re.search(rule.path, path) and rule.when(theirs, ours) for rule in ALLOWED)
+
+
+def _line(path: str, theirs: Any, ours: Any) -> str:
+    one, other = repr(theirs), repr(ours)
+    pairs = zip(one, other, strict=False)
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return f"{path}: Kafka {_short(one, same)}, Odradek {_short(other, same)}"
 
 
 def _short(text: str, same: int) -> str:
@@ -414,3 +462,20 @@ def served_versions(side: Side) -> dict[int, range]:
     request, _ = find(18)
     answer = side.ask(request(client_software_name="differential", client_software_version="1"), 3)
     return {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
+
+
+def common_versions(theirs: Side, ours: Side) -> dict[int, range]:
+    """What both serve."""
+    served, wanted = served_versions(theirs), served_versions(ours)
+    return {
+        key: range(max(served[key].start, wanted[key].start), min(served[key].stop, wanted[key].stop))
+        for key in served.keys() & wanted.keys()
+    }
+
+
+def side_of(name: str, bootstrap: str) -> Side:
+    """A broker whose own address is compared by name."""
+    side = Side(name, bootstrap)
+    side.remember("port", side.port, "port")
+    side.remember("host", side.host)
+    return side

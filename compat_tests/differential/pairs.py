@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from compat_tests import reference, reference_container
-from compat_tests.differential.harness import PACKED_OTHERWISE, Pair, Side, served_versions
+from compat_tests.differential.harness import PACKED_OTHERWISE, Pair, Side, served_versions, side_of
 from odradek.coordinator.cluster.features import ELIGIBLE_LEADERS_VERSION
 from odradek.coordinator.cluster.machine import MIN_INSYNC_REPLICAS
 from odradek.wire.compression import Compression
@@ -34,7 +34,7 @@ def pair_of(version: str, settings: Mapping[str, str]) -> Iterator[Pair]:
     if isinstance(real, reference_container.KafkaInContainer):
         PACKED_OTHERWISE.update({Compression.GZIP, Compression.LZ4})
     with real as kafka, odradek(settings) as ours:
-        theirs = _side("kafka", kafka.bootstrap_servers)
+        theirs = side_of("kafka", kafka.bootstrap_servers)
         if version == reference.OLDER:
             _without_eligible_leaders(ours)
         served, wanted = served_versions(theirs), served_versions(ours)
@@ -61,16 +61,9 @@ def odradek(settings: Mapping[str, str]) -> Iterator[Side]:
 
     options = {**settings, "group.initial.rebalance.delay.ms": 0}
     with Broker(process=True, options=options) as broker:
-        side = _side("odradek", broker.bootstrap_servers)
+        side = side_of("odradek", broker.bootstrap_servers)
         yield side
         side.close()
-
-
-def _side(name: str, bootstrap: str) -> Side:
-    side = Side(name, bootstrap)
-    side.remember("port", side.port, "port")
-    side.remember("host", side.host)
-    return side
 
 
 def _without_eligible_leaders(side: Side) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compat_tests import reference, reference_container
-from compat_tests.differential.harness import Pair, Side, served_versions
+from compat_tests.differential.harness import Pair, Side, common_versions, side_of
 from compat_tests.differential.topics import metadata_of
 from odradek.server.embedded import Broker
 from odradek.wire.errors import ErrorCode
@@ -35,20 +35,12 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def brokers(kind: str) -> Iterator[Pair]:
+def pair(kind: str) -> Iterator[Pair]:
     settings = {"offsets.topic.num.partitions": "2", **KINDS[kind]}
     real = reference_container.real_kafka(reference.CURRENT, settings)
     with real as kafka, Broker(process=True, options=settings) as broker:
-        sides = Side("kafka", kafka.bootstrap_servers), Side("odradek", broker.bootstrap_servers)
-        for side in sides:
-            side.remember("port", side.port, "port")
-            side.remember("host", side.host)
-        served, wanted = (served_versions(side) for side in sides)
-        versions = {
-            key: range(max(served[key].start, wanted[key].start), min(served[key].stop, wanted[key].stop))
-            for key in served.keys() & wanted.keys()
-        }
-        yield Pair(*sides, versions)
+        sides = side_of("kafka", kafka.bootstrap_servers), side_of("odradek", broker.bootstrap_servers)
+        yield Pair(*sides, common_versions(*sides))
         for side in sides:
             side.close()
 

@@ -541,7 +541,7 @@ def versions_of(pair: Pair, name: str, request: type[Message]) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def brokers() -> Iterator[Pair]:
+def pair() -> Iterator[Pair]:
     """New ones: thousands of groups come of this. Of Kafka 4.3, whose order it is."""
     settings = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
     with pair_of(reference.CURRENT, {**settings, "group.consumer.assignment.interval.ms": "0"}) as pair:
@@ -555,21 +555,22 @@ def test_the_same_fault_wins_in_both(pair: Pair, name: str, situation: Situation
     topic = new_topic(pair, "ordered", 2)
     world = situation(pair, topic)
     request = type(case.build(world, pair.kafka, 3))
-    for version in versions_of(pair, name, request):
-        for combination in combinations(case.faults, version, situation):
-            if case.changes:
-                if not combination:
-                    continue
-                world = situation(pair, topic)
+    with pair.collecting():
+        for version in versions_of(pair, name, request):
+            for combination in combinations(case.faults, version, situation):
+                if case.changes:
+                    if not combination:
+                        continue
+                    world = situation(pair, topic)
 
-            def build(side: Side) -> Any:
-                message = case.build(world, side, version)
-                for one in combination:
-                    one.put(message)
-                return message
+                def build(side: Side) -> Any:
+                    message = case.build(world, side, version)
+                    for one in combination:
+                        one.put(message)
+                    return message
 
-            note = f"{situation.__name__}: {', '.join(map(str, combination))}"
-            pair.ask(build, version, note, see=seen)
+                note = f"{situation.__name__}: {', '.join(map(str, combination))}"
+                pair.ask(build, version, note, see=seen)
 
 
 def test_groups_of_every_kind_are_told_of_in_one_answer_alike(pair: Pair) -> None:

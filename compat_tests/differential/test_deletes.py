@@ -240,6 +240,10 @@ STORIES = [
 ]
 
 
+SETTLED_S = 1.0
+"""What has not changed for so long, ten rounds of retention, stays."""
+
+
 def changed(topic: str, settings: dict[str, str]) -> AlterConfigsResource:
     """Retention as the story wants it."""
     configs = [
@@ -250,22 +254,27 @@ def changed(topic: str, settings: dict[str, str]) -> AlterConfigsResource:
     return AlterConfigsResource(resource_type=2, resource_name=topic, configs=configs)
 
 
-def settled(side: Side, topic: str, version: int) -> Any:
-    """Earliest offset and bytes of a topic, when they have not changed for a while."""
-    found, since = None, time.monotonic()
-    deadline = since + 20
-    while time.monotonic() < deadline:
-        start = side.ask(offsets(topic, -2), 5).topics[0].partitions[0].offset
-        bytes_ = [
-            partition.partition_size
-            for directory in side.ask(sizes(topic), version).results
-            for one in directory.topics
-            for partition in one.partitions
-        ]
-        if (start, bytes_) != found:
-            found, since = (start, bytes_), time.monotonic()
-        elif time.monotonic() - since > 0.5:
-            break
+def state_of(side: Side, topic: str, version: int) -> list[Any]:
+    """Earliest offset and bytes of a topic."""
+    start = side.ask(offsets(topic, -2), 5).topics[0].partitions[0].offset
+    bytes_ = [
+        partition.partition_size
+        for directory in side.ask(sizes(topic), version).results
+        for one in directory.topics
+        for partition in one.partitions
+    ]
+    return [start, bytes_]
+
+
+def settled(pair: Pair, topics: list[str], version: int) -> list[list[Any]]:
+    """`state_of` each topic, of each side, when none of them has changed for a while."""
+    found: list[list[Any]] = []
+    since = time.monotonic()
+    deadline = since + 30
+    while time.monotonic() < min(deadline, since + SETTLED_S):
+        now = [[state_of(side, topic, version) for topic in topics] for side in pair.sides]
+        if now != found:
+            found, since = now, time.monotonic()
         time.sleep(0.05)
     return found
 
@@ -305,9 +314,8 @@ def test_retention_leaves_the_same(pair: Pair) -> None:
     request = IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
     pair.ask(lambda _: request, pair.versions(IncrementalAlterConfigsRequest)[-1])
     look_everywhere(pair)
-    for story in STORIES:
-        topic = topics[story.name]
-        theirs, ours = (settled(side, topic, log_dirs) for side in pair.sides)
-        pair.compare(f"(earliest offset, bytes) after retention: {story.name}", list(theirs), list(ours))
-        starts.add(theirs[0])
+    theirs, ours = settled(pair, [topics[story.name] for story in STORIES], log_dirs)
+    for story, one, other in zip(STORIES, theirs, ours, strict=True):
+        pair.compare(f"(earliest offset, bytes) after retention: {story.name}", one, other)
+        starts.add(one[0])
     assert len(starts) > 5, starts

@@ -78,7 +78,7 @@ WRONG: dict[type, tuple[Any, ...]] = {
 
 
 @pytest.fixture(scope="module")
-def brokers() -> Iterator[Pair]:
+def pair() -> Iterator[Pair]:
     """New ones, as settings and topics of all kinds come of this."""
     settings = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "1"}
     with pair_of(reference.CURRENT, settings) as pair:

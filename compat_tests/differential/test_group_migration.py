@@ -52,7 +52,7 @@ def policy(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def brokers_of_policy(policy: str) -> Iterator[Pair]:
+def pair(policy: str) -> Iterator[Pair]:
     settings = {
         "group.consumer.migration.policy": policy,
         "offsets.topic.num.partitions": "1",
@@ -61,13 +61,6 @@ def brokers_of_policy(policy: str) -> Iterator[Pair]:
     with pair_of(reference.CURRENT, settings) as pair:
         settle_coordinator(pair)
         yield pair
-
-
-@pytest.fixture
-def pair(brokers_of_policy: Pair) -> Iterator[Pair]:
-    brokers_of_policy.found.clear()
-    yield brokers_of_policy
-    assert not brokers_of_policy.found, "\n" + "\n".join(brokers_of_policy.found)
 
 
 def new_group() -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from compat_tests import reference
-from compat_tests.differential.harness import Pair, Side, served_versions
+from compat_tests.differential.harness import Pair, Side, common_versions, side_of
 from compat_tests.differential.test_records import batch, produce
 from compat_tests.differential.test_settings import BROKER, complete, incremental, partly, whole
 from compat_tests.differential.topics import new_topic
@@ -42,7 +42,7 @@ NAMES = ("one", "two", "three")
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     paths = {name: tmp_path_factory.mktemp(name) for name in ("kafka", "odradek")}
     given = {name: ",".join(str(path / one) for one in NAMES) for name, path in paths.items()}
     settings = {"auto.create.topics.enable": "false"}
@@ -50,27 +50,13 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         reference.Kafka(properties={**settings, "log.dirs": given["kafka"]}) as kafka,
         Broker(process=True, data_dir=given["odradek"], options=settings) as broker,
     ):
-        sides = Side("kafka", kafka.bootstrap_servers), Side("odradek", broker.bootstrap_servers)
+        sides = side_of("kafka", kafka.bootstrap_servers), side_of("odradek", broker.bootstrap_servers)
         for side in sides:
-            side.remember("port", side.port, "port")
-            side.remember("host", side.host)
             for one in NAMES:
                 side.remember(one, str(pathlib.Path(paths[side.name]) / one))
-        served, wanted = (served_versions(side) for side in sides)
-        versions = {
-            key: range(max(served[key].start, wanted[key].start), min(served[key].stop, wanted[key].stop))
-            for key in served.keys() & wanted.keys()
-        }
-        yield Pair(*sides, versions)
+        yield Pair(*sides, common_versions(*sides))
         for side in sides:
             side.close()
-
-
-@pytest.fixture
-def pair(brokers: Pair) -> Iterator[Pair]:
-    brokers.found.clear()
-    yield brokers
-    assert not brokers.found, "\n" + "\n".join(brokers.found)
 
 
 def alter(side: Side, *wanted: tuple[str, str, int]) -> AlterReplicaLogDirsRequest:

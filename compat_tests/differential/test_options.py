@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from compat_tests import reference
-from compat_tests.differential.harness import SECONDS, Pair, Side, served_versions
+from compat_tests.differential.harness import SECONDS, Pair, common_versions, side_of
 from compat_tests.differential.test_records import produce
 from compat_tests.differential.test_settings import (
     BROKER,
@@ -126,7 +126,7 @@ def another_value(option: Option) -> str:
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     settings = {
         "auto.create.topics.enable": "false",
         "producer.id.expiration.ms": "3000",
@@ -136,25 +136,10 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         reference.Kafka(properties=settings) as kafka,
         Broker(process=True, options=settings) as broker,
     ):
-        sides = Side("kafka", kafka.bootstrap_servers), Side("odradek", broker.bootstrap_servers)
-        for side in sides:
-            side.remember("port", side.port, "port")
-            side.remember("host", side.host)
-        served, wanted = (served_versions(side) for side in sides)
-        versions = {
-            key: range(max(served[key].start, wanted[key].start), min(served[key].stop, wanted[key].stop))
-            for key in served.keys() & wanted.keys()
-        }
-        yield Pair(*sides, versions)
+        sides = side_of("kafka", kafka.bootstrap_servers), side_of("odradek", broker.bootstrap_servers)
+        yield Pair(*sides, common_versions(*sides))
         for side in sides:
             side.close()
-
-
-@pytest.fixture
-def pair(brokers: Pair) -> Iterator[Pair]:
-    brokers.found.clear()
-    yield brokers
-    assert not brokers.found, "\n" + "\n".join(brokers.found)
 
 
 @pytest.fixture(scope="module")

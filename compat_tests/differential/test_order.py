@@ -89,7 +89,7 @@ class Three(Pair):
     """Kafka, Odradek, and an Odradek that is asked one after the other."""
 
     def __init__(self, pair: Pair, patient: Side) -> None:
-        super().__init__(pair.kafka, pair.odradek, pair._versions)
+        super().__init__(pair.kafka, pair.odradek, pair.served)
         self.patient = patient
 
     @property
@@ -98,19 +98,12 @@ class Three(Pair):
 
 
 @pytest.fixture(scope="module")
-def brokers_in_step() -> Iterator[Three]:
+def three() -> Iterator[Three]:
     """Brokers of their own: all three have been asked the same since they were started."""
     with pair_of(reference.CURRENT, STEADY) as pair, odradek(STEADY) as patient:
         three = Three(pair, patient)
         wait_for_coordinators(three)
         yield three
-
-
-@pytest.fixture
-def three(brokers_in_step: Three) -> Iterator[Three]:
-    brokers_in_step.found.clear()
-    yield brokers_in_step
-    assert not brokers_in_step.found, "\n" + "\n".join(brokers_in_step.found)
 
 
 def plain(side: Side, request: Request, version: int, answer: Any) -> Any:
@@ -146,7 +139,7 @@ def show(three: Three, world: World, *pipeline: Request) -> None:
                 prepare(side, world)
     if any(request.prepare for request in pipeline):
         world.ends = _common_ends(three, world)  # the producer's last transaction may have been ended
-    versions = [VERSIONS.get(one.api_key, three._versions[one.api_key][-1]) for one in pipeline]
+    versions = [VERSIONS.get(one.api_key, three.served[one.api_key][-1]) for one in pipeline]
     told = []
     for side in three.sides:
         messages = [
@@ -222,7 +215,7 @@ POLL = Request("in front", 1, fetch_of("quiet", wait_ms=POLL_MS))
 
 @pytest.mark.parametrize("first", ALL, ids=label)
 def test_a_request_sees_what_those_before_it_on_its_connection_did(three: Three, first: Request) -> None:
-    served = set(three._versions)
+    served = set(three.served)
     if first.api_key not in served:
         pytest.skip("not served")
     world = World(three)

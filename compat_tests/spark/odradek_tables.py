@@ -24,10 +24,10 @@ class OdradekTables(KafkaTables):
         self.by_connector = KafkaTables(spark, client) if has_connector else None
 
     def read(self, topic: str, **options: Any) -> DataFrame:
-        return self._with(self.spark.read.format("odradek"), topic, options).load()
+        return self.reading(self.spark.read.format("odradek"), topic, options).load()
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
-        return self._with(self.spark.readStream.format("odradek"), topic, options).load()
+        return self.reading(self.spark.readStream.format("odradek"), topic, options).load()
 
     def rows_as_by_connector(self, topic: str, **options: Any) -> list[Row]:
         """All rows in order, after a look whether Spark's connector gives the same for the same options."""

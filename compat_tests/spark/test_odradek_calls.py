@@ -48,8 +48,8 @@ class Query:
             least["subscribe"] = topic
         self.topic = topic
         read = read_options(least | options, is_stream=True)
-        impatient = replace(read, settings=replace(read.settings, unknown_topic_ms=50))
-        self.reader = stream_source.StreamReader(impatient)
+        self.options = replace(read, settings=replace(read.settings, unknown_topic_ms=50))
+        self.reader = stream_source.StreamReader(self.options)
 
     def latest(self) -> tuple[int, ...]:
         return self.of_topic(self.reader.latestOffset())
@@ -164,7 +164,7 @@ class AdmittedQuery(Query):
         super().__init__(cluster, topic, **options)
         from odradek.spark.admission import AdmittingStreamReader
 
-        self.reader = AdmittingStreamReader(self.reader._options)
+        self.reader = AdmittingStreamReader(self.options)
 
     def next(self, *start: int, is_limited: bool = True) -> tuple[int, ...]:
         from pyspark.sql.streaming.datasource import ReadAllAvailable

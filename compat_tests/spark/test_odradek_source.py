@@ -256,7 +256,7 @@ def test_a_topic_that_does_not_exist_is_named_in_the_last_line(tables: OdradekTa
 def test_a_schema_of_ones_own_is_refused(tables: OdradekTables, timed: str) -> None:
     reader = tables.spark.read.schema("value string").format("odradek")
     with pytest.raises(Exception, match=r"leave schema\(...\) out"):
-        tables._with(reader, timed, {}).load().collect()
+        tables.reading(reader, timed, {}).load().collect()
 
 
 BY_ITSELF = """

@@ -37,12 +37,12 @@ class KafkaTables:
 
     def read(self, topic: str, **options: Any) -> DataFrame:
         """The topic as a table; `subscribe` unless an option names topics otherwise."""
-        return self._with(self.spark.read.format("kafka"), topic, options).load()
+        return self.reading(self.spark.read.format("kafka"), topic, options).load()
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
-        return self._with(self.spark.readStream.format("kafka"), topic, options).load()
+        return self.reading(self.spark.readStream.format("kafka"), topic, options).load()
 
-    def _with(self, reader: Any, topic: str, options: dict[str, Any]) -> DataStreamReader:
+    def reading(self, reader: Any, topic: str, options: dict[str, Any]) -> DataStreamReader:
         reader = reader.option("kafka.bootstrap.servers", self.client.bootstrap)
         if not {"assign", "subscribePattern"} & options.keys():
             reader = reader.option("subscribe", topic)

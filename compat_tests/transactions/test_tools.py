@@ -225,7 +225,7 @@ def test_what_a_marker_of_the_last_coordinator_epoch_has_fenced_is_aborted_by_th
         topics=[WritableTxnMarkerTopic(name=where[0], partition_indexes=[0])],
         coordinator_epoch=2**31 - 1,
     )
-    answer = producer._side.ask(WriteTxnMarkersRequest(markers=[fencing]), 1)
+    answer = producer.side.ask(WriteTxnMarkersRequest(markers=[fencing]), 1)
     assert answer.markers[0].topics[0].partitions[0].error_code == 0
     producer.produce(where, b"its markers are refused")
     producer.end(commit=True)

@@ -51,7 +51,7 @@ class WireProducer:
     def __init__(
         self, side: Side, transactional_id: str, timeout_ms: int = 600_000, *, version: int = 1
     ) -> None:
-        self._side, self.transactional_id, self.timeout_ms = side, transactional_id, timeout_ms
+        self.side, self.transactional_id, self.timeout_ms = side, transactional_id, timeout_ms
         self._version = version
         self.producer_id = self.producer_epoch = -1
         self._sequences: dict[Partition, int] = {}
@@ -133,7 +133,7 @@ class WireProducer:
         """The answer, once it is no error; asks again while a coordinator is not ready."""
         deadline = time.monotonic() + SECONDS
         while True:
-            answer = self._side.ask(request, version)
+            answer = self.side.ask(request, version)
             found = answer.coordinators[0].error_code if code is None else code(answer)
             if found == 0:
                 return answer

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = [
     "NO_LEADER",
@@ -24,10 +24,10 @@ __all__ = [
 ]
 
 NO_LEADER = -1
-_EMPTY: Mapping = MappingProxyType({})
+_EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
-def _nothing() -> Mapping:
+def _nothing() -> Mapping[Any, Any]:
     return _EMPTY
 
 

@@ -299,4 +299,5 @@ def _version_of(offered: bytes) -> int:
     versions = ConsumerProtocolAssignment.versions
     if len(offered) < _VERSION.size:
         return versions[0]
-    return min(max(_VERSION.unpack_from(offered)[0], versions[0]), versions[-1])
+    version: int = _VERSION.unpack_from(offered)[0]
+    return min(max(version, versions[0]), versions[-1])

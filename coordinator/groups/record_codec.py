@@ -135,7 +135,8 @@ _remembered_prefix = lru_cache(maxsize=KNOWN_PREFIXES_MAX)(offset_key_prefix)
 
 def partition_of_offset_key(key: bytes) -> int:
     """The last field of a key that begins with an `offset_key_prefix` and has four bytes more."""
-    return _PARTITION.unpack_from(key, -4)[0]
+    partition: int = _PARTITION.unpack_from(key, -4)[0]
+    return partition
 
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.cluster.view import TopicView
@@ -77,7 +77,7 @@ class ConfiguredSubtopology:
     """As the group is described: internal topics have their number of partitions."""
 
 
-def _nothing() -> Mapping:
+def _nothing() -> Mapping[Any, Any]:
     return {}
 
 
@@ -362,7 +362,7 @@ def _by_id(topology: StreamsGroupTopologyValue) -> dict[str, Subtopology]:
     return {subtopology.subtopology_id: subtopology for subtopology in topology.subtopologies}
 
 
-def _are_indexes(indexes: Iterable[int], of: Collection) -> bool:
+def _are_indexes(indexes: Iterable[int], of: Collection[Any]) -> bool:
     return all(0 <= index < len(of) for index in indexes)
 
 

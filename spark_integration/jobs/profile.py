@@ -67,7 +67,7 @@ def run(
 def _partitions(rows: "DataFrame") -> list[Any]:
     from pyspark.sql import functions as f
 
-    return (
+    found: list[Any] = (
         rows.groupBy("partition")
         .agg(
             f.count(f.lit(1)).alias("rows"),
@@ -83,6 +83,7 @@ def _partitions(rows: "DataFrame") -> list[Any]:
         .orderBy("partition")
         .collect()
     )
+    return found
 
 
 def _sizes(rows: "DataFrame") -> dict[str, list[int] | None]:
@@ -148,7 +149,9 @@ def _batches(session: "SparkSession", settings: Mapping[str, str], topic: str, r
     keys = ["partition", "codec", "producer_id", "producer_epoch", "is_transactional", "is_control"]
     names = [column.strip().split()[0] for column in BATCHES.split(",")]
     sums = [f.sum(name).alias(name) for name in names if name not in keys]
-    return frame.mapInArrow(scanning(settings, topic), BATCHES).groupBy(*keys).agg(*sums).collect()
+    scanned = frame.mapInArrow(scanning(settings, topic), BATCHES)
+    found: list[Any] = scanned.groupBy(*keys).agg(*sums).collect()
+    return found
 
 
 def _pieces(partition: int, start: int, end: int) -> list[tuple[int, int, int]]:

@@ -176,7 +176,8 @@ def _message_class(descriptor: bytes, name: str) -> "type[Message]":
             "--include_imports --descriptor_set_out=FILE"
         ) from None
     try:
-        return GetMessageClass(pool.FindMessageTypeByName(name))
+        found: type[Any] = GetMessageClass(pool.FindMessageTypeByName(name))
+        return found
     except KeyError:
         there = [
             f"{file.package}.{message.name}".lstrip(".") for file in files for message in file.message_type
@@ -189,7 +190,7 @@ def _is_repeated(field: "FieldDescriptor") -> bool:
     # Versions of the package before 6.31 have only the label, and later ones warn of it.
     if hasattr(field, "is_repeated"):
         return bool(field.is_repeated)
-    return field.label == field.LABEL_REPEATED
+    return bool(field.label == field.LABEL_REPEATED)
 
 
 def _is_map(field: "FieldDescriptor") -> bool:

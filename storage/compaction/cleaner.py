@@ -103,13 +103,16 @@ class Cleaning:
             # Somebody has removed it, and it must not take the place of what is there.
             return []
         old = [self._segments[base] for base in group.old_bases]
-        replaced = yield from log.replacing_segments(old, cleaned, lambda: self.is_current(group.old_bases))
+        replaced: list[Segment] = yield from log.replacing_segments(
+            old, cleaned, lambda: self.is_current(group.old_bases)
+        )
         self._swapped |= {segment.base_offset for segment in replaced}
         return replaced
 
     def _is_whole(self, cleaned: Segment) -> bool:
         path = cleaned.path(LOG)
-        return self._log.disk.exists(path) and self._log.disk.size(path) == cleaned.size_bytes
+        disk: Disk = self._log.disk
+        return disk.exists(path) and disk.size(path) == cleaned.size_bytes
 
     def remove_files(self) -> None:
         """Remove what a round that came to nothing has left behind. May run in a worker thread. Raises

@@ -224,7 +224,7 @@ class OffsetIndex:
         """The place of the first entry that is not before `position`; `len` when there is none."""
         return self._count_until(1, self.positions, position - 1)
 
-    def _count_until(self, column: int, rest: array, wanted: int) -> int:
+    def _count_until(self, column: int, rest: "array[int]", wanted: int) -> int:
         mapped = self._mapped
         if mapped.count and not (rest and rest[0] <= wanted):
             return mapped.count_until(column, wanted)
@@ -414,7 +414,7 @@ class TimeIndex:
         self.saved_count = len(self)
 
 
-def _ascends(values: array) -> bool:
+def _ascends(values: "array[int]") -> bool:
     return all(map(int.__lt__, values[:-1], values[1:]))
 
 

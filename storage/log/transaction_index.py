@@ -138,5 +138,5 @@ class TransactionIndex:
         return found, False
 
 
-def _ascends(values: array) -> bool:
+def _ascends(values: "array[int]") -> bool:
     return all(map(int.__lt__, values[:-1], values[1:]))

@@ -52,7 +52,7 @@ class DiskWhileHeld:
     open stay what they were, wherever their directory goes.
     """
 
-    def __init__(self, disk: Disk, gate: AbstractContextManager, is_held: Callable[[], bool]) -> None:
+    def __init__(self, disk: Disk, gate: AbstractContextManager[Any], is_held: Callable[[], bool]) -> None:
         self._disk = disk
         self._gate = gate
         self._is_held = is_held

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from odradek.config.broker_config import ConfigError, Listener, cordoned_directories, load, option_of_variable
 from odradek.config.option import BOOLEAN, DOUBLE, INT, INT_MAX, LONG, LONG_MAX, SHORT
-from odradek.config.options import ACCEPTED, BROKER_OPTIONS, HONOURED, REFUSED, TOPIC_OPTIONS
+from odradek.config.options import (
+    ACCEPTED,
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    HONOURED,
+    REFUSED,
+    TOPIC_OPTIONS,
+    own_group_value,
+)
 from odradek.config.page import page
 from odradek.config.properties import parse_properties
 from odradek.coordinator.groups.settings import GroupSettings
@@ -382,6 +390,23 @@ def test_an_address_in_listeners_and_every_interface_are_no_names_to_tell(writte
 )  # fmt: skip
 def test_options_that_do_not_fit_together_are_refused(sets, words):
     assert words in refusal(sets=sets)
+
+
+def test_the_listener_among_brokers_is_none_of_controllers_and_is_named_once():
+    controllers = ["controller.listener.names=CTL", "listeners=PLAINTEXT://:1,CTL://:2"]
+    protocols = "listener.security.protocol.map=CTL:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+    words = refusal(sets=[*controllers, protocols, "inter.broker.listener.name=CTL"])
+    assert "is a listener of controllers" in words
+    words = refusal(sets=["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"])
+    assert "say the same" in words
+
+
+@pytest.mark.parametrize(
+    ("at_least", "at_most", "counts"), [(6_000, None, 6_000), (1, 4_000, 4_000), (1, None, 5_000)]
+)
+def test_where_bounds_have_changed_the_nearest_value_counts_of_a_group(at_least, at_most, counts):
+    option = GROUP_OPTIONS["consumer.session.timeout.ms"]
+    assert own_group_value(option, "5000", at_least, at_most) == counts
 
 
 def test_an_ipv4_and_an_ipv6_listener_may_share_a_port():

@@ -1,6 +1,7 @@
 """The cluster machine: what it refuses, what it writes, and that a restart finds the same."""
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def check_configs(name, configs):
         raise KafkaError(ErrorCode.INVALID_CONFIG, "bad.setting is bad")
 
 
-def machine_over(store: MemoryStore, *brokers: int) -> ClusterMachine:
+def machine_over(store: MemoryStore, *brokers: int, **more: Any) -> ClusterMachine:
     numbers = itertools.count(len(store.held) + 1)
     machine = ClusterMachine(
         store,
@@ -64,6 +65,7 @@ def machine_over(store: MemoryStore, *brokers: int) -> ClusterMachine:
         check_topic_configs=check_configs,
         check_broker_configs=check_configs,
         check_group_configs=check_configs,
+        **more,
     )
     machine.load()
     for broker in brokers or (1,):
@@ -255,9 +257,8 @@ def test_growth_is_refused_as_kafka_does(machine, growth, code):
 
 
 def test_brokers_that_take_no_replicas_get_only_those_that_are_assigned_to_them(store):
-    machine = machine_over(store, 1, 2, 3)
     cordoned = {1, 3}
-    machine._takes_replicas = lambda node_id: node_id not in cordoned
+    machine = machine_over(store, 1, 2, 3, takes_replicas=lambda node_id: node_id not in cordoned)
     assert create(machine, "t", 3) == "NONE"
     assert {partition.leader for partition in machine.view.topic("t").partitions} == {2}
     assert create(machine, "u", 1, 2) == "INVALID_REPLICATION_FACTOR"

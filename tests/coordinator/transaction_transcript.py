@@ -134,17 +134,17 @@ class Stage:
         return self.reload(checked=False)
 
     def reload(self, checked: bool = True) -> list[str]:
-        before = durable_state(self.machine)
+        before = durable_state(self.machine, self.settings)
         self.begin_anew()
         for key, value, _ in self.log:
             self.machine.replay(key, value)
-        assert not checked or durable_state(self.machine) == before
+        assert not checked or durable_state(self.machine, self.settings) == before
         return self.carry_out(self.machine.start(self.now_ms))
 
 
-def durable_state(machine: TransactionMachine) -> dict[str, bytes]:
+def durable_state(machine: TransactionMachine, settings: TransactionSettings) -> dict[str, bytes]:
     """What a log must bring back: every id with all that a record says of it."""
-    level = machine._settings.transaction_version
+    level = settings.transaction_version
     return {
         transactional_id: record_codec.encode_value(transaction, level)
         for transactional_id, transaction in machine.transactions.items()

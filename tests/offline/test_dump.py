@@ -13,6 +13,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import OsDisk
 from odradek.storage.log.producer_state import ProducerEntry, encode_snapshot
+from odradek.wire.checksums import crc32c
 from odradek.wire.messages import group_records, transaction_records
 from odradek.wire.records import Record, build_batch, end_txn_marker
 
@@ -196,6 +197,28 @@ def test_a_producer_snapshot_is_shown_or_called_damaged(tmp_path):
     assert (producer["producer_id"], producer["last_sequence"], producer["last_offset"]) == (7, 4, 11)
     write(snapshot, data[:-1])
     assert shown(snapshot, status=1)[0]["what"] == "damage"
+
+
+def test_records_that_do_not_unpack_are_damage_and_the_next_batch_is_shown(tmp_path):
+    batch = bytearray(build_batch([Record(0, 1000, b"k", b"v" * 100, ())], compression=1))
+    batch[70:80] = bytes(10)  # of the gzip stream
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    segment = write(tmp_path / "t-0" / f"{0:020}.log", batch, build_batch([Record(1, 1001, b"k", b"v", ())]))
+    facts = shown(segment, records=True, status=1)
+    assert [fact["what"] for fact in facts] == ["batch", "damage", "batch", "record"]
+    assert facts[1]["position"] == 0
+
+
+def test_a_line_of_a_checkpoint_that_lacks_a_field_is_damage(tmp_path):
+    path = write(tmp_path / "recovery-point-offset-checkpoint", b"0\n2\norders 0 5\norders 1\n")
+    first, damage = shown(path, status=1)
+    assert (first["what"], damage["what"]) == ("recovery-point-offset-checkpoint", "damage")
+    assert "line 4" in damage["why"]
+
+
+def test_an_identity_that_is_no_properties_file_is_damage(tmp_path):
+    (damage,) = shown(write(tmp_path / "meta.properties", b"node.id=\\u00zz\n"), status=1)
+    assert damage["what"] == "damage"
 
 
 def test_checkpoints_are_shown_up_to_the_damage(tmp_path):

@@ -6,7 +6,6 @@ import socket
 import pytest
 
 from odradek.config.broker_config import ConfigError
-from odradek.server import listeners
 from odradek.server.listeners import Listener, SocketOptions, bind_listener
 
 HAS_IPV6 = socket.has_ipv6
@@ -92,14 +91,14 @@ def test_an_ipv6_address_where_there_is_no_ipv6_is_one_sentence(bind, monkeypatc
 
 def lack(monkeypatch, family, number):
     """Have binding to an address of this family fail as it does where the machine has none."""
-    real = listeners._bind
 
-    def failing(asked, address, options):
-        if asked == family:
-            raise OSError(number, "not here")
-        return real(asked, address, options)
+    class Lacking(socket.socket):
+        def bind(self, address):
+            if self.family == family:
+                raise OSError(number, "not here")
+            super().bind(address)
 
-    monkeypatch.setattr(listeners, "_bind", failing)
+    monkeypatch.setattr(socket, "socket", Lacking)
 
 
 def test_a_taken_port_is_one_sentence_that_names_it(bind):

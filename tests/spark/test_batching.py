@@ -234,14 +234,21 @@ def test_large_and_text_columns_are_taken_as_bytes():
 
 
 def test_what_is_held_has_a_bound():
-    batches = batches_of(topic="seven", batch_bytes=1 << 20, memory_bytes=1 << 20)
+    encoders = []
+    batches = Batches(
+        PARTITIONS.__getitem__,
+        encoder=lambda size: encoders.append(_batching.RecordEncoder(size)) or encoders[0],
+        topic="seven",
+        batch_bytes=1 << 20,
+        memory_bytes=1 << 20,
+    )
     value = b"x" * 10_000
     most = 0
     for _ in range(20):
         table = rows(100, key=[b"%d" % n for n in range(100)], value=[value] * 100)
         for _ in batches.add(table):
             pass
-        most = max(most, batches._encoder.held_bytes)
+        most = max(most, encoders[0].held_bytes)
     assert most <= 1 << 20
 
 

@@ -196,16 +196,22 @@ def test_the_oracle_takes_and_refuses_the_same(gaps, damage):
     assert outcomes[0][0] is True
 
 
+def values_of(rows, column):
+    validity = pa.py_buffer(column.validity) if column.nulls else None
+    buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers, column.nulls).to_pylist()
+
+
 def as_lists(taken):
     rows, headers = taken.rows, taken.headers
     return [
-        columns._bytes_array(pa.binary(), rows, taken.keys).to_pylist(),
-        columns._bytes_array(pa.binary(), rows, taken.values).to_pylist(),
+        values_of(rows, taken.keys),
+        values_of(rows, taken.values),
         numbers(taken.offsets, "q", rows),
         numbers(taken.timestamps, "q", rows),
         numbers(headers.offsets, "i", rows + 1),
-        columns._bytes_array(pa.binary(), headers.total, headers.names).to_pylist(),
-        columns._bytes_array(pa.binary(), headers.total, headers.values).to_pylist(),
+        values_of(headers.total, headers.names),
+        values_of(headers.total, headers.values),
         headers.nulls,
     ]
 

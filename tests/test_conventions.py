@@ -1,0 +1,91 @@
+"""Conventions that a reader of the tests counts on."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+from collections import Counter
+from collections.abc import Iterator
+
+CHECKOUT = pathlib.Path(__file__).parent.parent
+
+PUBLIC = {
+    # of named tuples and of os
+    *("_replace", "_asdict", "_fields", "_exit"),
+    # of PySpark, whose documentation names them
+    *("_jvm", "_jsc", "_jsparkSession"),
+}
+OWNERS = {"self", "cls", "KafkaError"}
+"""Names whose private attributes are the file's own, or, in confluent-kafka, constants."""
+
+PRIVATE_ATTRIBUTES = {
+    "tests/apis/test_descriptions.py": 1,
+    "tests/apis/test_fetch.py": 1,
+    "tests/apis/test_log_dirs.py": 2,
+    "tests/apis/test_opening.py": 3,
+    "tests/apis/test_transaction_verification.py": 2,
+    "tests/coordinator/migration_transcript.py": 2,
+    "tests/coordinator/streams_transcript.py": 2,
+    "tests/coordinator/test_compaction.py": 2,
+    "tests/coordinator/test_group_coordinator.py": 1,
+    "tests/coordinator/test_pending_offsets.py": 1,
+    "tests/coordinator/test_settings.py": 1,
+    "tests/coordinator/test_transaction_transcripts.py": 1,
+    "tests/coordinator/test_transcripts_are_complete.py": 3,
+    "tests/server/test_broker.py": 2,
+    "tests/server/test_cli.py": 1,
+    "tests/server/test_group_flush.py": 3,
+    "tests/server/test_intervals.py": 6,
+    "tests/server/test_produce_prefix.py": 2,
+    "tests/storage/stores.py": 1,
+    "tests/storage/test_cold_files.py": 2,
+    "tests/storage/test_deletes.py": 1,
+    "tests/storage/test_failing_disks.py": 2,
+    "tests/storage/test_moving.py": 1,
+    "tests/storage/test_os_disk.py": 6,
+    "tests/storage/test_preallocation.py": 1,
+    "tests/storage/test_staging.py": 3,
+    "tests/storage/test_transactions.py": 3,
+    "tests/wire/message_samples.py": 2,
+    "tests/wire/test_messages_elsewhere.py": 1,
+    "compat_tests/groups/member.py": 3,
+    "compat_tests/transactions/planted/sitecustomize.py": 4,
+}
+"""File -> how many private attributes of the product or of a client it reaches into. A test uses a public
+handle or the wire; what is here waits for one. The number only goes down."""
+
+
+def private_attributes(path: pathlib.Path) -> Iterator[str]:
+    """Each `one._attribute` of which the file itself does not define the attribute."""
+    tree = ast.parse(path.read_text())
+    own = set(_defined(tree))
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.startswith("__"):
+            continue
+        is_of_owner = isinstance(node.value, ast.Name) and node.value.id in OWNERS
+        if not is_of_owner and node.attr not in own | PUBLIC:
+            yield ast.unparse(node)
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield from [node.attr] if ast.unparse(node.value) in OWNERS else []
+
+
+def test_no_more_tests_reach_into_private_attributes_than_are_listed() -> None:
+    found: Counter[str] = Counter()
+    places = []
+    for folder in ("tests", "compat_tests"):
+        for path in sorted((CHECKOUT / folder).rglob("*.py")):
+            name = str(path.relative_to(CHECKOUT))
+            for place in private_attributes(path):
+                found[name] += 1
+                places.append(f"{name}: {place}")
+    assert dict(found) == PRIVATE_ATTRIBUTES, (
+        "use a public handle or the wire; where one has gone, correct the number:\n" + "\n".join(places)
+    )

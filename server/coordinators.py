@@ -149,6 +149,7 @@ class Coordinators:
         self.new_producer_id = new_producer_id
         self._searches = searches
         self._after_loading = after_loading
+        self._is_closed = False
         self._group_settings: GroupSettings | None = None
         self._transaction_settings: TransactionSettings | None = None
         self.groups = Groups(self._new_groups)
@@ -164,6 +165,8 @@ class Coordinators:
 
     def follow(self, view: ClusterView, change: ClusterChange) -> None:
         """Takes up a new view."""
+        if self._is_closed:
+            return
         groups, transactions = self.groups, self.transactions
         if groups.is_made or (change.deleted and OFFSETS_TOPIC in view.topics):
             self.settings_of_groups(view)
@@ -175,7 +178,8 @@ class Coordinators:
             transactions.made().view_changed(view)
 
     def close(self) -> None:
-        """What waits is answered with NOT_COORDINATOR."""
+        """What waits is answered with NOT_COORDINATOR; nothing is taken up any more."""
+        self._is_closed = True
         if self.transactions.is_made:
             self.transactions.made().close()
         if self.groups.is_made:

@@ -8,6 +8,7 @@ from odradek.coordinator.cluster.machine import (
     ClusterMachine,
     ConfigChange,
     GroupOwner,
+    NodeLogs,
     Row,
     TopicDefaults,
 )
@@ -257,7 +258,7 @@ def test_growth_is_refused_as_kafka_does(machine, growth, code):
 def test_brokers_that_take_no_replicas_get_only_those_that_are_assigned_to_them(store):
     machine = machine_over(store, 1, 2, 3)
     cordoned = {1, 3}
-    machine._takes_replicas = lambda node_id: node_id not in cordoned
+    machine.logs.takes_replicas = lambda node_id: node_id not in cordoned
     assert create(machine, "t", 3) == "NONE"
     assert {partition.leader for partition in machine.view.topic("t").partitions} == {2}
     assert create(machine, "u", 1, 2) == "INVALID_REPLICATION_FACTOR"
@@ -358,11 +359,13 @@ def test_a_store_that_fails_leaves_the_settings_as_they_were(machine, store):
 def test_changed_settings_are_applied_after_they_have_been_published(store):
     applied = []
 
-    def apply(change):
-        applied.append((change.configured, change.brokers_configured, machine.view))
-        yield None
+    class Logs(NodeLogs):
+        def apply_configs(self, change):
+            applied.append((change.configured, change.brokers_configured, machine.view))
+            yield None
 
-    machine = ClusterMachine(store, cluster_id="c", new_topic_id=lambda: bytes(16), apply_configs=apply)
+    machine = ClusterMachine(store, cluster_id="c", new_topic_id=lambda: bytes(16))
+    machine.logs = Logs()
     machine.load()
     machine.register_broker(Broker(1, {}), is_controller=True)
     create(machine, "t", 1)

@@ -319,7 +319,7 @@ def test_a_beginning_is_forgotten_when_the_cluster_changes(tmp_path):
     async def story(node):
         await node.ask(node.request(9, batch()), 9)
         assert node.shortcuts == 1
-        node.server._machine.delete_topics(["t"])
+        node.server.machine.delete_topics(["t"])
         _, answer = await node.ask(node.request(9, batch()), 9)
         assert answer.responses[0].partition_responses[0].error_code == 3
         names = [metadata.MetadataRequestTopic(name="t")]
@@ -370,7 +370,7 @@ def test_a_failed_commit_is_told_by_the_short_way(tmp_path):
 
 def test_one_client_alone_and_two_by_turns_get_what_they_are_owed(tmp_path):
     async def story(node):
-        turn = node.server._turn
+        turn = node.server.schedule.turn
         alone = []
         original = type(turn).begin_alone
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.config.live import LiveConfig
+from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.ports import Ports
 from odradek.server.reconfiguration import Reconfiguration
 from odradek.server.timers import wall_clock_ms
@@ -43,6 +44,7 @@ class Node:
     after_loading: Callable[[], object] = do_nothing
     lingers: bool = False
     on_end: Callable[[], object] = do_nothing
+    extensions: Extensions = NO_EXTENSIONS
 
     @property
     def id(self) -> int:

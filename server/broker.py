@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from odradek.server.bound import Node, bind, do_nothing
+from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.opened import open_data
 from odradek.server.serving import Serving, serve
 from odradek.server.timers import wall_clock_ms
@@ -49,14 +50,21 @@ class BrokerServer:
         after_loading: Callable[[], object] = do_nothing,
         lingers: bool = False,
         on_end: Callable[[], object] = do_nothing,
+        extensions: Extensions = NO_EXTENSIONS,
     ) -> None:
         """`after_loading` is called after each slice of loading groups, and now and then while very many
         partitions are made: only the owner of the process knows what is good then. `lingers` is for the owner
         of the process, too: other threads have better use for the moment in which `server.lingering` looks
-        for the next request. `on_end` is called when nothing is left to serve: every disk has failed."""
+        for the next request. `on_end` is called when nothing is left to serve: every disk has failed. The
+        options of `extensions` are those that `config` was loaded with."""
         self.config = config
         self._node = Node(
-            config=config, now_ms=now_ms, after_loading=after_loading, lingers=lingers, on_end=on_end
+            config=config,
+            now_ms=now_ms,
+            after_loading=after_loading,
+            lingers=lingers,
+            on_end=on_end,
+            extensions=extensions,
         )
         # The last phase, from start to stop.
         self._running: list[Serving] = []

@@ -85,6 +85,7 @@ def _new_coordinators(opened: Opened) -> Coordinators:
         new_producer_id=ProducerIds(machine.allocate_producer_ids).next,
         searches=schedule.searches,
         after_loading=node.after_loading,
+        group_types=node.extensions.group_types,
     )
 
 
@@ -93,7 +94,9 @@ def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep)
 
     node, reconfiguration = opened.bound.node, opened.bound.reconfiguration
     live = reconfiguration.live
-    apis = build_apis(_node_parts(opened, coordinators, upkeep), _api_settings(node.config, live))
+    apis = build_apis(
+        _node_parts(opened, coordinators, upkeep), _api_settings(node.config, live), node.extensions.apis
+    )
     connections = Connections(
         Routes(apis), opened.schedule.turn, node.now_ms, connection_limits(node.config, live)
     )
@@ -147,6 +150,8 @@ def _api_settings(config: BrokerConfig, live: LiveConfig[LogConfig]) -> ApiSetti
         verifies_transactions=lambda: live["transaction.partition.verification.enable"],
         verification_pause_ms_max=config.add_partitions_to_txn_retry_backoff_ms,
         verification_patience_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
+        broker_options=config.layers.options,
+        option_value=live.__getitem__,
     )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 import odradek
 from odradek.apis.api import Api, Waiting
 from odradek.config.option import CLUSTER_WIDE, HONOURED, INT, Option
@@ -269,7 +271,7 @@ def test_another_broker_of_the_same_program_has_nothing_of_it(tmp_path):
         with RawClient(broker.port) as client:
             served = {one.api_key for one in client.ask(ApiVersionsRequest(), 0).api_keys}
             assert 1000 not in served
-        with pytest.raises(odradek.BrokerStartError, match="no option 'counter.step'"):
+        with pytest.raises(odradek.BrokerStartError, match=r"no option 'counter\.step'"):
             odradek.Broker(counter_step=5).start()
 
 

@@ -15,7 +15,7 @@ The log is compacted, so the last records of two keys may stand in another order
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import Append, Effect, LogRecord, Reply, SetTimer
@@ -62,6 +62,8 @@ class GroupMachine:
     again where it is not given). `types` are the types of groups that it serves.
     """
 
+    offsets_class: ClassVar[type[CommittedOffsets]] = CommittedOffsets
+
     def __init__(
         self,
         settings: GroupSettings,
@@ -75,7 +77,7 @@ class GroupMachine:
         self._types = types
         self._memberships: dict[TypeOfGroup, Membership] = {}
         self._new_group: dict[TypeOfGroup, Callable[[str], Group]] = {}
-        self._committed = CommittedOffsets(self.groups, settings, self._memberships, self._delete)
+        self._committed = self.offsets_class(self.groups, settings, self._memberships, self._delete)
         self.offsets, self.pending = self._committed.table, self._committed.pending
         self._replayed = self._committed.replayed
         self._handlers: dict[type, Handler] = {

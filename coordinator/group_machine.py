@@ -104,9 +104,11 @@ class GroupMachine:
             self._quick_handlers |= protocol.quick_commands
 
     def handle(self, command: Command, now_ms: int) -> list[Effect]:
-        refusal = self._types.check(command, self._settings)
-        if refusal is not None:
-            return [Reply(command.ticket, refusal)]
+        check = self._types.checks.get(command.__class__)
+        if check is not None:
+            refusal = check(command, self._settings)
+            if refusal is not None:
+                return [Reply(command.ticket, refusal)]
         out: list[Effect] = []
         self._handlers[command.__class__](command, now_ms, out)
         return out

@@ -362,12 +362,13 @@ class Runtime(Generic[M]):
             handlers[effect.__class__](partition, effect)
 
     def _append(self, partition: RunningPartition[M], effect: Append) -> None:
-        assert partition.log is not None
+        log = partition.log
+        assert log is not None
         partition.held.append([])
         if effect.producer is None:
-            partition.log.append(effect.records, partition.appended)
+            log.append(effect.records, partition.appended)
         else:
-            partition.log.append(effect.records, partition.appended, effect.producer)
+            log.append(effect.records, partition.appended, effect.producer)
 
     def _append_marker(self, partition: RunningPartition[M], effect: AppendMarker) -> None:
         assert partition.log is not None

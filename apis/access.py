@@ -100,16 +100,11 @@ def resources(needs: Needs, request: Any) -> list[tuple[Operation, ResourceType,
     ]
 
 
-def needs_of(api_key: int) -> Needs:
-    """The row of an API; KeyError for one without."""
-    return NEEDS[api_key]
-
-
-def check_complete(api_keys: Iterable[int]) -> None:
-    """RuntimeError when an API that is served has no row."""
-    missing = sorted(key for key in api_keys if key not in NEEDS)
+def check_complete(needs: Mapping[int, Needs | None]) -> None:
+    """RuntimeError when nobody has said what one of these APIs needs; `needs` is by their keys."""
+    missing = sorted(key for key, row in needs.items() if row is None)
     if missing:
-        raise RuntimeError(f"apis/access.py has no row for the API keys {missing}")
+        raise RuntimeError(f"what the APIs {missing} need is not said (apis/access.py)")
 
 
 # Names that requests have

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.apis.api import WorkAnswer
 from odradek.apis.describe_configs import BROKER, GROUP, TOPIC
 from odradek.config.changes import DELETE, SUBTRACT, ConfigOperation, changed
-from odradek.config.options import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS
+from odradek.config.options import GROUP_OPTIONS, TOPIC_OPTIONS, BrokerOptions
 from odradek.coordinator.cluster.machine import (
     ConfigChange,
     GroupOwner,
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
 
-OPTIONS = {TOPIC: TOPIC_OPTIONS, BROKER: BROKER_OPTIONS, GROUP: GROUP_OPTIONS}
-"""By the type of the resource."""
-
 
 class _Altering:
     """What both have in common."""
@@ -50,10 +47,13 @@ class _Altering:
     answer: type[Any]
     result: type[Any]
 
-    def __init__(self, node_id: int, machine: ClusterMachine, work: WorkQueue) -> None:
+    def __init__(
+        self, node_id: int, machine: ClusterMachine, work: WorkQueue, broker_options: BrokerOptions
+    ) -> None:
         self._node_id = node_id
         self._machine = machine
         self._work = work
+        self._options = {TOPIC: TOPIC_OPTIONS, BROKER: broker_options, GROUP: GROUP_OPTIONS}
 
     def __call__(self, request: Any, context: RequestContext) -> WorkAnswer:
         return WorkAnswer(self._work, self._altering(request), context)
@@ -158,7 +158,7 @@ class IncrementalAlterConfigs(_Altering):
             if not 0 <= config.config_operation <= SUBTRACT:
                 raise _bad(f"There is no operation {config.config_operation}.")
             operations.append(ConfigOperation(config.name, config.config_operation, config.value))
-        options = OPTIONS[resource.resource_type]
+        options = self._options[resource.resource_type]
         return lambda configs: changed(configs, operations, options)
 
 

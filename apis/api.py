@@ -192,8 +192,8 @@ class Api:
     """`(request, context) -> response | Waiting | None`"""
     versions: range
     """Versions served. Any other closes the connection, as Kafka does; ApiVersions gets error 35 instead."""
-    needs: Needs = ()
-    """What a client has to be allowed."""
+    needs: Needs | None = None
+    """What a client has to be allowed; an API for which nobody has said it is not served."""
     prefix: Prefix[Any] | None = None
     """What is remembered of its requests, where that is worth it."""
     overlaps: frozenset[int] = frozenset()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from odradek.config.options import (
     BrokerLayers,
+    BrokerOptions,
     ConfigEntry,
     describe_all_brokers,
     describe_broker,
@@ -48,11 +49,16 @@ class Settings:
     """The layers of settings of this node, as they are at the moment."""
 
     def __init__(
-        self, node_id: int, current_view: Callable[[], ClusterView], start_configs: Mapping[str, str]
+        self,
+        node_id: int,
+        current_view: Callable[[], ClusterView],
+        start_configs: Mapping[str, str],
+        options: BrokerOptions,
     ) -> None:
         self.node_id = node_id
         self._current_view = current_view
         self._start_configs = start_configs
+        self._options = options
 
     @property
     def view(self) -> ClusterView:
@@ -64,6 +70,7 @@ class Settings:
             broker=overrides.get(self.node_id, {}),
             all_brokers=overrides.get(None, {}),
             start=self._start_configs,
+            options=self._options,
         )
 
     def describe_topic(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from secrets import randbelow
 from typing import TYPE_CHECKING
 
+from odradek.apis.fetch_plan import PlannedPartition
 from odradek.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -42,31 +43,19 @@ PartitionKey = tuple[str | bytes, int]
 """Topic name (before version 13) or topic id, and partition number."""
 
 
-class FetchedPartition:
-    """One partition of a fetch: what the client asked for, and what it was told last."""
+class FetchedPartition(PlannedPartition):
+    """One partition of a client's fetch: what to read, and what the client was told last."""
 
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "index",
-        "last_fetched_epoch",
-        "max_bytes",
-        "name",
-        "sent_high_watermark",
-        "sent_log_start_offset",
-        "topic",
-        "topic_id",
-    )
+    __slots__ = ("sent_high_watermark", "sent_log_start_offset")
 
     def __init__(self, topic: str, topic_id: bytes, requested: FetchPartition) -> None:
+        # As `PlannedPartition` does; spelt out, since a fetch without a session makes one for each partition.
         self.topic = topic
         self.topic_id = topic_id
         self.name: str | None = None
-        """What the topic of that id was called when it was last there."""
         self.index = requested.partition
         self.sent_high_watermark = _NOTHING_SENT
         self.sent_log_start_offset = _NOTHING_SENT
-        # As `ask` does; spelt out, since a fetch without a session makes one of these for each partition.
         self.fetch_offset = requested.fetch_offset
         self.max_bytes = requested.partition_max_bytes
         self.current_leader_epoch = requested.current_leader_epoch

@@ -7,9 +7,10 @@ handler gets the whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from odradek.config.options import BROKER_OPTIONS, BrokerOptions
 from odradek.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -83,3 +84,7 @@ class ApiSettings:
     """`add.partitions.to.txn.retry.backoff.ms`"""
     verification_patience_ms: int = 100
     """`add.partitions.to.txn.retry.backoff.max.ms`"""
+    broker_options: BrokerOptions = field(default_factory=lambda: BROKER_OPTIONS)
+    """The options that the broker has."""
+    option_value: Callable[[str], Any] = BROKER_OPTIONS.defaults.__getitem__
+    """The present value of a broker option, by its name."""

@@ -6,12 +6,13 @@ a broker that starts in a tenth of a second cannot import them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from odradek.apis.access import check_complete, needs_of
+from odradek.apis import access
+from odradek.apis.access import Needs
 from odradek.apis.api import Api, Handler
 from odradek.apis.api_versions import ApiVersions
 from odradek.apis.overlaps import overlaps_of
@@ -26,14 +27,18 @@ if TYPE_CHECKING:
     from odradek.coordinator.cluster.machine import ClusterMachine
 
 MakeHandler = Callable[[], Handler]
+MakeApi = Callable[["NodeParts", "ApiSettings"], Api]
+"""An API that a program adds."""
 
 
 class Apis(Mapping[int, Api]):
     """Every API by its key; an API is made when it is first asked for."""
 
-    def __init__(self, rows: Mapping[int, tuple[int, MakeHandler]]) -> None:
+    def __init__(self, rows: Mapping[int, tuple[int, MakeHandler]], added: Iterable[Api] = ()) -> None:
         self._rows = rows
-        self._made: dict[int, Api] = {}
+        self._made: dict[int, Api] = {api.request.api_key: api for api in added}
+        self._versions = {key: range(last + 1) for key, (last, _) in rows.items()}
+        self._versions |= {key: api.versions for key, api in self._made.items()}
 
     def __getitem__(self, api_key: int) -> Api:
         api = self._made.get(api_key)
@@ -46,7 +51,7 @@ class Apis(Mapping[int, Api]):
                 response,
                 handler,
                 self.versions(api_key),
-                needs_of(api_key),
+                self.needs(api_key),
                 getattr(handler, "prefix", None),
                 overlaps_of(api_key),
             )
@@ -54,14 +59,19 @@ class Apis(Mapping[int, Api]):
         return api
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._rows)
+        return iter(self._versions)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._versions)
+
+    def needs(self, api_key: int) -> Needs | None:
+        """What a client has to be allowed, without making the API; None where nobody has said it."""
+        api = self._made.get(api_key)
+        return access.NEEDS.get(api_key) if api is None else api.needs
 
     def versions(self, api_key: int) -> range:
         """What is served of an API, without making it."""
-        return range(self._rows[api_key][0] + 1)
+        return self._versions[api_key]
 
 
 def _later(name: str, *arguments: Any, **keywords: Any) -> MakeHandler:
@@ -76,8 +86,8 @@ def _function(name: str) -> MakeHandler:
     return lambda: getattr(import_module(f"odradek.apis.{module}"), handler)
 
 
-def build_apis(node: NodeParts, settings: ApiSettings) -> Apis:
-    """Every API by its key."""
+def build_apis(node: NodeParts, settings: ApiSettings, more: Iterable[MakeApi] = ()) -> Apis:
+    """Every API by its key: those of Kafka, and `more`, which may also replace one of Kafka's."""
     topics = TopicCreation(node.machine, settings.internal_topics)
     api_versions = ApiVersions(node.leadership.current_view)
     apis = Apis(
@@ -89,9 +99,10 @@ def build_apis(node: NodeParts, settings: ApiSettings) -> Apis:
             **_of_nodes(node, settings),
             **_of_security(node),
             18: (4, lambda: api_versions),
-        }
+        },
+        [make(node, settings) for make in more],
     )
-    check_complete(apis)
+    access.check_complete({key: apis.needs(key) for key in apis})
     api_versions.describe((key, apis.versions(key)) for key in apis)
     return apis
 
@@ -161,8 +172,9 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
     def describing() -> Settings:
         from odradek.apis.describe_configs import Settings
 
-        return Settings(node_id, current_view, settings.start_configs)
+        return Settings(node_id, current_view, settings.start_configs, settings.broker_options)
 
+    options = settings.broker_options
     creates, deletes = settings.auto_creates_topics, settings.deletes_topics
     announce = topics.will_be_deleted
     partitions_max = settings.description_partitions_max
@@ -171,14 +183,14 @@ def _of_the_cluster(node: NodeParts, settings: ApiSettings, topics: TopicCreatio
         19: (7, lambda: _create_topics(machine, changes, describing())),
         20: (6, _later("delete_topics.DeleteTopics", machine, changes, announce, is_enabled=deletes)),
         32: (4, lambda: _describe_configs(describing())),
-        33: (2, _later("alter_configs.AlterConfigs", node_id, machine, changes)),
+        33: (2, _later("alter_configs.AlterConfigs", node_id, machine, changes, options)),
         34: (
             2,
             _later("alter_replica_log_dirs.AlterReplicaLogDirs", current_view, node.store, node.begin_moves),
         ),
         35: (5, _later("describe_log_dirs.DescribeLogDirs", node.store)),
         37: (3, _later("create_partitions.CreatePartitions", machine, changes)),
-        44: (1, _later("alter_configs.IncrementalAlterConfigs", node_id, machine, changes)),
+        44: (1, _later("alter_configs.IncrementalAlterConfigs", node_id, machine, changes, options)),
         45: (1, _later("alter_partition_reassignments.AlterPartitionReassignments", current_view)),
         46: (0, _later("list_partition_reassignments.ListPartitionReassignments")),
         57: (2, _later("update_features.UpdateFeatures", node_id, machine, changes)),

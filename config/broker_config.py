@@ -15,7 +15,8 @@ from socket import inet_aton
 from typing import Any
 
 from odradek.config import options
-from odradek.config.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers
+from odradek.config.option import Option
+from odradek.config.options import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerLayers, BrokerOptions
 from odradek.config.properties import parse_properties
 
 __all__ = ["BrokerConfig", "ConfigError", "Listener", "check_bounds", "cordoned_directories", "load"]
@@ -99,10 +100,11 @@ class BrokerConfig:
         cluster_id: str | None = None,
         warnings: Iterable[str] = (),
         first_levels: Mapping[str, int] | None = None,
+        known: BrokerOptions = BROKER_OPTIONS,
     ) -> None:
         self.cluster_id = cluster_id
         self.first_levels = first_levels
-        self.layers = BrokerLayers(start=dict(given))
+        self.layers = BrokerLayers(start=dict(given), options=known)
         self.values = options.broker_values(self.layers)
         self.topic_defaults = options.topic_defaults(self.values)
         # Attributes of their own below replace those of the same name here (`listeners`, `node_id`).
@@ -113,7 +115,7 @@ class BrokerConfig:
         _check_single_node(self.values)
         check_bounds(self.values)
         _check_internal_topics(self.values)
-        self.without_effect = options.without_effect(given, BROKER_OPTIONS)
+        self.without_effect = options.without_effect(given, known)
         self.warnings = tuple(warnings)
 
     def __getitem__(self, name: str) -> Any:
@@ -166,14 +168,18 @@ def load(
     advertise: str | None = None,
     keywords: Mapping[str, Any] | None = None,
     first_levels: Mapping[str, int] | None = None,
+    more_options: Iterable[Option] = (),
 ) -> BrokerConfig:
     """Read and check everything.
 
     `environ` is usually `os.environ`; `sets` are texts "name=value"; `listen` and `advertise` are "HOST:PORT"
     and replace what the file says of them; `keywords` are Python values by option name, underscores for dots.
-    `first_levels` are the feature levels with which a new cluster begins.
+    `first_levels` are the feature levels with which a new cluster begins. `more_options` are known beside
+    those of Kafka.
     """
-    sources = _Sources()
+    more_options = tuple(more_options)
+    known = BROKER_OPTIONS + more_options if more_options else BROKER_OPTIONS
+    sources = _Sources(known)
     if path is not None:
         sources.add_file(path)
     environ = environ or {}
@@ -195,17 +201,15 @@ def load(
         cluster_id=environ.get("CLUSTER_ID") or None,
         warnings=sources.warnings,
         first_levels=first_levels,
+        known=known,
     )
-
-
-def _is_known(name: str) -> bool:
-    return name in BROKER_OPTIONS or options.option_of_listener(name) is not None
 
 
 class _Sources:
     """The texts gathered so far, and where each came from."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: BrokerOptions) -> None:
+        self._known = known
         self.given: dict[str, str] = {}
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
@@ -285,10 +289,10 @@ class _Sources:
 
     def check_values(self) -> None:
         for name, text in self.given.items():
-            if not _is_known(name):
+            if not self._is_known(name):
                 continue
             try:
-                option, refusal = BROKER_OPTIONS.get(name), None
+                option, refusal = self._known.get(name), None
                 if option is None:
                     options.parse_of_listener(name, text)
                 else:
@@ -298,14 +302,22 @@ class _Sources:
             if refusal is not None:
                 raise ConfigError(f"{refusal[:-1]} (given by {self.origins[name]}).")
 
+    def _is_known(self, name: str) -> bool:
+        return name in self._known or options.option_of_listener(name) is not None
+
+    def _unknown(self, name: str, origin: str) -> str:
+        nearest = options.nearest(name, self._known)
+        hint = f" Did you mean {nearest}?" if nearest else ""
+        return f"There is no option {name!r} (given by {origin}).{hint}"
+
     def _put_or_warn(self, name: str, text: str, origin: str) -> None:
-        if not _is_known(name):
-            self.warnings.append(f"{_unknown(name, origin)} It is ignored.")
+        if not self._is_known(name):
+            self.warnings.append(f"{self._unknown(name, origin)} It is ignored.")
         self.put(name, text, origin)
 
     def _put_or_refuse(self, name: str, text: str, origin: str) -> None:
-        if not _is_known(name):
-            raise ConfigError(_unknown(name, origin))
+        if not self._is_known(name):
+            raise ConfigError(self._unknown(name, origin))
         self.put(name, text, origin)
 
 
@@ -316,12 +328,6 @@ def option_of_variable(variable: str, prefix: str = _KAFKA) -> str:
     """
     name = variable.removeprefix(prefix).lower()
     return name.replace("_", ".").replace("...", "-").replace("..", "_")
-
-
-def _unknown(name: str, origin: str) -> str:
-    nearest = options.nearest(name)
-    hint = f" Did you mean {nearest}?" if nearest else ""
-    return f"There is no option {name!r} (given by {origin}).{hint}"
 
 
 def _address(what: str, text: str) -> tuple[str, int]:

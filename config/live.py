@@ -59,9 +59,7 @@ class LiveConfig(Generic[LogConfig]):
         self._layers = layers
         self._values = options.broker_values(layers)
         self.topic_defaults = options.topic_defaults(self._values)
-        self.without_effect = options.without_effect(
-            {**layers.all_brokers, **layers.broker}, options.BROKER_OPTIONS
-        )
+        self.without_effect = options.without_effect({**layers.all_brokers, **layers.broker}, layers.options)
         self._log_configs = {}
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
@@ -85,8 +83,8 @@ class LiveConfig(Generic[LogConfig]):
         """Refuse with INVALID_REQUEST what this broker (or all of them, when `owner` is empty) cannot be set
         to, by itself or beside all that it is set to otherwise.
         """
-        options.parse_broker_configs(configs, for_all_brokers=not owner)
         layers: BrokerLayers = self._layers
+        options.parse_broker_configs(configs, for_all_brokers=not owner, options=layers.options)
         layers = layers._replace(broker=configs) if owner else layers._replace(all_brokers=configs)
         values = options.broker_values(layers)
         try:

@@ -42,6 +42,7 @@ __all__ = [
     "THREADS",
     "TOPIC_OPTIONS",
     "BrokerLayers",
+    "BrokerOptions",
     "ConfigEntry",
     "ConfigSynonym",
     "Option",
@@ -65,11 +66,24 @@ __all__ = [
     "without_effect",
 ]
 
-BROKER_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.BROKER}
+
+class BrokerOptions(dict[str, Option]):
+    """The options of a broker by name. Some of them may be set for single listeners, under longer names."""
+
+    def __init__(self, options: Iterable[Option]) -> None:
+        super().__init__((option.name, option) for option in options)
+        self.defaults = {name: option.default_value for name, option in self.items()}
+
+    def __add__(self, more: Iterable[Option]) -> "BrokerOptions":
+        """These and `more`, whose names are new."""
+        more = tuple(more)
+        assert self.keys().isdisjoint(option.name for option in more)
+        return BrokerOptions([*self.values(), *more])
+
+
+BROKER_OPTIONS = BrokerOptions(option_list.BROKER)
 TOPIC_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.TOPIC}
 GROUP_OPTIONS: dict[str, Option] = {option.name: option for option in option_list.GROUP}
-
-_BROKER_DEFAULTS = {name: option.default_value for name, option in BROKER_OPTIONS.items()}
 
 # Sources of a value, by their numbers in DescribeConfigs answers (Kafka:
 # DescribeConfigsResponse.ConfigSource).
@@ -148,6 +162,13 @@ class BrokerLayers(NamedTuple):
     """At run time, for all brokers."""
     start: Mapping[str, str] = {}
     """At start: file, environment, command line."""
+    options: BrokerOptions = BROKER_OPTIONS
+    """The options that the broker has."""
+
+    @property
+    def texts(self) -> tuple[Mapping[str, str], ...]:
+        """The three layers, the strongest first."""
+        return self[:3]
 
 
 class ConfigSynonym(NamedTuple):
@@ -188,7 +209,7 @@ def without_effect(names: Iterable[str], options: Mapping[str, Option]) -> tuple
 def _standing(name: str, options: Mapping[str, Option]) -> str | None:
     if name in options:
         return options[name].standing
-    option = option_of_listener(name) if options is BROKER_OPTIONS else None
+    option = option_of_listener(name) if isinstance(options, BrokerOptions) else None
     if option is None:
         return None
     if option.standing == REFUSED:
@@ -280,7 +301,9 @@ def check_group_configs(configs: Mapping[str, str | None], broker: Mapping[str, 
             raise _invalid(f"{session} must be greater than {heartbeat}")
 
 
-def parse_broker_configs(configs: Mapping[str, str | None], *, for_all_brokers: bool) -> dict[str, Any]:
+def parse_broker_configs(
+    configs: Mapping[str, str | None], *, for_all_brokers: bool, options: BrokerOptions = BROKER_OPTIONS
+) -> dict[str, Any]:
     """The Python values of a broker's settings at run time; `for_all_brokers` when they are the cluster's.
 
     Refuses with KafkaError(INVALID_REQUEST), also where it is INVALID_CONFIG for a topic (KAFKA-13609): what
@@ -289,35 +312,36 @@ def parse_broker_configs(configs: Mapping[str, str | None], *, for_all_brokers: 
     """
     # All that is wrong in one of these ways is named, before any value is looked at. Tools and tests look for
     # these words: they are Kafka's.
-    _refuse_all("Cannot update these configs dynamically", filter(_is_fixed, configs))
+    fixed = [name for name in configs if _is_fixed(name, options)]
+    _refuse_all("Cannot update these configs dynamically", fixed)
     _refuse_all(
         "These security configs can be dynamically updated only per-listener using the listener prefix",
         filter(_OF_LISTENERS_ONLY.__contains__, configs),
     )
     if for_all_brokers:
+        of_one_broker = [name for name in configs if _is_of_one_broker(name, options)]
         _refuse_all(
-            "Cannot update these configs at default cluster level, broker id must be specified",
-            filter(_is_of_one_broker, configs),
+            "Cannot update these configs at default cluster level, broker id must be specified", of_one_broker
         )
     values = {}
     for name, text in configs.items():
         try:
-            values[name] = _parse(name, text, BROKER_OPTIONS, "broker")
+            values[name] = _parse(name, text, options, "broker")
         except KafkaError as error:
             raise _bad_request(error.message) from None
     return values
 
 
-def _is_fixed(name: str) -> bool:
-    option = BROKER_OPTIONS.get(name)
+def _is_fixed(name: str, options: BrokerOptions) -> bool:
+    option = options.get(name)
     return name in _FIXED_HERE or (option is not None and option.dynamic == READ_ONLY)
 
 
-def _is_of_one_broker(name: str) -> bool:
+def _is_of_one_broker(name: str, options: BrokerOptions) -> bool:
     option = option_of_listener(name)
     if option is not None:
         return option.name not in _OF_LISTENERS_OF_ALL_BROKERS
-    return name in BROKER_OPTIONS and BROKER_OPTIONS[name].dynamic == PER_BROKER
+    return name in options and options[name].dynamic == PER_BROKER
 
 
 def _refuse_all(what: str, names: Iterable[str]) -> None:
@@ -328,7 +352,9 @@ def _refuse_all(what: str, names: Iterable[str]) -> None:
 
 def _parse(name: str, text: str | None, options: Mapping[str, Option], what: str) -> Any:
     option = options.get(name)
-    of_listener = option is None and options is BROKER_OPTIONS and option_of_listener(name) is not None
+    of_listener = (
+        option is None and isinstance(options, BrokerOptions) and option_of_listener(name) is not None
+    )
     if option is None and not of_listener:
         raise _invalid(f"Unknown {what} config name: {name}.")
     if text is None:
@@ -358,10 +384,11 @@ def _bad_request(sentence: str) -> KafkaError:
 
 def broker_values(layers: BrokerLayers) -> dict[str, Any]:
     """The value of every broker option. ValueError: a text is no value."""
-    values = dict(_BROKER_DEFAULTS)
+    options = layers.options
+    values = dict(options.defaults)
     for layer in (layers.start, layers.all_brokers, layers.broker):
         for name, text in layer.items():
-            option = BROKER_OPTIONS.get(name)
+            option = options.get(name)
             if option is not None:
                 values[name] = option.parse(text)
     return values
@@ -459,16 +486,16 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
     """
     values = broker_values(layers)
     entries = []
-    for name in _wanted(names, BROKER_OPTIONS, layers.start):
-        option = BROKER_OPTIONS[name]
-        if option.unlisted and not any(name in layer for layer in layers):
+    for name in _wanted(names, layers.options, layers.start):
+        option = layers.options[name]
+        if option.unlisted and not any(name in layer for layer in layers.texts):
             continue
         value = None if option.is_sensitive else option.text(values[name])
         entries.append(_entry(option, value, _synonyms(name, layers), read_only=option.dynamic == READ_ONLY))
     if names is None:
         names = {**layers.start, **layers.all_brokers, **layers.broker}
     for name in names:
-        if name in BROKER_OPTIONS or not any(name in layer for layer in layers):
+        if name in layers.options or not any(name in layer for layer in layers.texts):
             continue
         of_listener = option_of_listener(name)
         entries.append(
@@ -479,17 +506,18 @@ def describe_broker(layers: BrokerLayers, names: Iterable[str] | None = None) ->
 
 def describe_all_brokers(layers: BrokerLayers, names: Iterable[str] | None = None) -> list[ConfigEntry]:
     """What DescribeConfigs tells of the broker named "": only what was set at run time for all brokers."""
-    only = BrokerLayers(all_brokers=layers.all_brokers)
+    options = layers.options
+    only = BrokerLayers(all_brokers=layers.all_brokers, options=options)
     wanted = layers.all_brokers if names is None else [name for name in names if name in layers.all_brokers]
     entries = []
-    for name in _wanted(wanted, BROKER_OPTIONS):
-        option = BROKER_OPTIONS[name]
+    for name in _wanted(wanted, options):
+        option = options[name]
         value = None if option.is_sensitive else layers.all_brokers[name]
         synonyms = [synonym for synonym in _synonyms(name, only) if synonym.source == FROM_ALL_BROKERS]
         entries.append(_entry(option, value, synonyms, read_only=option.dynamic == READ_ONLY))
     for name in wanted:
         of_listener = option_of_listener(name)
-        if name not in BROKER_OPTIONS and of_listener is not None:
+        if name not in options and of_listener is not None:
             entry = _entry_of_listener(name, of_listener, only)
             entry.synonyms = [one for one in entry.synonyms if one.source == FROM_ALL_BROKERS]
             entries.append(entry)
@@ -571,11 +599,11 @@ def _synonyms_of(names: Iterable[str], layers: BrokerLayers, name: str | None = 
         for synonym in names:
             if synonym in layer:
                 # As it was set, where the value of the entry is written as Kafka writes such values.
-                option = BROKER_OPTIONS.get(synonym) or option_of_listener(synonym)
+                option = layers.options.get(synonym) or option_of_listener(synonym)
                 text = None if option is None or option.is_sensitive else layer[synonym]
                 found.append(ConfigSynonym(synonym, text, source))
     for synonym in names:
-        option = BROKER_OPTIONS.get(synonym)
+        option = layers.options.get(synonym)
         if option is not None and option.default_text is not None and not option.unlisted:
             found.append(ConfigSynonym(synonym, option.default_text, FROM_DEFAULT))
     # Kafka drops what stands before the option's own name, so `log.retention.hours` alone leaves the list of

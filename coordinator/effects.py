@@ -1,19 +1,20 @@
-"""What a state machine decides, as values: the machine never does anything itself.
+"""The decisions of a state machine, as values: a machine never does anything itself.
 
 A machine is `handle(command, now_ms) -> list[Effect]`, `expire(timer_key, now_ms) -> list[Effect]` and
 `replay(key, value)`; one whose log has records of transactions also has `replay_pending(key, value,
-producer_id)` and `replay_marker(producer_id, commit)`. Whoever runs it (`coordinator/runtime.py`, a test)
-carries the effects out in order, and holds every Reply and WriteMarkers back until all records appended
-before it are in the log: so nobody is told, or reads, or acts on, what may still be lost. When the log fails,
-the replies that waited for it are refused, the markers that waited for it are forgotten, and the machine is
-loaded again.
+producer_id)` and `replay_marker(producer_id, commit)`. Its driver (`coordinator/runtime.py`, a test) carries
+the effects out in order, each by its class: a driver has a table of them, and a machine may have effects of
+its own (`WriteMarkers` is one of transactions, `MatchTopics` one of consumer groups). Effects that wait for
+the log, such as a Reply, are held back until all records appended before them are in the log: so no client
+learns, reads, or acts on what may still be lost. When the log fails, replies that waited for it are refused,
+other effects that waited for it are dropped, and the machine is loaded again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode
@@ -65,8 +66,16 @@ class Answer(Protocol):
         """The answer that the caller gets instead when the machine's log failed with `code`."""
 
 
+class Effect:
+    """A decision. Each class of effects has one entry in the table of the driver."""
+
+    __slots__ = ()
+    waits_for_log: ClassVar[bool] = False
+    """Whether it is held back until the appends before it are in the log."""
+
+
 @dataclass(slots=True)
-class Append:
+class Append(Effect):
     """Write `records` as one batch. The machine has applied them to its state already."""
 
     records: list[LogRecord]
@@ -75,25 +84,27 @@ class Append:
 
 
 @dataclass(slots=True)
-class AppendMarker:
+class AppendMarker(Effect):
     """Write a control batch. The machine has applied it to its state already."""
 
     marker: EndMarker
 
 
 @dataclass(slots=True)
-class Reply:
+class Reply(Effect):
     """Answer the command that carried `ticket`."""
 
+    waits_for_log: ClassVar[bool] = True
     ticket: Any
     value: Any
     """An `Answer`."""
 
 
 @dataclass(slots=True)
-class WriteMarkers:
+class WriteMarkers(Effect):
     """Write `marker` to these partitions, and come back with a `MarkersWritten` that has the code of each."""
 
+    waits_for_log: ClassVar[bool] = True
     transactional_id: str
     marker: EndMarker
     partitions: Collection[tuple[str, int]]
@@ -101,7 +112,7 @@ class WriteMarkers:
 
 
 @dataclass(slots=True)
-class MatchTopics:
+class MatchTopics(Effect):
     """Find the topics that match these regular expressions, away from the event loop, and come back with a
     `TopicsMatched`. Nothing is lost with the machine: the next one asks again."""
 
@@ -113,7 +124,7 @@ class MatchTopics:
 
 
 @dataclass(slots=True)
-class SetTimer:
+class SetTimer(Effect):
     """Call `expire(key, now_ms)` at `at_ms` or soon after; replaces the timer with the same key."""
 
     key: tuple[str, ...]
@@ -121,10 +132,7 @@ class SetTimer:
 
 
 @dataclass(slots=True)
-class CancelTimer:
+class CancelTimer(Effect):
     """Forget the timer; no harm when there is none."""
 
     key: tuple[str, ...]
-
-
-Effect = Append | AppendMarker | Reply | WriteMarkers | MatchTopics | SetTimer | CancelTimer

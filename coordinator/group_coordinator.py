@@ -14,8 +14,9 @@ from odradek.coordinator.cluster.view import (
     ClusterView,
     TopicView,
 )
-from odradek.coordinator.effects import MatchTopics
+from odradek.coordinator.effects import Effect, MatchTopics
 from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.group_types import GROUP_TYPES
 from odradek.coordinator.groups.commands import (
     CommitTransactionalOffsets,
     EndOffsets,
@@ -28,11 +29,12 @@ from odradek.coordinator.groups.commands import (
     RemoveTopics,
 )
 from odradek.coordinator.groups.consumer_commands import ConsumerHeartbeat, TopicsChanged, TopicsMatched
-from odradek.coordinator.groups.request_checks import check
+from odradek.coordinator.groups.group_type import GroupTypes
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.coordinator.log import CoordinatorLog
 from odradek.coordinator.runtime import (
     CallLater,
+    EffectHandler,
     RunningPartition,
     Runtime,
     TimerHandle,
@@ -73,7 +75,8 @@ class GroupCoordinator(Runtime[GroupMachine]):
 
     `new_member_suffix` makes the random part of the id of a member of a classic group (a UUID in its text
     form), `new_member_id` a whole id for a member of a consumer group that has none. `match_topics` looks for
-    the topics of the newest view that match, and says later what it found, never from within its call.
+    the topics of the newest view that match, and calls back with them later, never from within its call.
+    `types` are the types of groups that are served.
     """
 
     partition_class = _GroupPartition
@@ -90,6 +93,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
         new_member_id: Callable[[], str] | None = None,
         match_topics: Callable[[MatchTopics, Callable[[MatchedTopics], None]], None] = _cannot_match,
         after_loading: Callable[[], object] | None = None,
+        types: GroupTypes = GROUP_TYPES,
     ) -> None:
         super().__init__(
             node_id=node_id,
@@ -101,6 +105,7 @@ class GroupCoordinator(Runtime[GroupMachine]):
             after_loading=after_loading,
         )
         self._settings = settings
+        self._types = types
         self._new_member_suffix = new_member_suffix
         self._new_member_id = new_member_id
         self._find_matches = match_topics
@@ -183,15 +188,20 @@ class GroupCoordinator(Runtime[GroupMachine]):
 
     # For the runtime
 
+    def _effect_handlers(self) -> dict[type[Effect], EffectHandler]:
+        return {**super()._effect_handlers(), MatchTopics: self._match_topics}
+
     def _refusal(self, command: Any, code: ErrorCode) -> Any:
-        refusal = check(command, self._settings)
+        refusal = self._types.check(command, self._settings)
         if refusal is not None:
             return refusal
         # Without the member's id, which comes back from where the group was looked at.
         return JoinReply(code) if isinstance(command, Join) else command.refused(code)
 
     def _new_machine(self, partition: RunningPartition[GroupMachine]) -> GroupMachine:
-        return GroupMachine(self._settings, self._new_member_suffix, lambda: self._view, self._new_member_id)
+        return GroupMachine(
+            self._settings, self._new_member_suffix, lambda: self._view, self._new_member_id, self._types
+        )
 
     def _machine_loaded(self, partition: RunningPartition[GroupMachine]) -> None:
         assert isinstance(partition, _GroupPartition)

@@ -28,14 +28,13 @@ from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.effects import (
     Append,
     AppendMarker,
+    CancelTimer,
     Effect,
     LoggedRecord,
     MarkerRecord,
-    MatchTopics,
     Reply,
     SetTimer,
     TransactionalRecord,
-    WriteMarkers,
 )
 from odradek.coordinator.log import CoordinatorLog
 from odradek.wire.errors import ErrorCode, KafkaError, MalformedMessage
@@ -108,8 +107,6 @@ class Command(Protocol):
 
 
 M = TypeVar("M", bound=Machine)
-_HELD = (Reply, WriteMarkers)
-"""What waits for the appends before it."""
 _OF_TRANSACTIONS = (TransactionalRecord, MarkerRecord)
 
 _MAPPED_ERRORS = {
@@ -161,7 +158,7 @@ class RunningPartition(Generic[M]):
         """The machine that is being loaded."""
         self.records: Iterator[LoggedRecord] | None = None
         """What is left to load."""
-        self.held: deque[list[Reply | WriteMarkers]] = deque()
+        self.held: deque[list[Effect]] = deque()
         """One list for each append under way: what came after it and has to wait for it."""
         self.failed = False
         """An append failed: load again when the last one under way is through."""
@@ -173,6 +170,10 @@ class RunningPartition(Generic[M]):
         """Which entry of the heap counts, by timer key."""
         self.appended: Callable[[KafkaError | None], None]
         """Hears how each append went; set by who runs it."""
+
+
+EffectHandler = Callable[[RunningPartition[Any], Any], None]
+"""`(partition, effect)`: carries out one effect of the partition's machine."""
 
 
 class Runtime(Generic[M]):
@@ -211,8 +212,20 @@ class Runtime(Generic[M]):
         self._loading: deque[RunningPartition[M]] = deque()
         self._load_timer: TimerHandle | None = None
         self._timers = TimerHeap(clock_ms, call_later, self._ring)
+        self._effects = self._effect_handlers()
 
-    # For whoever builds on it
+    # For subclasses
+
+    def _effect_handlers(self) -> dict[type[Effect], EffectHandler]:
+        """Carry out one effect of a partition, by the class of the effect. A subclass whose machines have
+        effects of their own adds them. A command that follows from an effect comes after this call."""
+        return {
+            Append: self._append,
+            AppendMarker: self._append_marker,
+            Reply: _reply,
+            SetTimer: self._set_timer,
+            CancelTimer: _cancel_timer,
+        }
 
     @abstractmethod
     def _new_machine(self, partition: RunningPartition[M]) -> M:
@@ -221,14 +234,6 @@ class Runtime(Generic[M]):
 
     def _machine_loaded(self, partition: RunningPartition[M]) -> None:
         """`partition.machine` has just been loaded and started."""
-
-    def _write_markers(self, partition: RunningPartition[M], effect: WriteMarkers) -> None:
-        """Carry out a WriteMarkers; all that came before it is in the log."""
-        raise NotImplementedError
-
-    def _match_topics(self, partition: RunningPartition[M], effect: MatchTopics) -> None:
-        """Carry out a MatchTopics; the command that follows comes later, never from within this call."""
-        raise NotImplementedError
 
     def _refusal(self, command: Command, code: ErrorCode) -> Any:
         """The answer to a command for which there is no machine."""
@@ -341,37 +346,37 @@ class Runtime(Generic[M]):
     def _run(self, partition: RunningPartition[M], effects: Iterable[Effect]) -> None:
         """Carry out what a machine decided. Answers go last: who gets one may come with a command at once,
         which must not overtake this one on its way to the log."""
-        held = partition.held
-        due: list[Reply | WriteMarkers] = []
+        held, handlers = partition.held, self._effects
+        due: list[Effect] = []
         for effect in effects:
-            if isinstance(effect, Append):
-                assert partition.log is not None
-                held.append([])
-                if effect.producer is None:
-                    partition.log.append(effect.records, partition.appended)
-                else:
-                    partition.log.append(effect.records, partition.appended, effect.producer)
-            elif isinstance(effect, _HELD):
+            if effect.waits_for_log:
                 (held[-1] if held else due).append(effect)
-            elif isinstance(effect, SetTimer):
-                self._timers.set(partition, effect.key, effect.at_ms)
-            elif isinstance(effect, AppendMarker):
-                assert partition.log is not None
-                held.append([])
-                partition.log.append_marker(effect.marker, partition.appended)
-            elif isinstance(effect, MatchTopics):
-                self._match_topics(partition, effect)
             else:
-                partition.timers.pop(effect.key, None)
+                handlers[effect.__class__](partition, effect)
         if due:
             self._deliver(partition, due)
 
-    def _deliver(self, partition: RunningPartition[M], due: Iterable[Reply | WriteMarkers]) -> None:
+    def _deliver(self, partition: RunningPartition[M], due: Iterable[Effect]) -> None:
+        handlers = self._effects
         for effect in due:
-            if isinstance(effect, Reply):
-                effect.ticket(effect.value)
-            else:
-                self._write_markers(partition, effect)
+            handlers[effect.__class__](partition, effect)
+
+    def _append(self, partition: RunningPartition[M], effect: Append) -> None:
+        log = partition.log
+        assert log is not None
+        partition.held.append([])
+        if effect.producer is None:
+            log.append(effect.records, partition.appended)
+        else:
+            log.append(effect.records, partition.appended, effect.producer)
+
+    def _append_marker(self, partition: RunningPartition[M], effect: AppendMarker) -> None:
+        assert partition.log is not None
+        partition.held.append([])
+        partition.log.append_marker(effect.marker, partition.appended)
+
+    def _set_timer(self, partition: RunningPartition[M], effect: SetTimer) -> None:
+        self._timers.set(partition, effect.key, effect.at_ms)
 
     def _appended(self, partition: RunningPartition[M], error: KafkaError | None) -> None:
         held = partition.held
@@ -599,6 +604,14 @@ class TimerHeap(Generic[M]):
                 if self._clock_ms() - now_ms >= RING_FOR_MS:
                     break
         self._arm()
+
+
+def _reply(partition: RunningPartition[Any], effect: Reply) -> None:
+    effect.ticket(effect.value)
+
+
+def _cancel_timer(partition: RunningPartition[Any], effect: CancelTimer) -> None:
+    partition.timers.pop(effect.key, None)
 
 
 def _replay_of_transaction(machine: Any, record: TransactionalRecord | MarkerRecord) -> None:

@@ -278,7 +278,7 @@ cdef class Route:
         self.decode = _decoder(request, api_version)
         self.encode = _encoder(response, api_version)
         self.errors_of = _errors_of(response)
-        self.needs = api.needs
+        self.needs = api.needs or ()
         self.has_tagged_header = request.is_flexible(api_version)
         # A client that does not know our version yet must be able to read the answer to ApiVersions.
         self.tags_answer = self.has_tagged_header and api_key != _API_VERSIONS

@@ -342,7 +342,7 @@ def _leave(status: int) -> NoReturn:
 def _tell_ready(server: "BrokerServer") -> None:
     """One line that people read and scripts wait for; addresses with their real ports."""
     addresses = []
-    for _, host, port in server.bound:
+    for _, host, port in server.addresses:
         host = host or "0.0.0.0"
         addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     print(
@@ -355,7 +355,7 @@ def _tell_ready(server: "BrokerServer") -> None:
         from odradek.server.health import write_address
 
         try:
-            write_address(path, server.bound)
+            write_address(path, server.addresses)
         except OSError as error:
             print(f"odradek: ODRADEK_ADDRESS_FILE={path} cannot be written: {error}", file=sys.stderr)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from odradek.coordinator.cluster.features import GROUP_VERSION, STREAMS_VERSION, TRANSACTION_VERSION
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.effects import MatchTopics, WriteMarkers
     from odradek.coordinator.group_coordinator import GroupCoordinator, MatchedTopics
     from odradek.coordinator.groups.commands import Command, CommitTransactionalOffsets, ListGroupsReply
+    from odradek.coordinator.groups.group_type import GroupType
     from odradek.coordinator.groups.settings import GroupSettings
     from odradek.coordinator.transactions.commands import ListTransactionsReply, TransactionCommand
     from odradek.coordinator.transactions.coordinator import TransactionCoordinator
@@ -137,6 +138,7 @@ class Coordinators:
         new_producer_id: Callable[[], int],
         searches: WorkQueue,
         after_loading: Callable[[], object] | None = None,
+        group_types: Sequence[GroupType] = (),
     ) -> None:
         self._config = config
         self._live = live
@@ -149,6 +151,8 @@ class Coordinators:
         self.new_producer_id = new_producer_id
         self._searches = searches
         self._after_loading = after_loading
+        self._more_group_types = group_types
+        self._is_closed = False
         self._group_settings: GroupSettings | None = None
         self._transaction_settings: TransactionSettings | None = None
         self.groups = Groups(self._new_groups)
@@ -164,6 +168,8 @@ class Coordinators:
 
     def follow(self, view: ClusterView, change: ClusterChange) -> None:
         """Takes up a new view."""
+        if self._is_closed:
+            return
         groups, transactions = self.groups, self.transactions
         if groups.is_made or (change.deleted and OFFSETS_TOPIC in view.topics):
             self.settings_of_groups(view)
@@ -175,7 +181,8 @@ class Coordinators:
             transactions.made().view_changed(view)
 
     def close(self) -> None:
-        """What waits is answered with NOT_COORDINATOR."""
+        """What waits is answered with NOT_COORDINATOR; nothing is taken up any more."""
+        self._is_closed = True
         if self.transactions.is_made:
             self.transactions.made().close()
         if self.groups.is_made:
@@ -185,6 +192,7 @@ class Coordinators:
 
     def _new_groups(self) -> GroupCoordinator:
         from odradek.coordinator.group_coordinator import GroupCoordinator
+        from odradek.coordinator.group_types import GROUP_TYPES
 
         view = self.leadership.view
         coordinator = GroupCoordinator(
@@ -197,6 +205,7 @@ class Coordinators:
             new_member_id=_new_member_id,
             match_topics=self._match_topics,
             after_loading=self._after_loading,
+            types=GROUP_TYPES + self._more_group_types,
         )
         coordinator.view_changed(view)
         return coordinator

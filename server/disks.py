@@ -1,13 +1,12 @@
-"""Looks after the disks: has the store look at one that gave an error, and tells what came of it.
+"""What becomes of disks that fail: the log lines, and the work that brings partitions back.
 
 A data directory whose disk does not answer takes only its partitions offline. When none is left the broker
-has nothing to serve, and stops. Each partition that goes offline by itself is a line of the log; of what
-fails again and again there is one a minute.
+has nothing to serve, and stops. Each partition that goes offline by itself is a line of the log; a failure
+that repeats is logged once a minute.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -16,56 +15,26 @@ from odradek.storage.directories.failing_disks import RESCAN_PAUSE_MS
 from odradek.storage.directories.store import StoreListener
 
 if TYPE_CHECKING:
-    from odradek.server.timers import Timers
-    from odradek.server.work import WorkQueue
+    from odradek.server.schedule import Schedule
     from odradek.storage.directories.store import LogStore
 
 logger = logging.getLogger("odradek.disks")
 
-REST_MS = 1_000
-"""Between two looks: a disk in trouble may give thousands of errors a second."""
-SAID_AGAIN_AFTER_MS = 60_000
-"""What fails again and again: a full disk refuses every produce."""
+PAUSE_MS = 1_000
+"""Between two attempts: a failing disk may give thousands of errors a second."""
+LOGGED_AGAIN_AFTER_MS = 60_000
+"""A failure that repeats: a full disk refuses every produce."""
 
 
-class Disks(StoreListener):
-    """See the module. `on_change` is called when partitions may have gone offline or come back, `on_end` when
-    the last directory has failed. `queue` is the one that the store's other chores are done in.
-    """
+class StoreEvents(StoreListener):
+    """The log lines of a store. `on_trouble` is called, in any thread, when a partition or a directory has
+    failed."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        timers: Timers,
-        queue: WorkQueue,
-        now_ms: Callable[[], int],
-        on_change: Callable[[], None],
-        on_end: Callable[[str], None],
-    ) -> None:
-        self._loop = loop
-        self._timers = timers
-        self._queue = queue
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.on_trouble: Callable[[], None] = _ignore_trouble
         self._now_ms = now_ms
-        self._on_change = on_change
-        self._on_end = on_end
-        self._store: LogStore | None = None
-        # Something is to be looked at; it is being looked at, or was a moment ago.
-        self._is_told = False
-        self._is_resting = False
-        # When it was last said of a directory that something failed there, of a partition that it is still
-        # offline; added to in any thread.
-        self._said_ms: dict[str, int] = {}
-
-    def use(self, store: LogStore) -> None:
-        """From now on, after the start."""
-        self._store = store
-        if store.needs_attention:
-            self.trouble()
-
-    def stop(self) -> None:
-        self._store = None
-
-    # What the store tells
+        # When the last line about a directory or a partition was written; added to in any thread.
+        self._logged_ms: dict[str, int] = {}
 
     def stray(self, topic: str, index: int, path: str) -> None:
         logger.warning("%s-%d belonged to another topic of that name: kept as %s", topic, index, path)
@@ -74,15 +43,10 @@ class Disks(StoreListener):
         logger.error("%s", sentence)
 
     def trouble(self) -> None:
-        if not self._is_told:
-            self._is_told = True
-            try:
-                self._loop.call_soon_threadsafe(self._look)
-            except RuntimeError:
-                pass  # the loop has closed
+        self.on_trouble()
 
     def failed(self, path: str, sentence: str) -> None:
-        if self._is_to_be_said(path):
+        if self._is_to_be_logged(path):
             logger.error("%s (said once a minute of %s)", sentence, path)
 
     def offline(self, sentence: str) -> None:
@@ -94,7 +58,7 @@ class Disks(StoreListener):
         )
 
     def still_offline(self, name: str, reason: str) -> None:
-        if self._is_to_be_said(name):
+        if self._is_to_be_logged(name):
             logger.error(
                 "%s is still offline, reading its files again failed: %s; tried again every %d s",
                 name,
@@ -102,13 +66,13 @@ class Disks(StoreListener):
                 RESCAN_PAUSE_MS // 1000,
             )
 
-    def _is_to_be_said(self, of: str) -> bool:
+    def _is_to_be_logged(self, name: str) -> bool:
         now_ms = self._now_ms()
-        last_ms = self._said_ms.get(of)
-        # Or else the clock was put back.
-        if last_ms is not None and 0 <= now_ms - last_ms < SAID_AGAIN_AFTER_MS:
+        last_ms = self._logged_ms.get(name)
+        # A later time than now: the clock was set back.
+        if last_ms is not None and 0 <= now_ms - last_ms < LOGGED_AGAIN_AFTER_MS:
             return False
-        self._said_ms[of] = now_ms
+        self._logged_ms[name] = now_ms
         return True
 
     def directory(self, path: str, failure: str | None) -> None:
@@ -118,7 +82,7 @@ class Disks(StoreListener):
             logger.error("the data directory %s has failed, its partitions are offline: %s", path, failure)
 
     def recovered(self, name: str, cut_bytes: int) -> None:
-        self._said_ms.pop(name, None)
+        self._logged_ms.pop(name, None)
         if cut_bytes:
             logger.error("%s is back; the last %d bytes of it never reached the disk", name, cut_bytes)
         else:
@@ -130,33 +94,72 @@ class Disks(StoreListener):
     def move_failed(self, name: str, directory: str, reason: str) -> None:
         logger.error("%s could not be moved to %s and stays where it is: %s", name, directory, reason)
 
-    # Looking
 
-    def _look(self) -> None:
-        store = self._store
-        if store is None or self._is_resting:
-            return
-        self._is_resting = True
-        self._on_change()
-        self._queue.run(store.attending(self._now_ms()), self._looked, self._could_not_look)
+class FailedDisks:
+    """Tries to bring back what is offline, from the start of the broker to `stop`. `on_change` is called when
+    partitions may have gone offline or come back, `on_end(reasons)` when the last directory has failed.
+    """
 
-    def _looked(self, result: object) -> None:
-        store = self._store
-        self._is_told = False
-        if store is None:
+    def __init__(
+        self,
+        store: LogStore,
+        schedule: Schedule,
+        now_ms: Callable[[], int],
+        on_change: Callable[[], None],
+        on_end: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._schedule = schedule
+        self._now_ms = now_ms
+        self._on_change = on_change
+        self._on_end = on_end
+        self._is_stopped = False
+        self._is_scheduled = False
+        # An attempt runs, or has ended a moment ago.
+        self._is_pausing = False
+        if store.needs_attention:
+            self.trouble()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def trouble(self) -> None:
+        """In any thread, and often."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            try:
+                self._schedule.loop.call_soon_threadsafe(self._attend)
+            except RuntimeError:
+                pass  # the loop has closed
+
+    def _attend(self) -> None:
+        if self._is_stopped or self._is_pausing:
+            return
+        self._is_pausing = True
+        self._on_change()
+        work = self._store.attending(self._now_ms())
+        self._schedule.upkeep.run(work, self._attended, self._attending_failed)
+
+    def _attended(self, result: object) -> None:
+        self._is_scheduled = False
+        if self._is_stopped:
             return
         self._on_change()
-        failures = store.failures
-        if len(failures) == len(store.directories):
+        failures = self._store.failures
+        if len(failures) == len(self._store.directories):
             self._on_end("; ".join(f"{path}: {reason}" for path, reason in failures.items()))
             return
-        self._timers.after(REST_MS, self._rested)
+        self._schedule.timers.after(PAUSE_MS, self._end_pause)
 
-    def _could_not_look(self, error: Exception) -> None:
-        logger.error("looking after the disks failed", exc_info=error)
-        self._looked(None)
+    def _attending_failed(self, error: Exception) -> None:
+        logger.error("bringing offline partitions back failed, and is tried again", exc_info=error)
+        self._attended(None)
 
-    def _rested(self) -> None:
-        self._is_resting = False
-        if self._store is not None and self._store.needs_attention:
-            self._look()
+    def _end_pause(self) -> None:
+        self._is_pausing = False
+        if not self._is_stopped and self._store.needs_attention:
+            self._attend()
+
+
+def _ignore_trouble() -> None:
+    """Before the broker serves: the first attempt comes with `FailedDisks`."""

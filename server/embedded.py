@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from odradek.server.child_python import let_find_package
+from odradek.server.extensions import NO_EXTENSIONS, Extensions
 from odradek.server.main_loop import LIFELINE_VARIABLE, new_event_loop
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Broker:
     `process` asks for a child process instead of a thread; only that can be killed. `data_dir` is kept, a
     temporary directory is deleted by `close` (and by leaving the `with`). `options` are Kafka's options by
     their own names, for those that are no Python names; keywords do the same with underscores for dots.
+    `extensions` are APIs, types of groups and options beside those of Kafka, for a broker in a thread.
     """
 
     def __init__(
@@ -72,8 +74,11 @@ class Broker:
         data_dir: str | os.PathLike[str] | None = None,
         start_timeout_s: float = 30.0,
         options: Mapping[str, Any] | None = None,
+        extensions: Extensions = NO_EXTENSIONS,
         **keywords: Any,
     ) -> None:
+        if process and extensions != NO_EXTENSIONS:
+            raise ValueError("extensions are Python objects, which a child process does not have")
         self._host = host
         self._port = port
         self._start_timeout_s = start_timeout_s
@@ -85,8 +90,11 @@ class Broker:
         """Where the records are."""
         named = {name.replace("_", "."): value for name, value in keywords.items()}
         settings = {**(options or {}), **named}
-        form = _Child if process else _Thread
-        self._form: _Form = form(host, self.data_dir, settings)
+        self._form: _Form = (
+            _Child(host, self.data_dir, settings)
+            if process
+            else _Thread(host, self.data_dir, settings, extensions)
+        )
 
     @property
     def port(self) -> int:
@@ -217,8 +225,11 @@ class AsyncBroker:
 class _Thread:
     """A broker on an event loop in a thread of its own."""
 
-    def __init__(self, host: str, data_dir: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, host: str, data_dir: Path, settings: Mapping[str, Any], extensions: Extensions
+    ) -> None:
         self._host, self._data_dir, self._settings = host, data_dir, settings
+        self._extensions = extensions
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
@@ -235,7 +246,12 @@ class _Thread:
         from odradek.config.broker_config import ConfigError, load
 
         try:
-            config = load(listen=_address(self._host, port), data_dir=self._data_dir, keywords=self._settings)
+            config = load(
+                listen=_address(self._host, port),
+                data_dir=self._data_dir,
+                keywords=self._settings,
+                more_options=self._extensions.options,
+            )
         except ConfigError as error:
             raise BrokerStartError(str(error)) from error
         self._ready.clear()
@@ -282,7 +298,7 @@ class _Thread:
         from odradek.server.broker import BrokerServer
 
         self._stopping = asyncio.Event()
-        server = BrokerServer(config)
+        server = BrokerServer(config, extensions=self._extensions)
         try:
             await server.start()
             self._server = server

@@ -46,6 +46,7 @@ __all__ = [
     "ConfigChange",
     "GroupOwner",
     "MetadataStore",
+    "NodeLogs",
     "Row",
     "TopicDefaults",
     "TopicResult",
@@ -123,25 +124,24 @@ class ConfigChange:
     """The settings that are named, also those that stay as they are."""
 
 
-MakePartitions = Callable[[Sequence[tuple[TopicView, PartitionView]]], Work[None]]
-"""Makes what partitions are made of on this node, before they are published. Does not raise."""
+class NodeLogs:
+    """What a node does on its disks about decisions of the machine. This one has no logs. Nothing raises."""
 
-RemovePartitions = Callable[[Sequence[TopicView]], Work[None]]
-"""Removes it, after the topics have left the view. Does not raise."""
+    def make_partitions(self, created: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
+        """Before the partitions are published."""
+        yield from ()
 
+    def remove_partitions(self, deleted: Sequence[TopicView]) -> Work[None]:
+        """After the topics have left the view."""
+        yield from ()
 
-ApplyConfigs = Callable[[ClusterChange], Work[None]]
-"""Takes changed overrides to what works by them, after they have been published. Does not raise."""
+    def apply_configs(self, change: ClusterChange) -> Work[None]:
+        """After changed overrides have been published."""
+        yield from ()
 
-
-def _leave_partitions(partitions: Sequence[object]) -> Work[None]:
-    """For those who have no logs."""
-    yield from ()
-
-
-def _apply_nothing(change: ClusterChange) -> Work[None]:
-    """For those who have nothing that works by settings."""
-    yield from ()
+    def takes_replicas(self, node_id: int) -> bool:
+        """Whether new partitions may be placed on that broker."""
+        return True
 
 
 ConfigCheck = Callable[[str, Mapping[str, str]], None]
@@ -151,11 +151,6 @@ refuse."""
 
 def _accept_configs(name: str, configs: Mapping[str, str]) -> None:
     """No check: for those who have no settings to check against."""
-
-
-def _takes_replicas(node_id: int) -> bool:
-    """For those whose brokers have no directories that are cordoned."""
-    return True
 
 
 class ClusterMachine:
@@ -171,10 +166,6 @@ class ClusterMachine:
         check_topic_configs: ConfigCheck = _accept_configs,
         check_broker_configs: ConfigCheck = _accept_configs,
         check_group_configs: ConfigCheck = _accept_configs,
-        make_partitions: MakePartitions = _leave_partitions,
-        remove_partitions: RemovePartitions = _leave_partitions,
-        apply_configs: ApplyConfigs = _apply_nothing,
-        takes_replicas: Callable[[int], bool] = _takes_replicas,
     ) -> None:
         self.view = ClusterView(cluster_id=cluster_id)
         self._store = store
@@ -183,10 +174,8 @@ class ClusterMachine:
         self._check_topic_configs = check_topic_configs
         self._check_broker_configs = check_broker_configs
         self._check_group_configs = check_group_configs
-        self._make_partitions = make_partitions
-        self._remove_partitions = remove_partitions
-        self._apply_configs = apply_configs
-        self._takes_replicas = takes_replicas
+        self.logs = NodeLogs()
+        """Set by who has logs: they know the machine, so they are made after it."""
         self._is_changing = False
         self._is_writing = False
         self._next_producer_id = 0
@@ -452,7 +441,7 @@ class ClusterMachine:
         finally:
             self._is_writing = False
         del self._finished_deletions[: len(finished)]
-        yield from self._make_partitions(draft.created)
+        yield from self.logs.make_partitions(draft.created)
         for topic in draft.deleted:
             self.deletions[topic.topic_id] = topic.name
             self._forget_collision_key(topic.name)
@@ -478,8 +467,8 @@ class ClusterMachine:
             change,
         )
         if change.configured or change.brokers_configured:
-            yield from self._apply_configs(change)
-        yield from self._remove_partitions(draft.deleted)
+            yield from self.logs.apply_configs(change)
+        yield from self.logs.remove_partitions(draft.deleted)
 
     def _forget_collision_key(self, name: str) -> None:
         key = collision_key(name)
@@ -524,7 +513,7 @@ class ClusterMachine:
 
     def _brokers_for(self, assignments: object) -> list[int]:
         """Who may be given replicas: who writes down assignments may name any broker, as in Kafka."""
-        return [one for one in sorted(self.view.brokers) if assignments or self._takes_replicas(one)]
+        return [one for one in sorted(self.view.brokers) if assignments or self.logs.takes_replicas(one)]
 
     def _change_configs(self, change: ConfigChange, draft: _Draft) -> None:
         """The order of the checks is Kafka's: whether a topic exists comes last."""

@@ -33,7 +33,7 @@ from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue
 
-__all__ = ["NEW_MEMBER_TIMEOUT_MS", "Membership"]
+__all__ = ["NEW_MEMBER_TIMEOUT_MS", "TIMERS", "Membership"]
 
 NONE = ErrorCode.NONE
 NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
@@ -52,16 +52,20 @@ SKIP_ASSIGNMENT_SINCE = 9
 _HEARTBEAT_REPLIES = {code: HeartbeatReply(code) for code in ErrorCode}
 
 
+SESSION, JOIN, SYNC = TIMERS = ("session", "join", "sync")
+"""The first parts of the keys of timers, before the group and the member."""
+
+
 def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return ("session", group_id, member_id)
+    return (SESSION, group_id, member_id)
 
 
 def join_key(group_id: str) -> tuple[str, str]:
-    return ("join", group_id)
+    return (JOIN, group_id)
 
 
 def sync_key(group_id: str) -> tuple[str, str]:
-    return ("sync", group_id)
+    return (SYNC, group_id)
 
 
 class Membership:
@@ -510,6 +514,11 @@ class Membership:
         self, group: ClassicGroup, names: frozenset[str], now_ms: int, out: list[Effect]
     ) -> None:
         """Its members look after that themselves."""
+
+    def offsets_committed(self, group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
+        """In most states a commit is as good as a heartbeat."""
+        if group.rules.commit_keeps_session:
+            self.keep_session(group, member_id, now_ms, out)
 
     # Changes of type
 

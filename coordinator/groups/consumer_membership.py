@@ -59,6 +59,7 @@ from odradek.wire.messages.group_records import (
 )
 
 __all__ = [
+    "TIMERS",
     "ConsumerMembership",
     "TypeChanges",
     "classic_join_key",
@@ -67,19 +68,25 @@ __all__ = [
 ]
 
 NONE = ErrorCode.NONE
-SESSION, REBALANCE = "consumer-session", "consumer-rebalance"
+SESSION, REBALANCE, CLASSIC_JOIN, CLASSIC_SYNC = TIMERS = (
+    "consumer-session",
+    "consumer-rebalance",
+    "classic-join",
+    "classic-sync",
+)
+"""The first parts of the keys of timers, before the group and the member."""
 MATCH_AGAIN_AFTER_MS = 10_000
 """How long a group waits at least before its patterns are matched again (Kafka's constant)."""
 
 
 def classic_join_key(group_id: str, member_id: str) -> tuple[str, str, str]:
     """Of a classic member that has been told to join again."""
-    return ("classic-join", group_id, member_id)
+    return (CLASSIC_JOIN, group_id, member_id)
 
 
 def classic_sync_key(group_id: str, member_id: str) -> tuple[str, str, str]:
     """Of a classic member that has joined and has to sync."""
-    return ("classic-sync", group_id, member_id)
+    return (CLASSIC_SYNC, group_id, member_id)
 
 
 class TypeChanges(Protocol):
@@ -458,6 +465,9 @@ class ConsumerMembership:
             group.is_to_look = True
         if group.has_patterns and not names.isdisjoint(self._topics().topics.keys()):
             group.has_new_topics = True
+
+    def offsets_committed(self, group: ConsumerGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
+        """A session is kept by heartbeats alone."""
 
     def refuse_waiting(self, group: ConsumerGroup, code: ErrorCode, out: list[Effect]) -> None:
         """Nobody ever waits: every heartbeat is answered at once."""

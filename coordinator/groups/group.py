@@ -1,4 +1,4 @@
-"""What a group of any type is to those who do not care about its members: offsets, listings, deletions.
+"""What a group of any type is to the rest of the machine: offsets, listings, deletions.
 
 Each type has a class of its own (`classic_group.py`, `consumer_group.py`, `streams/group.py`) and beside it a
 membership that knows what its members may do (`classic_membership.py`, `consumer_membership.py`, ...).
@@ -19,7 +19,7 @@ TypeOfGroup = str
 CLASSIC: TypeOfGroup = "classic"
 CONSUMER: TypeOfGroup = "consumer"
 STREAMS: TypeOfGroup = "streams"
-"""The types, as ListGroups names them."""
+"""Kafka's types, as ListGroups names them."""
 
 GroupRecord = tuple[Any, Any]
 """Key and value (None: a tombstone) of a record of `__consumer_offsets`, as `wire/messages/group_records.py`
@@ -95,6 +95,9 @@ class Membership(Protocol):
 
     def topics_changed(self, group: Any, names: frozenset[str], now_ms: int, out: list[Effect]) -> None:
         """Topics came, went, grew, or were made anew."""
+
+    def offsets_committed(self, group: Any, member_id: str, now_ms: int, out: list[Effect]) -> None:
+        """A member has committed offsets, which a group may count as a sign of life."""
 
     def refuse_waiting(self, group: Any, code: ErrorCode, out: list[Effect]) -> None:
         """Answer everybody that is parked with `code`: the machine goes away."""

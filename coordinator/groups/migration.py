@@ -39,6 +39,7 @@ from odradek.coordinator.groups.commands import (
 from odradek.coordinator.groups.consumer_changes import MemberChange
 from odradek.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember
 from odradek.coordinator.groups.consumer_membership import (
+    CLASSIC_JOIN,
     ConsumerMembership,
     classic_join_key,
     classic_sync_key,
@@ -310,7 +311,7 @@ class Migration:
         if member is None or not member.is_classic:
             return
         session = member.session
-        is_due = session.has_join_timer if kind == "classic-join" else session.has_sync_timer
+        is_due = session.has_join_timer if kind == CLASSIC_JOIN else session.has_sync_timer
         if is_due:
             self._consumers.remove(group, [member], now_ms, out)
 

@@ -27,10 +27,13 @@ from odradek.wire.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from odradek.wire.messages.log_records import RecordTypes
 from odradek.wire.schema import ZERO_UUID
 
 __all__ = [
+    "BATCH_OVERHEAD_BYTES",
     "LONGEST_STRING_BYTES",
+    "RECORD_OVERHEAD_BYTES",
     "CommittedOffset",
     "Kind",
     "decode_group_value",
@@ -48,9 +51,12 @@ __all__ = [
 
 GROUP_VALUE_VERSION = 3
 GROUP_VALUE_VERSION_OF_OTHERS = 0
-"""Of groups that are not classic; there is no other yet."""
+"""Of groups that are not classic: their records have no other version yet."""
 OFFSET_VALUE_VERSION = 4
 EXPIRING_OFFSET_VALUE_VERSION = 1
+BATCH_OVERHEAD_BYTES = 61
+RECORD_OVERHEAD_BYTES = 30
+"""More than a record's own lengths, deltas and attributes ever take."""
 LONGEST_STRING_BYTES = 2**15 - 1
 """What the length of a string in these records can say."""
 
@@ -103,9 +109,9 @@ def fits_record(*texts: str | None) -> bool:
     )
 
 
-def decode_key(key: bytes) -> tuple[Kind, Any]:
+def decode_key(key: bytes, records: RecordTypes = group_records.RECORDS) -> tuple[Kind, Any]:
     """What a record is about: (OFFSET, (group, topic, partition)), (GROUP, key of any of a group's records)
-    or (OTHER, None)."""
+    or (OTHER, None) for a type that is not among `records`."""
     if key[:2] == _OFFSET_KEY_PREFIX:
         try:
             group_end = 4 + _LENGTH.unpack_from(key, 2)[0]
@@ -115,7 +121,7 @@ def decode_key(key: bytes) -> tuple[Kind, Any]:
                 return Kind.OFFSET, (group_id, topic, _PARTITION.unpack_from(key, topic_end)[0])
         except (struct.error, UnicodeDecodeError):
             pass
-    decoded = group_records.decode_key(key)
+    decoded = records.decode_key(key)
     if isinstance(decoded, OffsetCommitKey | LegacyOffsetCommitKey):
         return Kind.OFFSET, (decoded.group, decoded.topic, decoded.partition)
     return (Kind.OTHER, None) if decoded is None else (Kind.GROUP, decoded)
@@ -233,9 +239,9 @@ def encode_group_record(key: Any, value: Any) -> tuple[bytes, bytes | None]:
     return group_records.encode_key(key), group_records.encode_value(value, version)
 
 
-def decode_group_value(key: Any, value: bytes) -> Any:
+def decode_group_value(key: Any, value: bytes, records: RecordTypes = group_records.RECORDS) -> Any:
     """Raises MalformedMessage."""
-    return group_records.decode_value(key, value)
+    return records.decode_value(key, value)
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:

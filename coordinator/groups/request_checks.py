@@ -1,14 +1,13 @@
-"""What is wrong with a command about a group whatever the group is like, and whoever looks after it.
+"""Checks of commands that hold for every group, on every node.
 
-It is told before the coordinator is asked for, as in Kafka: a request that can never be right is refused by a
-node that is not the coordinator, too, and while groups are being loaded.
+They come before the question who coordinates the group, as in Kafka: a request that can never be valid is
+refused by a node that is not the coordinator, too, and while groups are being loaded.
 
 Source: GroupCoordinatorService.java of Kafka 4.3; the texts that clients are shown are Kafka's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from odradek.coordinator.groups.commands import DeleteOffsets, Heartbeat, Join, Leave, Sync
@@ -20,21 +19,16 @@ from odradek.coordinator.groups.consumer_commands import (
     ConsumerHeartbeatReply,
     DescribeConsumerGroup,
 )
+from odradek.coordinator.groups.group_type import Check
 from odradek.coordinator.groups.record_codec import fits_record
 from odradek.coordinator.groups.settings import GroupSettings
 from odradek.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["check"]
+__all__ = ["CLASSIC_CHECKS", "CONSUMER_CHECKS"]
 
 NONE = ErrorCode.NONE
 MEMBER_ID_REQUIRED_SINCE = 1
 """ConsumerGroupHeartbeat version from which members choose their id."""
-
-
-def check(command: Any, settings: GroupSettings) -> Any:
-    """The answer that refuses the command; None if it has to be put to the group."""
-    looks = _CHECKS.get(command.__class__)
-    return None if looks is None else looks(command, settings)
 
 
 def _check_name(command: Sync | Heartbeat | Leave | DeleteOffsets | DescribeConsumerGroup, _: Any) -> Any:
@@ -101,12 +95,14 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-_CHECKS: dict[type, Callable[[Any, GroupSettings], Any]] = {
+CLASSIC_CHECKS: dict[type, Check] = {
     Join: _check_join,
     Sync: _check_name,
     Heartbeat: _check_name,
     Leave: _check_name,
     DeleteOffsets: _check_name,
+}
+CONSUMER_CHECKS: dict[type, Check] = {
     DescribeConsumerGroup: _check_name,
     ConsumerHeartbeat: _check_consumer,
 }

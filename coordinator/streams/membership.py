@@ -441,6 +441,9 @@ class StreamsMembership:
         if group.needs_any_of(names):
             group.is_to_look = True
 
+    def offsets_committed(self, group: StreamsGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
+        """A session is kept by heartbeats alone."""
+
     def refuse_waiting(self, group: StreamsGroup, code: ErrorCode, out: list[Effect]) -> None:
         """Nobody ever waits: every heartbeat is answered at once."""
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Mapping
 
 from odradek.coordinator.cluster.topics import TRANSACTIONS_TOPIC
 from odradek.coordinator.cluster.view import ClusterView
-from odradek.coordinator.effects import WriteMarkers
+from odradek.coordinator.effects import Effect, WriteMarkers
 from odradek.coordinator.log import CoordinatorLog
-from odradek.coordinator.runtime import CallLater, RunningPartition, Runtime
+from odradek.coordinator.runtime import CallLater, EffectHandler, RunningPartition, Runtime
 from odradek.coordinator.transactions.commands import (
     ListTransactions,
     ListTransactionsReply,
@@ -102,6 +102,9 @@ class TransactionCoordinator(Runtime[TransactionMachine]):
         return listed
 
     # For the runtime
+
+    def _effect_handlers(self) -> dict[type[Effect], EffectHandler]:
+        return {**super()._effect_handlers(), WriteMarkers: self._write_markers}
 
     def _new_machine(self, partition: RunningPartition[TransactionMachine]) -> TransactionMachine:
         return TransactionMachine(self._settings, partition.leader_epoch, self._new_producer_id)

@@ -25,6 +25,7 @@ from odradek.config.options import (
 from odradek.coordinator.cluster.machine import (
     ClusterMachine,
     ConfigChange,
+    NodeLogs,
     TopicDefaults,
 )
 from odradek.coordinator.cluster.producer_ids import ProducerIds
@@ -231,6 +232,20 @@ class Answer:
         self.result.cancel()
 
 
+class StoreLogs(NodeLogs):
+    """Only settings reach the logs by themselves; the node's subscriber makes and deletes partitions."""
+
+    def __init__(self, node):
+        self.node = node
+
+    def apply_configs(self, change):
+        for topic in change.configured:
+            config = LogConfig.from_mapping(topic_values(topic.configs, self.node._defaults))
+            for partition in topic.partitions:
+                self.node.store.get(topic.name, partition.index).set_config(config)
+            yield None
+
+
 class Node:
     """The handlers of one broker and all that is under them."""
 
@@ -255,8 +270,8 @@ class Node:
             check_group_configs=lambda group_id, overrides: check_group_configs(
                 overrides, broker_values(BrokerLayers(start=self.start_configs))
             ),
-            apply_configs=self._apply_configs,
         )
+        self.machine.logs = StoreLogs(self)
         self.machine.load()
         self.machine.subscribe(self._view_changed)
         self.machine.register_broker(
@@ -344,13 +359,6 @@ class Node:
         for topic in change.deleted:
             for partition in topic.partitions:
                 self.store.delete(topic.name, partition.index)
-
-    def _apply_configs(self, change):
-        for topic in change.configured:
-            config = LogConfig.from_mapping(topic_values(topic.configs, self._defaults))
-            for partition in topic.partitions:
-                self.store.get(topic.name, partition.index).set_config(config)
-            yield None
 
     def set_configs(self, owner, configs):
         """Replaces the overrides of a topic, a broker, or (None) all brokers."""

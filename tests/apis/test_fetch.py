@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.apis.api import LatePart
-from odradek.apis.fetch import LOOKS_MAX
+from odradek.apis.fetch_plan import LOOKS_MAX
 from odradek.coordinator.cluster.view import (
     Broker,
     Endpoint,

@@ -64,7 +64,7 @@ FOLLOWED = {
     "transaction.partition.verification.enable",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 }
-"""Asked for each time, or told in `BrokerServer._follow_settings` or `Coordinators.follow`."""
+"""Read each time, or taken along by `Reconfiguration` or `Coordinators.follow`."""
 
 
 def test_every_honoured_option_that_may_change_is_followed():

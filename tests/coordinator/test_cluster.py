@@ -9,6 +9,7 @@ from odradek.coordinator.cluster.machine import (
     ClusterMachine,
     ConfigChange,
     GroupOwner,
+    NodeLogs,
     Row,
     TopicDefaults,
 )
@@ -359,11 +360,13 @@ def test_a_store_that_fails_leaves_the_settings_as_they_were(machine, store):
 def test_changed_settings_are_applied_after_they_have_been_published(store):
     applied = []
 
-    def apply(change):
-        applied.append((change.configured, change.brokers_configured, machine.view))
-        yield None
+    class Logs(NodeLogs):
+        def apply_configs(self, change):
+            applied.append((change.configured, change.brokers_configured, machine.view))
+            yield None
 
-    machine = ClusterMachine(store, cluster_id="c", new_topic_id=lambda: bytes(16), apply_configs=apply)
+    machine = ClusterMachine(store, cluster_id="c", new_topic_id=lambda: bytes(16))
+    machine.logs = Logs()
     machine.load()
     machine.register_broker(Broker(1, {}), is_controller=True)
     create(machine, "t", 1)

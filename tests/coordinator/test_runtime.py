@@ -85,8 +85,11 @@ class ObedientRuntime(Runtime[ObedientMachine]):
     def _new_machine(self, partition) -> ObedientMachine:
         return ObedientMachine()
 
-    def _write_markers(self, partition, effect: WriteMarkers) -> None:
-        self.written.append(effect)
+    def _effect_handlers(self):
+        def write(partition, effect):
+            self.written.append(effect)
+
+        return {**super()._effect_handlers(), WriteMarkers: write}
 
 
 class Node:

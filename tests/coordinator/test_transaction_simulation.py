@@ -6,6 +6,7 @@ import pytest
 
 from odradek.coordinator.effects import AppendMarker, Reply, WriteMarkers
 from odradek.coordinator.group_machine import GroupMachine
+from odradek.coordinator.groups.committed_offsets import CommittedOffsets
 from odradek.coordinator.transactions.machine import TransactionMachine
 from odradek.coordinator.transactions.state import TransactionState
 from tests.coordinator.transaction_partitions import Partition
@@ -119,14 +120,16 @@ def test_a_planted_bug_is_found(mutant):
 
 
 class CommitsOffsetsOfAbortedTransactions(GroupMachine):
-    def _apply_end(self, producer_id, commit):
-        super()._apply_end(producer_id, True)
+    class offsets_class(CommittedOffsets):
+        def end_transaction(self, producer_id, commit):
+            super().end_transaction(producer_id, True)
 
 
 class CountsOffsetsAtOnce(GroupMachine):
-    def _apply_pending(self, producer_id, group_id, topic, partition, offset):
-        super()._apply_pending(producer_id, group_id, topic, partition, offset)
-        self.offsets.put(group_id, topic, partition, offset)
+    class offsets_class(CommittedOffsets):
+        def put_pending(self, producer_id, group_id, topic, partition, offset):
+            super().put_pending(producer_id, group_id, topic, partition, offset)
+            self.table.put(group_id, topic, partition, offset)
 
 
 class ForgetsPendingOffsetsWhenLoaded(GroupMachine):
@@ -153,11 +156,12 @@ class WritesNoMarker(GroupMachine):
 class ForgetsWhichOffsetCameLast(GroupMachine):
     """The transaction that ends last counts, not the one that has written last."""
 
-    def _apply_end(self, producer_id, commit):
-        for places in self.pending.by_group.values():
-            for written in places.values():
-                written.decided_at = 0
-        super()._apply_end(producer_id, commit)
+    class offsets_class(CommittedOffsets):
+        def end_transaction(self, producer_id, commit):
+            for places in self.pending.by_group.values():
+                for written in places.values():
+                    written.decided_at = 0
+            super().end_transaction(producer_id, commit)
 
 
 @pytest.mark.parametrize(

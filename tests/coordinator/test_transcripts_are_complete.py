@@ -28,7 +28,13 @@ STAGES = {
     MIGRATION: migration_transcript.Stage,
 }
 MODULES = {
-    CLASSIC: ["groups/classic_membership", "groups/classic_group", "group_machine"],
+    CLASSIC: [
+        "groups/classic_membership",
+        "groups/classic_group",
+        "groups/classic_type",
+        "groups/committed_offsets",
+        "group_machine",
+    ],
     CONSUMER: ["groups/consumer_membership", "groups/consumer_changes", "groups/consumer_group"],
     STREAMS: ["streams/membership", "streams/group", "streams/topology", "streams/reconciliation"],
     MIGRATION: ["groups/migration", "groups/conversion"],

@@ -610,7 +610,9 @@ def test_a_directory_that_no_topic_has_is_not_touched_by_a_broker(kafka, tmp_pat
     with Embedded(data_dir=data):
         pass
     assert content_of(stray) == before
-    assert "left alone, since no topic has them (odradek import-log takes them in): users-0" in caplog.text
+    assert (
+        "that belong to no topic and are not served (odradek import-log imports them): users-0" in caplog.text
+    )
     view = topics(data)
     store = LogStore(
         OsDisk(),

@@ -13,8 +13,7 @@ import pytest
 from odradek.config.broker_config import ConfigError, load
 from odradek.coordinator.cluster.machine import ClusterMachine
 from odradek.offline.dump import dump
-from odradek.server import broker as broker_module
-from odradek.server import work
+from odradek.server import serving, upkeep, work
 from odradek.server.broker import BrokerServer
 from odradek.server.timers import wall_clock_ms
 from odradek.storage.directories.store import LogStore
@@ -291,7 +290,7 @@ def test_several_listeners_answer_each_with_its_own_address(tmp_path):
         server = BrokerServer(config)
         try:
             await server.start()
-            ports = {name: port for name, _, port in server.bound}
+            ports = {name: port for name, _, port in server.addresses}
             told = {}
             for name, port in ports.items():
                 client = await Client.connect(port)
@@ -373,20 +372,18 @@ def test_a_stop_is_clean_while_clients_wait_and_do_not_read(tmp_path):
 
 def test_a_broker_that_is_stopped_at_once_gets_ready_for_nothing_more(tmp_path, monkeypatch):
     """While it says goodbye, which may take a while, its timers still run."""
-    monkeypatch.setattr(broker_module, "WARM_UP_DELAY_MS", 0)
-    monkeypatch.setattr(broker_module, "WARM_UP_MORE_DELAY_MS", 0)
+    monkeypatch.setattr(serving, "WARM_UP_DELAY_MS", 0)
+    monkeypatch.setattr(serving, "WARM_UP_MORE_DELAY_MS", 0)
     warmed_up = []
-    monkeypatch.setattr(
-        BrokerServer, "_warm_up", lambda self, topics, *, is_first: warmed_up.append(is_first)
-    )
-    say_goodbye = BrokerServer._say_goodbye
+    monkeypatch.setattr(serving, "_warm_up", lambda *arguments: warmed_up.append(arguments[-1]))
+    stop_serving = serving.stop_serving
 
-    async def long_goodbye(self):
+    async def stop_slowly(*parts):
         for _ in range(10):
             await asyncio.sleep(0)
-        await say_goodbye(self)
+        await stop_serving(*parts)
 
-    monkeypatch.setattr(BrokerServer, "_say_goodbye", long_goodbye)
+    monkeypatch.setattr(serving, "stop_serving", stop_slowly)
 
     async def story(goes_on):
         server = BrokerServer(configuration(tmp_path))
@@ -710,7 +707,7 @@ def test_options_bound_descriptions_batches_of_groups_and_the_memory_of_producer
 @pytest.mark.parametrize(("asked_ms", "looked_ms"), [(None, 1000), (60_000, 1000), (77, 77), (0, 10)])
 def test_logs_due_for_a_flush_are_looked_for_as_often_as_asked(tmp_path, asked_ms, looked_ms):
     settings = {} if asked_ms is None else {"log_flush_scheduler_interval_ms": asked_ms}
-    assert broker_module._flush_look_interval_ms(configuration(tmp_path, **settings)) == looked_ms
+    assert upkeep.flush_look_interval_ms(configuration(tmp_path, **settings)) == looked_ms
 
 
 def test_what_has_waited_for_flush_ms_is_flushed_while_the_broker_runs(tmp_path, monkeypatch):

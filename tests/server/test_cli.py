@@ -1,5 +1,6 @@
 """The command line as a person or a script meets it; `serve` runs as a process of its own."""
 
+import contextlib
 import logging
 import os
 import re
@@ -141,6 +142,27 @@ def test_ctrl_c_and_sigterm_stop_cleanly_while_clients_wait(serve, tmp_path, num
     for client in clients:
         client.read_to_end()
         client.close()
+
+
+def test_a_second_ctrl_c_does_not_spoil_the_stop_that_is_under_way(serve, tmp_path):
+    process, ready = serve("--listen", "127.0.0.1:0", "--data-dir", "data")
+    port = int(ready[3])
+    deadline = time.monotonic() + PATIENCE_S
+    # A client that takes no answers is waited for, so the stop takes a moment.
+    with RawClient(port, timeout_s=PATIENCE_S, receive_buffer_bytes=4096) as deaf:
+        deaf.send(*[API_VERSIONS_V0] * 20_000)
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() < deadline:
+                answer_or_refusal(port)
+        status, _, stderr = stop(process, signal.SIGINT)
+    assert (status, stderr) == (0, "")
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def answer_or_refusal(port):
+    with contextlib.suppress(EOFError):
+        answer(port)
 
 
 def test_a_file_the_environment_and_set_reach_the_broker(serve, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from odradek.config.broker_config import ConfigError, load
 from odradek.server.broker import BrokerServer
-from odradek.server.disks import Disks
+from odradek.server.disks import StoreEvents
 from odradek.storage.disk import OsDisk, OsFile
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
@@ -373,12 +373,12 @@ def test_what_a_full_disk_refuses_is_in_the_log_once_a_minute(tmp_path, failing,
 
 def test_a_partition_that_is_still_offline_is_in_the_log_once_a_minute(caplog):
     clock = [1_700_000_000_000]
-    disks = Disks(None, None, None, lambda: clock[0], None, None)
+    events = StoreEvents(lambda: clock[0])
     for _ in range(20):
-        disks.still_offline("t-0", "no")
-        disks.still_offline("t-1", "no")
+        events.still_offline("t-0", "no")
+        events.still_offline("t-1", "no")
         clock[0] += 5_000
     assert len(lines_of(caplog)) == 4
-    disks.recovered("t-0", 0)
-    disks.still_offline("t-0", "no")
+    events.recovered("t-0", 0)
+    events.still_offline("t-0", "no")
     assert len(lines_of(caplog)) == 6, "it has been back meanwhile"

@@ -12,9 +12,8 @@ from odradek.coordinator.cluster.topics import NewTopic
 from odradek.coordinator.effects import SetTimer
 from odradek.coordinator.group_machine import EXPIRE_OFFSETS, GroupMachine
 from odradek.coordinator.transactions.machine import ABORT_TIMED_OUT, REMOVE_EXPIRED, TransactionMachine
-from odradek.server import broker as broker_module
 from odradek.server import cleaner as cleaner_module
-from odradek.server import coordinators
+from odradek.server import coordinators, schedule
 from odradek.server.broker import BrokerServer
 from odradek.server.connections import Connections
 from odradek.server.timers import Timers
@@ -91,7 +90,7 @@ async def pass_time(server, clock, until_ms):
         for _ in range(3):
             await asyncio.sleep(0)
         async with asyncio.timeout(20):
-            while len(server._chores) or len(server._moves):
+            while len(server.schedule.upkeep) or len(server.schedule.moves):
                 await asyncio.sleep(0)
     clock.passed_ms = until_ms
 
@@ -116,7 +115,7 @@ def run_for_half_a_minute(tmp_path, monkeypatch, settings):
     noting(Partition, "expire_producers", PRODUCERS)
     noting(cleaner_module._Lane, "_look", CLEANER)
     noting(Connections, "forget", IDLE)
-    monkeypatch.setattr(broker_module, "Timers", clock.timers)
+    monkeypatch.setattr(schedule, "Timers", clock.timers)
 
     async def act():
         given = {**dict.fromkeys(TASKS, DAY_MS), FIRST_CHORES: 0, **settings}
@@ -124,7 +123,7 @@ def run_for_half_a_minute(tmp_path, monkeypatch, settings):
         server = BrokerServer(config, now_ms=clock.now_ms)
         try:
             await server.start()
-            finish(server._machine.creating_topics([NewTopic("t", configs={"cleanup.policy": "compact"})]))
+            finish(server.machine.creating_topics([NewTopic("t", configs={"cleanup.policy": "compact"})]))
             _, writer = await asyncio.open_connection("127.0.0.1", server.port)
             async with asyncio.timeout(20):
                 while not len(server.connections):

@@ -395,7 +395,7 @@ def test_partitions_that_are_not_loaded_get_new_settings_when_they_are(tmp_path)
 
 
 def test_very_many_partitions_take_new_settings_in_steps(tmp_path, monkeypatch):
-    monkeypatch.setattr("odradek.server.broker.PARTITIONS_PER_STEP", 3)
+    monkeypatch.setattr("odradek.server.topic_logs.PARTITIONS_PER_STEP", 3)
 
     async def act():
         async with running(tmp_path) as server:

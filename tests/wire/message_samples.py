@@ -32,7 +32,7 @@ def api_messages() -> list[tuple[type[Versioned], int]]:
 
 def log_records() -> list[tuple[type[Versioned], int]]:
     """Keys and values of the internal topics, each with every version."""
-    types = (group_records._TYPES, transaction_records._TYPES)
+    types = (group_records.RECORDS, transaction_records.RECORDS)
     classes = dict.fromkeys(
         cls for known in types for part in (known.keys, known.values) for cls in part.values()
     )

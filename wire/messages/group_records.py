@@ -483,11 +483,14 @@ class StreamsGroupTopologyValue(LogRecord, record_type=23, versions=(0, 0), flex
     """The parts of the topology that run by themselves."""
 
 
-_TYPES = RecordTypes(
+OFFSETS = RecordTypes(
+    keys=(LegacyOffsetCommitKey, OffsetCommitKey),
+    values=(OffsetCommitValue,),
+    older_values={0: OffsetCommitValue},
+)
+CLASSIC = RecordTypes(keys=(GroupMetadataKey,), values=(GroupMetadataValue,))
+CONSUMER = RecordTypes(
     keys=(
-        LegacyOffsetCommitKey,
-        OffsetCommitKey,
-        GroupMetadataKey,
         ConsumerGroupMetadataKey,
         ConsumerGroupPartitionMetadataKey,
         ConsumerGroupMemberMetadataKey,
@@ -495,6 +498,19 @@ _TYPES = RecordTypes(
         ConsumerGroupTargetAssignmentMemberKey,
         ConsumerGroupCurrentMemberAssignmentKey,
         ConsumerGroupRegularExpressionKey,
+    ),
+    values=(
+        ConsumerGroupMetadataValue,
+        ConsumerGroupPartitionMetadataValue,
+        ConsumerGroupMemberMetadataValue,
+        ConsumerGroupTargetAssignmentMetadataValue,
+        ConsumerGroupTargetAssignmentMemberValue,
+        ConsumerGroupCurrentMemberAssignmentValue,
+        ConsumerGroupRegularExpressionValue,
+    ),
+)
+STREAMS = RecordTypes(
+    keys=(
         StreamsGroupMetadataKey,
         StreamsGroupMemberMetadataKey,
         StreamsGroupTargetAssignmentMetadataKey,
@@ -503,15 +519,6 @@ _TYPES = RecordTypes(
         StreamsGroupTopologyKey,
     ),
     values=(
-        OffsetCommitValue,
-        GroupMetadataValue,
-        ConsumerGroupMetadataValue,
-        ConsumerGroupPartitionMetadataValue,
-        ConsumerGroupMemberMetadataValue,
-        ConsumerGroupTargetAssignmentMetadataValue,
-        ConsumerGroupTargetAssignmentMemberValue,
-        ConsumerGroupCurrentMemberAssignmentValue,
-        ConsumerGroupRegularExpressionValue,
         StreamsGroupMetadataValue,
         StreamsGroupMemberMetadataValue,
         StreamsGroupTargetAssignmentMetadataValue,
@@ -519,9 +526,10 @@ _TYPES = RecordTypes(
         StreamsGroupCurrentMemberAssignmentValue,
         StreamsGroupTopologyValue,
     ),
-    older_values={0: OffsetCommitValue},
 )
-encode_key = _TYPES.encode_key
-decode_key = _TYPES.decode_key
-encode_value = _TYPES.encode_value
-decode_value = _TYPES.decode_value
+RECORDS = OFFSETS | CLASSIC | CONSUMER | STREAMS
+"""All that are declared here."""
+encode_key = RECORDS.encode_key
+decode_key = RECORDS.decode_key
+encode_value = RECORDS.encode_value
+decode_value = RECORDS.decode_value

@@ -4,6 +4,8 @@
 to it; keys exist in version 0 only. A record without value (a tombstone) has no bytes and does not come here.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -39,6 +41,13 @@ class RecordTypes:
         self.keys = {key.record_type: key for key in keys}
         self.values = {value.record_type: value for value in values} | dict(older_values or {})
         assert self.keys.keys() == self.values.keys()
+
+    def __or__(self, other: RecordTypes) -> RecordTypes:
+        """The types of both, which have no number in common."""
+        assert self.keys.keys().isdisjoint(other.keys)
+        both = RecordTypes((), ())
+        both.keys, both.values = self.keys | other.keys, self.values | other.values
+        return both
 
     def encode_key(self, key: LogRecord) -> bytes:
         """The bytes of a key."""

@@ -61,8 +61,8 @@ class TransactionLogValue(LogRecord, record_type=0, versions=(0, 1), flexible_si
     """Which rules of transactions the producer follows."""
 
 
-_TYPES = RecordTypes(keys=(TransactionLogKey,), values=(TransactionLogValue,))
-encode_key = _TYPES.encode_key
-decode_key = _TYPES.decode_key
-encode_value = _TYPES.encode_value
-decode_value = _TYPES.decode_value
+RECORDS = RecordTypes(keys=(TransactionLogKey,), values=(TransactionLogValue,))
+encode_key = RECORDS.encode_key
+decode_key = RECORDS.decode_key
+encode_value = RECORDS.encode_value
+decode_value = RECORDS.decode_value

@@ -45,13 +45,13 @@ def _change_markers(module: ModuleType, change: Callable[[Any], Any]) -> None:
 
 def apply_offsets_at_once(module: ModuleType) -> None:
     """Offsets of a transaction are in force before it has ended, and whatever its end is."""
-    for name in ("_apply_pending", "_apply_offsets"):
-        assert hasattr(module.GroupMachine, name), "offsets are applied elsewhere now"
+    for name in ("put_pending", "put"):
+        assert hasattr(module.CommittedOffsets, name), "offsets are applied elsewhere now"
 
     def apply(self: Any, producer_id: int, group_id: str, *where_and_what: Any) -> None:
-        self._apply_offsets(group_id, [where_and_what])
+        self.put(group_id, [where_and_what])
 
-    module.GroupMachine._apply_pending = apply
+    module.CommittedOffsets.put_pending = apply
 
 
 def read_what_is_open(module: ModuleType) -> None:
@@ -94,7 +94,7 @@ def end_a_partition_the_other_way(module: ModuleType) -> None:
 BUGS: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
     "commit-what-was-aborted": ("odradek.storage.log.partition", commit_what_was_aborted),
     "abort-what-was-committed": ("odradek.storage.log.partition", abort_what_was_committed),
-    "apply-offsets-at-once": ("odradek.coordinator.group_machine", apply_offsets_at_once),
+    "apply-offsets-at-once": ("odradek.coordinator.groups.committed_offsets", apply_offsets_at_once),
     "abort-nothing-that-timed-out": (
         "odradek.coordinator.transactions.machine",
         abort_nothing_that_timed_out,

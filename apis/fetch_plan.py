@@ -1,0 +1,295 @@
+"""What a fetch reads, and one attempt to read it: for consumers, and for any other reader of this node.
+
+A `FetchPlan` says partitions, offsets, limits, isolation and how long to wait; it knows no request. A
+`FetchAttempt` reads every partition of the plan once, within the limits. Its outcomes are records, or a
+refusal, for each partition; or None when it is worth waiting for more: then the reader watches the logs and
+runs the same attempt again. Records are slices of the log, never copied here.
+
+Sizes are KIP-74's: the first partition that has anything gets at least one whole batch, whatever the limits,
+unless the plan has `cut_first_batch`; records are cut off where the limit is, the last batch too.
+
+A reader of committed records (READ_COMMITTED) gets what is before the last stable offset, and waits for that
+to move. As in Kafka it waits only at its batch: who asks for one behind that learns at once that there is
+nothing yet (DelayedFetch, its case F).
+
+Source: ReplicaManager.fetchMessages and readFromLog of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from odradek.apis.leadership import Leadership, LedPartition, check_leader_epoch, end_offset_for_epoch
+from odradek.storage.log.partition import READ_COMMITTED, READ_UNCOMMITTED, ReadResult
+from odradek.storage.log.slices import WouldWait
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from odradek.storage.log.partition import Partition
+    from odradek.wire.work import Work
+
+LOOKS_MAX = 16
+"""For records whose headers are not in memory. What is lost again as soon as it is loaded, is waited for."""
+AHEAD_BYTES_MAX = 1024 * 1024
+AHEAD_OF_LIMIT_BYTES = 8192
+"""Behind an answer stands a header, by which the last batch is believed."""
+CONSUMER = -1
+"""The replica id of a reader that is no follower."""
+
+_NO_RECORDS = b""
+_UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class PlannedPartition:
+    """One partition of a plan: from where to read, and how much at most.
+
+    `topic` is its name, or the plan has `by_topic_id` and `topic_id` says which topic it is. -1 as an epoch:
+    the reader does not know it.
+    """
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "max_bytes",
+        "name",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        fetch_offset: int,
+        max_bytes: int,
+        *,
+        topic_id: bytes = ZERO_UUID,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.name: str | None = None
+        """The last name of the topic with that id."""
+        self.index = index
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+
+
+P = TypeVar("P", bound=PlannedPartition)
+
+
+@dataclass(slots=True)
+class FetchPlan(Generic[P]):
+    """Partitions in the order of service, and the limits of all together."""
+
+    partitions: Sequence[P]
+    max_bytes: int
+    min_bytes: int = 1
+    """With fewer bytes an attempt is worth waiting, for `max_wait_ms` at most."""
+    max_wait_ms: int = 0
+    isolation: int = READ_UNCOMMITTED
+    by_topic_id: bool = False
+    cut_first_batch: bool = False
+    replica_id: int = CONSUMER
+
+
+class Diverging(NamedTuple):
+    """The log of the reader is another one from this epoch's end on (KIP-595)."""
+
+    log: Partition
+    epoch: int
+    end_offset: int
+    records: bytes = _NO_RECORDS
+
+
+class Missing(NamedTuple):
+    """The partition did not exist at the first attempt, and was not looked for again."""
+
+    error: KafkaError
+
+
+class Unread:
+    """Stands for records until the disk has shown where they are. As long as they may be: what is left of the
+    limits is for the other partitions. `log` says the offsets of the partition."""
+
+    __slots__ = ("_arguments", "_miss", "_offset", "log")
+
+    def __init__(self, log: Partition, offset: int, arguments: _ReadArguments, miss: WouldWait) -> None:
+        self.log = log
+        self._offset = offset
+        self._arguments = arguments
+        self._miss = miss
+
+    def __len__(self) -> int:
+        return max(self._arguments[0], 1)
+
+    @property
+    def records(self) -> Unread:
+        return self
+
+    def would_wait(self) -> bool:
+        return True
+
+    def reading(self) -> Work[ReadResult]:
+        """The result of `Partition.read`, and its errors, after the wait; also `OSError`."""
+        miss = self._miss
+        # Most of what lies behind a header is the answer.
+        ahead_bytes = min(len(self), AHEAD_BYTES_MAX) + AHEAD_OF_LIMIT_BYTES
+        for _ in range(LOOKS_MAX):
+            yield partial(miss.load, ahead_bytes)
+            try:
+                return self._read(prompt=True)
+            except WouldWait as another:
+                miss = another
+        return self._read(prompt=False)
+
+    def _read(self, *, prompt: bool) -> ReadResult:
+        max_bytes, isolation, one_batch, cut_first_batch = self._arguments
+        return self.log.read(
+            self._offset,
+            max_bytes=max_bytes,
+            isolation=isolation,
+            minimum_one_batch=one_batch,
+            cut_first_batch=cut_first_batch,
+            prompt=prompt,
+        )
+
+
+_ReadArguments = tuple[int, int, bool, bool]
+"""Of `Partition.read`: max_bytes, isolation, minimum_one_batch, cut_first_batch."""
+Outcome = ReadResult | Unread | Diverging | Missing | KafkaError
+"""Of one partition."""
+
+
+class FetchAttempt(Generic[P]):
+    """Reads a plan, once or again and again."""
+
+    __slots__ = ("_leadership", "_may_wait", "_partitions", "_plan", "_unknown", "watchable")
+
+    def __init__(self, leadership: Leadership, plan: FetchPlan[P]) -> None:
+        self._leadership = leadership
+        self._plan = plan
+        self._partitions = plan.partitions
+        self._may_wait = plan.max_wait_ms > 0 and bool(plan.partitions) and plan.min_bytes > 0
+        # Partitions that did not exist at the first attempt.
+        self._unknown: list[tuple[P, Outcome]] = []
+        self.watchable: list[Partition]
+        """The logs that the last attempt read: to be watched until the next one."""
+
+    def run(self, *, is_first: bool = False, is_last: bool = False) -> list[tuple[P, Outcome]] | None:
+        """Reads every partition: the outcomes, or None when it is worth waiting for more.
+
+        A topic that is unknown at first does not keep the others from waiting, or a consumer of a misspelt
+        name would come back without a pause; it is not looked for again. Any other refusal ends the wait.
+        """
+        plan = self._plan
+        may_wait = self._may_wait and not is_last
+        left_bytes = plan.max_bytes
+        read_bytes = 0
+        one_batch = not plan.cut_first_batch
+        outcomes: list[tuple[P, Outcome]] = []
+        unknown = self._unknown
+        self.watchable = watchable = []
+        outcome: Outcome
+        for planned in self._partitions:
+            size = 0
+            try:
+                log, outcome = self._read(planned, left_bytes, one_batch)
+                watchable.append(log)
+                size = len(outcome.records)
+            except KafkaError as error:
+                if is_first and error.code in _UNKNOWN_TOPIC:
+                    unknown.append((planned, Missing(error)))
+                    continue
+                outcome = error
+                may_wait = False
+            if size:
+                one_batch = False
+                read_bytes += size
+                left_bytes = left_bytes - size if size < left_bytes else 0
+            else:
+                if left_bytes < 0:
+                    # As in Kafka, a limit below zero is an error for the first partition and then 0.
+                    left_bytes = 0
+                if outcome.__class__ is Diverging:
+                    may_wait = False
+            outcomes.append((planned, outcome))
+        if may_wait and self._may_wait and watchable and read_bytes < plan.min_bytes:
+            if is_first and unknown:
+                missing = {planned for planned, _ in unknown}
+                self._partitions = [one for one in self._partitions if one not in missing]
+            return None
+        # Kafka names what does not exist after all the rest.
+        return outcomes + unknown if unknown else outcomes
+
+    def _read(
+        self, planned: PlannedPartition, left_bytes: int, one_batch: bool
+    ) -> tuple[Partition, ReadResult | Unread | Diverging]:
+        """One partition's share; refuses as ReplicaManager.readFromLog does."""
+        plan = self._plan
+        name = name_of(planned, self._leadership) if plan.by_topic_id else planned.topic
+        led = self._leadership.lead(name, planned.index)
+        if planned.current_leader_epoch >= 0:
+            check_leader_epoch(led, planned.current_leader_epoch)
+        if plan.replica_id >= 0:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = led.log
+        if planned.last_fetched_epoch >= 0:
+            diverging = _divergence(led, planned)
+            if diverging is not None:
+                return log, diverging
+        max_bytes = planned.max_bytes if planned.max_bytes < left_bytes else left_bytes
+        offset, isolation, cut_first_batch = planned.fetch_offset, plan.isolation, plan.cut_first_batch
+        try:
+            result = log.read(
+                offset,
+                max_bytes=max_bytes,
+                isolation=isolation,
+                minimum_one_batch=one_batch,
+                cut_first_batch=cut_first_batch,
+                prompt=True,
+            )
+        except WouldWait as miss:
+            return log, Unread(log, offset, (max_bytes, isolation, one_batch, cut_first_batch), miss)
+        if (
+            isolation == READ_COMMITTED
+            and offset > result.last_stable_offset
+            and log.is_behind_stable(offset)
+        ):
+            self._may_wait = False
+        return log, result
+
+
+def name_of(planned: PlannedPartition, leadership: Leadership) -> str:
+    """The topic of a plan with `by_topic_id`. Refuses ids that no topic has."""
+    # Looked up each time: the topic may be gone, or made after the plan was.
+    view = leadership.view
+    name = view.topic_names.get(planned.topic_id)
+    if name is not None:
+        planned.name = name
+        return name
+    # A reader that knew the topic learns from its last name whether there is another one of that name.
+    if planned.name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if view.partition(planned.name, planned.index) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+
+
+def _divergence(led: LedPartition, planned: PlannedPartition) -> Diverging | None:
+    """Where the reader's log left ours, if it did (KIP-595); consumers ask, too: kafka-python does."""
+    epoch, end_offset = end_offset_for_epoch(led, planned.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch >= planned.last_fetched_epoch and end_offset >= planned.fetch_offset:
+        return None
+    return Diverging(led.log, epoch, end_offset)

@@ -1,0 +1,316 @@
+"""From the outcomes of an attempt to the response of Fetch, in the version of its request.
+
+What is not in the system's memory is loaded in a worker thread before the response goes out, and so are the
+headers by which records are found: a page fault in the event loop would stop everybody. Versions 0 to 3 get
+their records converted to the formats v0 and v1 that they know, batch by batch while others are served, and
+what is long no faster than its client takes it.
+
+Source: KafkaApis.handleFetchRequest of Kafka 4.3, of 3.9 for versions 0 to 3.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.apis.api import LatePart
+from odradek.apis.fetch_plan import Diverging, Missing, Outcome, PlannedPartition, Unread, name_of
+from odradek.apis.fetch_sessions import NO_SESSION, FetchedPartition, FetchSession
+from odradek.apis.leadership import Leadership, add_endpoint, leader_hint
+from odradek.storage.log.partition import ReadResult
+from odradek.storage.log.slices import MAP_AT_LEAST_BYTES
+from odradek.wire.compression import Compression
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from odradek.apis.api import RequestContext
+    from odradek.apis.turn import WorkQueue
+    from odradek.storage.log.partition import Partition
+    from odradek.storage.log.slices import Slice
+    from odradek.wire.work import Work
+
+logger = logging.getLogger("odradek.fetch")
+
+FIRST_VERSION_OF_V1 = 2
+FIRST_VERSION_OF_V2 = 4
+FIRST_VERSION_WITH_ZSTD = 10
+FIRST_VERSION_WITH_IDS = 13
+FIRST_VERSION_WITH_ENDPOINTS = 16
+LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
+
+CONVERTED_BYTES_KEPT_MAX = 1024 * 1024
+"""So much of one answer may be converted before it is sent: of more partitions the first batches, by which
+their sizes are known, are converted twice."""
+_NO_RECORDS = b""
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_LOGGED_DAMAGE_MAX = 100
+_logged_damage: set[str] = set()
+"""Which damage has been logged: consumers ask for it again and again."""
+
+
+class FetchAnswer:
+    """Makes the response to one request. `session` is the one that the request opened or resumed, if any."""
+
+    __slots__ = (
+        "_connection",
+        "_converted_bytes",
+        "_is_incremental",
+        "_leadership",
+        "_reads",
+        "_session",
+        "_version",
+        "unready",
+    )
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        reads: WorkQueue,
+        context: RequestContext,
+        session: FetchSession | None,
+        is_incremental: bool,
+    ) -> None:
+        self._leadership = leadership
+        self._reads = reads
+        self._converted_bytes = 0
+        self._connection = context.connection
+        self._version = context.api_version
+        self._session = session
+        self._is_incremental = is_incremental
+        self.unready: list[tuple[FetchedPartition, list[PartitionData], int]]
+        """Set by `response`, for `finishing`: partitions, and their places in the lists of their topics."""
+
+    def response(self, outcomes: list[tuple[FetchedPartition, Outcome]]) -> FetchResponse:
+        """The response with what is news; the session remembers what the client will know."""
+        session, version = self._session, self._version
+        response = FetchResponse(session_id=NO_SESSION if session is None else session.id)
+        topics = response.responses
+        current_name: str | None = None
+        current_id: bytes | None = None
+        served: list[FetchedPartition] = []
+        is_old = version < FIRST_VERSION_OF_V2
+        self.unready = unready = []
+        for partition, outcome in outcomes:
+            if outcome.__class__ is ReadResult:
+                answer = _data_of(partition, outcome, outcome.records, outcome.aborted)
+            else:
+                answer = self._data_of_other(partition, outcome)
+            is_ready, records = True, answer.records
+            if records:
+                try:
+                    is_ready = not is_old and not records.would_wait()
+                except OSError as error:
+                    answer = self._refusal(partition, self._unreadable(partition, error))
+            if session is not None:
+                is_news = partition.is_news(answer)
+                if self._is_incremental:
+                    if not is_news:
+                        continue
+                    if answer.records:
+                        served.append(partition)
+            if version < FIRST_VERSION_WITH_ZSTD and self._is_in_zstd(partition):
+                answer, is_ready = self._refusal_of_zstd(partition), True
+            if answer.error_code in _MOVED and version >= FIRST_VERSION_WITH_ENDPOINTS:
+                self._name_the_leader(response, partition, answer)
+            if partition.topic != current_name or partition.topic_id != current_id:
+                current_name, current_id = partition.topic, partition.topic_id
+                topics.append(FetchableTopicResponse(topic=current_name, topic_id=current_id))
+            partitions = topics[-1].partitions
+            if not is_ready:
+                unready.append((partition, partitions, len(partitions)))
+            partitions.append(answer)
+        if session is not None and served:
+            session.serve_later(served)
+        return response
+
+    def finishing(self, response: FetchResponse) -> Work[FetchResponse]:
+        """Loads what the disk has to give first, converts what old versions would not understand."""
+        for partition, answers, place in self.unready:
+            try:
+                answers[place] = yield from self._finishing_one(partition, answers[place])
+                continue
+            except OSError as error:
+                refusal = self._unreadable(partition, error)
+            except KafkaError as error:
+                refusal = error
+            answers[place] = self._refusal(partition, refusal)
+            if self._session is not None:
+                partition.is_news(answers[place])
+        return response
+
+    # One partition
+
+    def _data_of_other(self, partition: PlannedPartition, outcome: Outcome) -> PartitionData:
+        """Of an outcome without records, or with those that are still to be found."""
+        if isinstance(outcome, KafkaError):
+            return self._refusal(partition, outcome)
+        if isinstance(outcome, Unread):
+            return _data_of(partition, outcome.log, outcome)
+        if isinstance(outcome, Diverging):
+            data = _data_of(partition, outcome.log, _NO_RECORDS)
+            data.diverging_epoch = EpochEndOffset(epoch=outcome.epoch, end_offset=outcome.end_offset)
+            return data
+        assert isinstance(outcome, Missing)
+        data = self._refusal(partition, outcome.error)
+        data.aborted_transactions = []  # as in Kafka's answer, which does not look for records
+        return data
+
+    def _finishing_one(self, partition: PlannedPartition, answer: PartitionData) -> Work[PartitionData]:
+        if isinstance(answer.records, Unread):
+            result = yield from answer.records.reading()
+            answer = _data_of(partition, result, result.records, result.aborted)
+        records = answer.records
+        if not records:
+            return answer
+        if self._version < FIRST_VERSION_OF_V2:
+            try:
+                answer.records = yield from self._converting(partition, records)
+            except KafkaError as error:
+                answer = self._refusal(partition, error)
+                answer.records = None  # as Kafka's answer to what cannot be converted
+        elif records.would_wait():
+            yield records.load
+        return answer
+
+    def _converting(self, partition: PlannedPartition, records: Slice) -> Work[bytes | LatePart]:
+        from odradek.wire.down_conversion import CHUNK_BYTES, DownConversion  # few clients are that old
+
+        is_mapped = len(records) >= MAP_AT_LEAST_BYTES
+        if not is_mapped and records.would_wait():
+            yield records.load
+        (view,) = records.buffers()
+        conversion = DownConversion(
+            view,
+            0 if self._version < FIRST_VERSION_OF_V1 else 1,
+            partition.fetch_offset,
+            load=partial(_load, records) if is_mapped else None,
+        )
+        yield from conversion.beginning()
+        room_bytes = CONVERTED_BYTES_KEPT_MAX - self._converted_bytes
+        if conversion.left_bytes <= min(CHUNK_BYTES, room_bytes):
+            self._converted_bytes += conversion.left_bytes
+            return (yield from conversion.rest())
+        if self._converted_bytes and conversion.kept_bytes > room_bytes:
+            conversion.forget_first()
+        self._converted_bytes += conversion.kept_bytes
+        return LatePart(self._reads, conversion.next_piece, conversion.left_bytes)
+
+    def _unreadable(self, partition: PlannedPartition, error: OSError) -> KafkaError:
+        """The disk did not give what is in the log: the store learns of it."""
+        try:
+            name = partition.topic
+            if self._version >= FIRST_VERSION_WITH_IDS:
+                name = name_of(partition, self._leadership)
+            return self._leadership.lead(name, partition.index).log.reading_failed(error)
+        except KafkaError as gone:
+            return gone
+
+    def _refusal(self, partition: PlannedPartition, error: KafkaError) -> PartitionData:
+        code = error.code
+        if code is ErrorCode.CORRUPT_MESSAGE:
+            _log_once(str(error))
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version <= LAST_VERSION_WITHOUT_STORAGE_ERROR:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return PartitionData(
+            partition_index=partition.index,
+            error_code=code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=_NO_RECORDS,
+        )
+
+    def _is_in_zstd(self, partition: PlannedPartition) -> bool:
+        """Whether it is the codec of the topic."""
+        try:
+            led = self._leadership.lead(partition.topic, partition.index)
+        except KafkaError:
+            return False
+        return led.log.config.codec is Compression.ZSTD
+
+    def _refusal_of_zstd(self, partition: PlannedPartition) -> PartitionData:
+        """Versions 0 to 9: nothing of such a topic, whatever is in it (KIP-110; Kafka 4.3 looks no more)."""
+        refusal = self._refusal(partition, KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE))
+        refusal.records = None  # as Kafka's answer to what cannot be read
+        refusal.aborted_transactions = []
+        return refusal
+
+    def _name_the_leader(
+        self, response: FetchResponse, partition: PlannedPartition, answer: PartitionData
+    ) -> None:
+        name = self._leadership.view.topic_names.get(partition.topic_id)
+        hint = leader_hint(self._leadership, name, partition.index, self._connection)
+        if hint is not None:
+            answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+            add_endpoint(response.node_endpoints, NodeEndpoint, hint)
+
+
+def _load(records: Slice, start: int, size_bytes: int) -> None:
+    """Before a stretch of what an answer under way converts is touched."""
+    try:
+        records.load(start, size_bytes)
+    except FileNotFoundError:
+        pass  # retention took the segment, but its mapping stays as long as it is read
+
+
+def _data_of(
+    partition: PlannedPartition,
+    offsets: Partition | ReadResult,
+    records: Slice | Unread | bytes,
+    aborted: list[tuple[int, int]] | None = None,
+) -> PartitionData:
+    """`offsets` says where the log begins and ends."""
+    return PartitionData(
+        partition_index=partition.index,
+        error_code=0,
+        high_watermark=offsets.high_watermark,
+        last_stable_offset=offsets.last_stable_offset,
+        log_start_offset=offsets.log_start_offset,
+        # Null, not empty, for those who read everything: librdkafka complains about a list that it did not
+        # ask for.
+        aborted_transactions=(
+            None
+            if aborted is None
+            else [AbortedTransaction(producer_id=one[0], first_offset=one[1]) for one in aborted]
+        ),
+        records=records,
+    )
+
+
+def _log_once(damage: str) -> None:
+    if damage not in _logged_damage and len(_logged_damage) < _LOGGED_DAMAGE_MAX:
+        _logged_damage.add(damage)
+        logger.error("%s", damage)
+
+
+def failure(request: FetchRequest, version: int) -> FetchResponse:
+    """The response when we failed as a whole: the error is where clients of that version look for it."""
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    response = FetchResponse(error_code=code, session_id=request.session_id)
+    if version < FIRST_VERSION_WITH_IDS:
+        response.responses = [
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    PartitionData(
+                        partition_index=requested.partition,
+                        error_code=code,
+                        high_watermark=-1,
+                        records=_NO_RECORDS,
+                    )
+                    for requested in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    return response

@@ -1,0 +1,50 @@
+"""The entry of consumer groups (KIP-848). Members of the classic protocol may join them, so the commands of
+that protocol are handled here for groups of both types (`migration.py`).
+"""
+
+from __future__ import annotations
+
+from odradek.coordinator.groups.classic_membership import Membership
+from odradek.coordinator.groups.commands import Heartbeat, Join, Leave, Sync
+from odradek.coordinator.groups.consumer_commands import (
+    ConsumerHeartbeat,
+    DescribeConsumerGroup,
+    TopicsMatched,
+)
+from odradek.coordinator.groups.consumer_group import ConsumerGroup
+from odradek.coordinator.groups.consumer_membership import TIMERS, ConsumerMembership
+from odradek.coordinator.groups.group import CLASSIC, CONSUMER
+from odradek.coordinator.groups.group_type import GroupType, MachineParts, Protocol
+from odradek.coordinator.groups.migration import Migration
+from odradek.coordinator.groups.request_checks import CONSUMER_CHECKS
+from odradek.wire.messages import group_records
+
+__all__ = ["CONSUMER_GROUPS"]
+
+
+def _start(parts: MachineParts) -> Protocol:
+    classic = parts.memberships[CLASSIC]
+    assert isinstance(classic, Membership)
+    groups, settings, topics, store = parts.groups, parts.settings, parts.topics, parts.store
+    consumers = ConsumerMembership(groups, settings, parts.new_member_id, topics, store)
+    migration = Migration(groups, settings, parts.new_member_id, topics, store, classic, consumers)
+    consumers.migration = migration
+    return Protocol(
+        membership=consumers,
+        new_group=lambda group_id: ConsumerGroup(group_id, topics),
+        commands={
+            ConsumerHeartbeat: consumers.heartbeat,
+            DescribeConsumerGroup: consumers.describe,
+            TopicsMatched: consumers.topics_matched,
+            Join: migration.join,
+            Sync: migration.sync,
+            Heartbeat: migration.heartbeat,
+            Leave: migration.leave,
+        },
+        quick_commands={ConsumerHeartbeat: consumers.beat},
+    )
+
+
+CONSUMER_GROUPS = GroupType(
+    name=CONSUMER, records=group_records.CONSUMER, timers=TIMERS, start=_start, checks=CONSUMER_CHECKS
+)

@@ -1,0 +1,60 @@
+"""The ports of a broker: bound first, served last, closed before anything else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from typing import TYPE_CHECKING
+
+from odradek.server.listeners import Listener, SocketOptions, accept, bind_listener
+
+if TYPE_CHECKING:
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.server.connections import Connections
+
+
+class Ports:
+    """The sockets of all listeners. Clients may connect to a bound one; they wait until it is served."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Listener] = []
+        """With their real ports."""
+        self._waiting: deque[tuple[Listener, list[socket.socket]]] = deque()
+        self._servers: list[asyncio.Server] = []
+
+    def bind(self, config: BrokerConfig) -> None:
+        """Raises ConfigError for an address that cannot be bound."""
+        for configured in config.listeners:
+            listener = Listener(
+                configured.name, configured.host, configured.port, None, _socket_options(config)
+            )
+            self._waiting.append((listener, bind_listener(listener)))
+            advertised = config.advertised.get(configured.name)
+            if advertised is not None and advertised.host:
+                listener.advertised = (advertised.host, advertised.port or listener.port)
+            self.listeners.append(listener)
+
+    async def serve(self, connections: Connections) -> None:
+        """Accepts connections from now on."""
+        while self._waiting:
+            self._servers += await accept(*self._waiting[0], connections)
+            self._waiting.popleft()
+
+    def close(self) -> None:
+        """No client can connect any more; harmless a second time."""
+        for server in self._servers:
+            server.close()
+        for _, sockets in self._waiting:
+            for bound in sockets:
+                bound.close()
+        self._servers.clear()
+        self._waiting.clear()
+
+
+def _socket_options(config: BrokerConfig) -> SocketOptions:
+    return SocketOptions(
+        config.socket_listen_backlog_size,
+        config.socket_send_buffer_bytes,
+        config.socket_receive_buffer_bytes,
+    )

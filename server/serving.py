@@ -1,0 +1,248 @@
+"""The third phase of a broker: clients are served, groups and transactions coordinated, logs maintained."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.coordinator.cluster.topics import (
+    OFFSETS_TOPIC,
+    OFFSETS_TOPIC_CONFIGS,
+    TRANSACTIONS_TOPIC,
+    TRANSACTIONS_TOPIC_CONFIGS,
+    NewTopic,
+)
+from odradek.server.connections import ConnectionLimits, Connections, counts_by_address
+from odradek.server.lingering import Lingering
+from odradek.server.routes import Routes
+from odradek.server.shutdown import stop_serving
+from odradek.server.upkeep import Compaction, Upkeep
+
+if TYPE_CHECKING:
+    from odradek.apis.node import ApiSettings, NodeParts
+    from odradek.config.broker_config import BrokerConfig
+    from odradek.config.live import LiveConfig
+    from odradek.server.bound import Node
+    from odradek.server.coordinators import Coordinators
+    from odradek.server.opened import Opened
+    from odradek.server.schedule import Schedule
+    from odradek.storage.config import LogConfig
+
+logger = logging.getLogger("odradek.broker")
+
+COORDINATORS_DELAY_MS = 50
+"""First the clients that wait for the port, then the loading of groups and transactions."""
+WARM_UP_DELAY_MS = 100
+"""After those: `server/warm_up.py`."""
+WARM_UP_MORE_DELAY_MS = 1_000
+"""A program that starts a broker for one purpose has achieved it by then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """See the module."""
+
+    opened: Opened
+    coordinators: Coordinators
+    connections: Connections
+
+
+async def serve(opened: Opened, ending: AsyncExitStack) -> Serving:
+    """Returns when every listener answers. `ending` gets what undoes it."""
+    node, ports, schedule = opened.bound.node, opened.bound.ports, opened.schedule
+    upkeep = Upkeep(opened.bound.store, schedule, node.now_ms)
+    coordinators = _new_coordinators(opened)
+    connections = _new_connections(opened, coordinators, upkeep)
+    if node.lingers:
+        connections.dispatcher.after_requests = Lingering(schedule.loop, lambda: schedule.is_idle)
+    ending.push_async_callback(stop_serving, schedule, coordinators, connections)
+    opened.machine.subscribe(coordinators.follow)
+    ending.callback(ports.close)
+    await ports.serve(connections)
+    serving = Serving(opened=opened, coordinators=coordinators, connections=connections)
+    _start_background(serving, upkeep, ending)
+    return serving
+
+
+def _new_coordinators(opened: Opened) -> Coordinators:
+    from odradek.apis.leadership import Leadership
+    from odradek.coordinator.cluster.producer_ids import ProducerIds
+    from odradek.server.coordinators import Coordinators
+
+    node, store, machine, schedule = opened.bound.node, opened.bound.store, opened.machine, opened.schedule
+    return Coordinators(
+        config=node.config,
+        live=opened.bound.reconfiguration.live,
+        leadership=Leadership(lambda: machine.view, store, node.id),
+        store=store,
+        turn=schedule.turn,
+        timers=schedule.timers,
+        now_ms=node.now_ms,
+        new_producer_id=ProducerIds(machine.allocate_producer_ids).next,
+        searches=schedule.searches,
+        after_loading=node.after_loading,
+        group_types=node.extensions.group_types,
+    )
+
+
+def _new_connections(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> Connections:
+    from odradek.apis.table import build_apis
+
+    node, reconfiguration = opened.bound.node, opened.bound.reconfiguration
+    live = reconfiguration.live
+    apis = build_apis(
+        _node_parts(opened, coordinators, upkeep), _api_settings(node.config, live), node.extensions.apis
+    )
+    connections = Connections(
+        Routes(apis),
+        opened.schedule.turn,
+        node.now_ms,
+        connection_limits(node.config, live),
+        lambda: opened.machine.view,
+    )
+
+    def follow(live: LiveConfig[LogConfig]) -> None:
+        connections.limits = connection_limits(node.config, live)
+
+    reconfiguration.register(follow)
+    return connections
+
+
+def _node_parts(opened: Opened, coordinators: Coordinators, upkeep: Upkeep) -> NodeParts:
+    from odradek.apis.node import NodeParts
+    from odradek.wire.schema import uuid_from_text
+
+    bound, schedule = opened.bound, opened.schedule
+    directory_id = bound.identity.directory_ids[bound.node.config.data_directories[0]]
+    return NodeParts(
+        node_id=bound.node.id,
+        machine=opened.machine,
+        store=bound.store,
+        leadership=coordinators.leadership,
+        groups=coordinators.groups,
+        transactions=coordinators.transactions,
+        new_producer_id=coordinators.new_producer_id,
+        now_ms=bound.node.now_ms,
+        turn=schedule.turn,
+        timers=schedule.timers,
+        changes=schedule.changes,
+        searches=schedule.searches,
+        reads=schedule.reads,
+        conversions=schedule.conversions,
+        saves=schedule.saves,
+        begin_moves=upkeep.move,
+        directory_id=uuid_from_text(directory_id),
+    )
+
+
+def _api_settings(config: BrokerConfig, live: LiveConfig[LogConfig]) -> ApiSettings:
+    from odradek.apis.node import ApiSettings
+
+    return ApiSettings(
+        start_configs=config.layers.start,
+        internal_topics=_internal_topics(config),
+        controller_listener=next(iter(config["controller.listener.names"] or ()), "CONTROLLER"),
+        auto_creates_topics=config.auto_create_topics_enable,
+        deletes_topics=config.delete_topic_enable,
+        fetch_max_bytes=config.fetch_max_bytes,
+        fetch_session_slots=config.max_incremental_fetch_session_cache_slots,
+        description_partitions_max=config.max_request_partition_size_limit,
+        verifies_transactions=lambda: live["transaction.partition.verification.enable"],
+        verification_pause_ms_max=config.add_partitions_to_txn_retry_backoff_ms,
+        verification_patience_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
+        broker_options=config.layers.options,
+        option_value=live.__getitem__,
+    )
+
+
+def _internal_topics(config: BrokerConfig) -> tuple[NewTopic, NewTopic]:
+    """The topics in which coordinators keep their state, as they are to be created."""
+    return (
+        NewTopic(
+            OFFSETS_TOPIC,
+            partition_count=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs={**OFFSETS_TOPIC_CONFIGS, "segment.bytes": str(config.offsets_topic_segment_bytes)},
+        ),
+        NewTopic(
+            TRANSACTIONS_TOPIC,
+            partition_count=config.transaction_state_log_num_partitions,
+            replication_factor=config.transaction_state_log_replication_factor,
+            configs={
+                **TRANSACTIONS_TOPIC_CONFIGS,
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            },
+        ),
+    )
+
+
+def connection_limits(config: BrokerConfig, live: LiveConfig[LogConfig]) -> ConnectionLimits:
+    """The limits of connections, as they are set now."""
+    return ConnectionLimits(
+        request_bytes_max=config.socket_request_max_bytes,
+        connections_max=live["max.connections"],
+        connections_max_of_listeners=live.of_listeners("max.connections"),
+        connections_per_ip_max=live["max.connections.per.ip"],
+        connections_per_ip_overrides=counts_by_address(live["max.connections.per.ip.overrides"]),
+        idle_ms_max=config.connections_max_idle_ms,
+    )
+
+
+# Background work
+
+
+def _start_background(serving: Serving, upkeep: Upkeep, ending: AsyncExitStack) -> None:
+    opened, connections = serving.opened, serving.connections
+    config, schedule = opened.bound.node.config, opened.schedule
+    for end in upkeep.start(config):
+        ending.callback(end)
+    ending.callback(connections.start_sweeping(schedule.timers))
+    _watch_disks(opened, ending)
+    loading = schedule.timers.after(COORDINATORS_DELAY_MS, serving.coordinators.load)
+    ending.callback(loading.cancel)
+    topics = frozenset(opened.machine.view.topics)
+    for delay_ms, is_first in ((WARM_UP_DELAY_MS, True), (WARM_UP_MORE_DELAY_MS, False)):
+        begin = partial(_warm_up, connections.dispatcher.routes, schedule, topics, is_first)
+        ending.callback(schedule.timers.after(delay_ms, begin).cancel)
+    if config.log_cleaner_enable:
+        compaction = Compaction(
+            opened.bound.store, schedule, opened.bound.reconfiguration, opened.bound.node.now_ms
+        )
+        ending.callback(compaction.start())
+
+
+def _watch_disks(opened: Opened, ending: AsyncExitStack) -> None:
+    from odradek.server.disks import FailedDisks
+
+    bound = opened.bound
+    disks = FailedDisks(
+        bound.store,
+        opened.schedule,
+        bound.node.now_ms,
+        opened.topic_logs.report_offline,
+        partial(_end_without_disks, bound.node),
+    )
+    bound.store_events.on_trouble = disks.trouble
+    ending.callback(disks.stop)
+
+
+def _end_without_disks(node: Node, reasons: str) -> None:
+    logger.critical("stopping, since no data directory is left that works (%s)", reasons)
+    node.on_end()
+
+
+def _warm_up(routes: Routes, schedule: Schedule, topics: Collection[str], is_first: bool) -> None:
+    """For a broker that had these topics when it started."""
+    from odradek.server.warm_up import parts_at_once, parts_later, warming_up
+
+    parts = parts_at_once(topics) if is_first else parts_later(topics)
+    schedule.upkeep.run(warming_up(routes, parts), lambda _: None, _warm_up_failed)
+
+
+def _warm_up_failed(error: Exception) -> None:
+    logger.error("preparing APIs before their first request failed", exc_info=error)

@@ -1,0 +1,250 @@
+"""The logs of this node follow the metadata of the cluster.
+
+The cluster's machine decides which topics there are; here their partitions are made, deleted and configured
+on this node's disks. A kill may come between a decision and the disk: the next start finishes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from odradek.coordinator.cluster.machine import NodeLogs
+from odradek.coordinator.cluster.view import ClusterView
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.work import finish
+
+if TYPE_CHECKING:
+    from odradek.config.live import LiveConfig
+    from odradek.coordinator.cluster.machine import ClusterMachine
+    from odradek.coordinator.cluster.view import ClusterChange, PartitionView, TopicView
+    from odradek.storage.config import LogConfig
+    from odradek.storage.directories.store import LogStore
+    from odradek.wire.work import Work
+
+logger = logging.getLogger("odradek.broker")
+
+PARTITIONS_PER_LOAD = 256
+"""So many new partitions are as much to keep as a slice of groups."""
+PARTITIONS_PER_STEP = 64
+"""Of those that take new settings."""
+STRAYS_LOGGED_MAX = 20
+
+
+class TopicLookup:
+    """What a log has to know of its topic, by the newest view. Without metadata there are no topics."""
+
+    def __init__(self, live: LiveConfig[LogConfig]) -> None:
+        self.current_view: Callable[[], ClusterView] = ClusterView
+        self._live = live
+
+    def config_of(self, topic: str) -> LogConfig:
+        found = self.current_view().topics.get(topic)
+        return self._live.log_config({} if found is None else found.configs)
+
+    def id_of(self, topic: str, index: int) -> bytes | None:
+        found = self.current_view().topics.get(topic)
+        return None if found is None or index >= len(found.partitions) else found.topic_id
+
+    def leader_epoch_of(self, topic: str, index: int) -> int:
+        partition = self.current_view().partition(topic, index)
+        return 0 if partition is None else partition.leader_epoch
+
+
+class TopicLogs(NodeLogs):
+    """`absent_directories` are paths by id of log directories that this broker had, and that are not named
+    any more: they may hold partitions that are missing here. `after_loading` is called now and then while
+    many partitions are made.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        store: LogStore,
+        machine: ClusterMachine,
+        live: LiveConfig[LogConfig],
+        now_ms: Callable[[], int],
+        absent_directories: Mapping[str, str],
+        after_loading: Callable[[], object],
+    ) -> None:
+        self._node_id = node_id
+        self._store = store
+        self._machine = machine
+        self._live = live
+        self._now_ms = now_ms
+        self._absent_directories = absent_directories
+        self._after_loading = after_loading
+
+    # For the cluster's machine
+
+    def takes_replicas(self, node_id: int) -> bool:
+        """Whether new partitions may be placed on that broker."""
+        return node_id != self._node_id or self._store.has_uncordoned
+
+    def make_partitions(self, created: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
+        """Partitions exist before a client can see them. The next start makes those that a kill prevented."""
+        for number, (topic, partition) in enumerate(created, 1):
+            if self._node_id in partition.replicas:
+                self._create_partition(topic, partition.index, partition.leader_epoch)
+                yield None
+            if number % PARTITIONS_PER_LOAD == 0:
+                self._after_loading()
+
+    def remove_partitions(self, deleted: Sequence[TopicView]) -> Work[None]:
+        """No client can find them any more. The next start deletes those that a kill left."""
+        return self._removing(
+            {topic.topic_id: [(topic.name, one.index) for one in topic.partitions] for topic in deleted}
+        )
+
+    def apply_configs(self, change: ClusterChange) -> Work[None]:
+        """Takes new settings to the loaded logs; the others get theirs when they are loaded. There may be
+        very many."""
+        names = {topic.name for topic in change.configured}
+        for number, partition in enumerate(self._store.loaded(), 1):
+            topic = self._machine.view.topics.get(partition.topic)
+            if topic is not None and (change.brokers_configured or partition.topic in names):
+                config = self._live.log_config(topic.configs)
+                if partition.config is not config:
+                    partition.set_config(config)
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
+
+    # At the start
+
+    def finish_deletions(self) -> None:
+        """Deletes the directories of topics whose deletion a kill interrupted, and sets aside directories of
+        another topic of the same name."""
+        view, store = self._machine.view, self._store
+        deleted: dict[bytes, list[tuple[str, int]]] = {topic_id: [] for topic_id in self._machine.deletions}
+        strays = []
+        for name, index in store.names():
+            has_topic = view.partition(name, index) is not None
+            if has_topic and not deleted and store.is_unopened(name, index):
+                continue  # checked when it is loaded
+            topic_id = store.topic_id_of(name, index)
+            if topic_id is not None and topic_id in deleted:
+                deleted[topic_id].append((name, index))
+            elif not has_topic:
+                strays.append(f"{name}-{index}")
+            elif topic_id is not None and topic_id != view.topics[name].topic_id:
+                try:
+                    self._clear_place(name, index)
+                except KafkaError as error:
+                    logger.error(
+                        "the directory %s-%d belongs to another topic and cannot be moved away: %s",
+                        name,
+                        index,
+                        error,
+                    )
+        finish(self._removing(deleted))
+        if strays:
+            logger.warning(
+                "partitions that belong to no topic and are not served (odradek import-log imports them): %s",
+                ", ".join(sorted(strays)[:STRAYS_LOGGED_MAX]),
+            )
+
+    def make_missing(self) -> None:
+        """Makes the partitions of topics whose creation a kill interrupted. Not while a data directory, which
+        may have them, is offline or not named."""
+        if self._store.failures:
+            return
+        missing = list(self._missing())
+        if missing and self._absent_directories:
+            logger.error(
+                "%d partitions are in none of log.dirs, and are offline until log.dirs names the former "
+                "directories of this broker again or their topics are deleted: %s",
+                len(missing),
+                ", ".join(sorted(self._absent_directories.values())),
+            )
+            return
+        self._absent_directories = {}
+        for topic, partition in missing:
+            self._create_partition(topic, partition.index, partition.leader_epoch)
+
+    def note_directories(self, directory_ids: Mapping[str, str], failures: Mapping[str, str]) -> None:
+        """Notes the directories for the next start. One that is not named any more is forgotten when nothing
+        of it is missing."""
+        noted = self._machine.log_directories(self._node_id)
+        paths = {id_: path for id_, path in noted.items() if path in failures} | dict(
+            self._absent_directories
+        )
+        paths |= {id_: path for path, id_ in directory_ids.items()}
+        try:
+            self._machine.note_log_directories(self._node_id, paths)
+        except KafkaError as error:
+            logger.error("the names of the log directories cannot be noted for the next start: %s", error)
+
+    # While the broker runs
+
+    def report_offline(self) -> None:
+        """Puts into the metadata which partitions are offline on this node."""
+        offline = self._store.offline()
+        if self._store.has_unopened or self._absent_directories:
+            # The content of a directory that was never opened is unknown: it has what no other one has.
+            offline |= {(topic.name, one.index) for topic, one in self._missing()}
+        self._machine.set_offline(self._node_id, offline)
+
+    @property
+    def may_be_offline(self) -> bool:
+        """Whether some partition may be offline."""
+        return bool(self._store.failures or self._store.needs_attention or self._absent_directories)
+
+    # Partitions
+
+    def _missing(self) -> Iterator[tuple[TopicView, PartitionView]]:
+        """The partitions of this node that the store does not have."""
+        for topic in self._machine.view.topics.values():
+            for partition in topic.partitions:
+                if self._node_id in partition.replicas and (topic.name, partition.index) not in self._store:
+                    yield topic, partition
+
+    def _create_partition(self, topic: TopicView, index: int, leader_epoch: int) -> None:
+        """A partition that cannot be made is one that answers KAFKA_STORAGE_ERROR."""
+        store = self._store
+        arguments = (topic.name, index, topic.topic_id, self._live.log_config(topic.configs))
+        try:
+            store.create(*arguments, leader_epoch=leader_epoch, now_ms=self._now_ms())
+        except KafkaError as error:
+            if error.code != ErrorCode.INCONSISTENT_TOPIC_ID:
+                logger.error("cannot create %s-%d: %s", topic.name, index, error)
+                return
+            try:
+                self._clear_place(topic.name, index)
+                store.create(*arguments, leader_epoch=leader_epoch, now_ms=self._now_ms())
+            except KafkaError as again:
+                logger.error("cannot create %s-%d: %s", topic.name, index, again)
+
+    def _clear_place(self, name: str, index: int) -> None:
+        """Removes a directory of another topic of the same name: one of an interrupted deletion is deleted.
+        The worth of any other is unknown, so it is kept, as Kafka keeps a stray."""
+        if self._store.topic_id_of(name, index) in self._machine.deletions:
+            self._store.delete(name, index)
+        else:
+            path = self._store.set_aside(name, index)
+            self._store.listener.stray(name, index, path)
+
+    def _removing(self, partitions_of: Mapping[bytes, Collection[tuple[str, int]]]) -> Work[None]:
+        """Deletes partitions, by the ids of their topics. A deletion that fails is tried again at the next
+        start."""
+        deleted = []
+        for topic_id, partitions in partitions_of.items():
+            is_done = True
+            for name, index in partitions:
+                try:
+                    self._store.delete(name, index, sync=False)
+                except KafkaError as error:
+                    is_done = False
+                    logger.error("%s-%d is not deleted before the next start: %s", name, index, error)
+                yield None
+            if is_done:
+                deleted.append(topic_id)
+        if not deleted:
+            return
+        try:
+            yield self._store.sync_directories
+        except OSError as error:
+            logger.error("deleted partitions may come back after a loss of power: %s", error)
+            return
+        for topic_id in deleted:
+            self._machine.finish_deletion(topic_id)

@@ -1,0 +1,102 @@
+"""A plan is read without a request: as a follower or a reader in the same process would."""
+
+import pytest
+
+from odradek.apis.fetch_plan import Diverging, FetchAttempt, FetchPlan, Missing, PlannedPartition
+from odradek.storage.log.partition import READ_COMMITTED
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import iter_records
+from tests.apis.transactional import write
+
+PLENTY = 1 << 20
+
+
+def attempt(node, *partitions, **limits):
+    planned = [one if isinstance(one, PlannedPartition) else PlannedPartition(*one) for one in partitions]
+    return FetchAttempt(node.leadership, FetchPlan(planned, PLENTY, **limits))
+
+
+def values(outcome):
+    return [record.value for record in iter_records(b"".join(outcome.records.buffers()))]
+
+
+def test_partitions_are_read_in_the_order_of_the_plan_within_its_limits(node):
+    node.create("t", 2)
+    node.fill("t", [b"a" * 100], [b"b"])
+    node.fill("t", [b"c"], index=1)
+    both = [("t", 1, 0, PLENTY), ("t", 0, 1, PLENTY)]
+    outcomes = attempt(node, *both).run(is_first=True)
+    assert [(one.index, values(outcome)) for one, outcome in outcomes] == [(1, [b"c"]), (0, [b"b"])]
+    (_, first), (_, second) = FetchAttempt(
+        node.leadership, FetchPlan([PlannedPartition(*one) for one in both], max_bytes=1)
+    ).run()
+    assert (values(first), len(second.records)) == ([b"c"], 0)
+
+
+def test_an_attempt_that_finds_too_little_is_repeated_until_there_is_enough(node):
+    node.create("t")
+    reading = attempt(node, ("t", 0, 0, PLENTY), max_wait_ms=500)
+    assert reading.run(is_first=True) is None
+    assert reading.watchable == [node.store.get("t", 0)]
+    node.fill("t", [b"a"])
+    ((_, outcome),) = reading.run()
+    assert values(outcome) == [b"a"]
+
+
+def test_the_last_attempt_gives_what_there_is(node):
+    node.create("t")
+    reading = attempt(node, ("t", 0, 0, PLENTY), max_wait_ms=500)
+    assert reading.run(is_first=True) is None
+    ((_, outcome),) = reading.run(is_last=True)
+    assert (len(outcome.records), outcome.high_watermark) == (0, 0)
+
+
+def test_a_partition_that_does_not_exist_is_looked_for_once_and_named_last(node):
+    node.create("t")
+    reading = attempt(node, ("none", 0, 0, PLENTY), ("t", 0, 0, PLENTY), max_wait_ms=500)
+    assert reading.run(is_first=True) is None
+    node.create("none")
+    (_, found), (missing, outcome) = reading.run(is_last=True)
+    assert len(found.records) == 0
+    assert missing.topic == "none"
+    assert isinstance(outcome, Missing)
+    assert outcome.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_reader_whose_log_has_left_ours_learns_where(node):
+    node.create("t")
+    node.fill("t", [b"a"])
+    behind = PlannedPartition("t", 0, 5, PLENTY, last_fetched_epoch=0)
+    ((_, outcome),) = attempt(node, behind, max_wait_ms=500).run(is_first=True)
+    assert isinstance(outcome, Diverging)
+    assert (outcome.epoch, outcome.end_offset) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("planned", "limits", "code"),
+    [
+        (PlannedPartition("t", 0, 9, PLENTY), {}, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (PlannedPartition("t", 0, 0, PLENTY, current_leader_epoch=7), {}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (PlannedPartition("", 0, 0, PLENTY, topic_id=b"?" * 16), {"by_topic_id": True}, None),
+        (PlannedPartition("t", 0, 0, PLENTY), {"replica_id": 2}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+    ids=["offset", "epoch", "topic id", "follower"],
+)
+def test_a_refusal_is_an_outcome_and_ends_the_wait(node, planned, limits, code):
+    node.create("t")
+    ((_, outcome),) = attempt(node, planned, max_wait_ms=500, **limits).run(is_first=True)
+    if code is None:
+        assert outcome.error.code is ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        assert isinstance(outcome, KafkaError)
+        assert outcome.code is code
+
+
+def test_a_reader_of_committed_records_stops_before_an_open_transaction(node):
+    node.create("t")
+    node.fill("t", [b"a"])
+    write(node, 77, b"open")
+    reading = attempt(node, ("t", 0, 0, PLENTY), isolation=READ_COMMITTED)
+    ((_, outcome),) = reading.run()
+    assert values(outcome) == [b"a"]
+    assert outcome.last_stable_offset == 1

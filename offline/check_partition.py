@@ -32,7 +32,7 @@ from odradek.storage.log._staging import ProducerEntry
 from odradek.storage.log.batches import HEADER_BYTES, StoredBatch
 from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.producer_state import ProducerState, decode_snapshot, encode_snapshot
-from odradek.storage.log.segment import (
+from odradek.storage.log.segment_paths import (
     CLEANED,
     DELETED,
     INDEX,

@@ -9,7 +9,7 @@ from odradek.server import meta_properties
 from odradek.storage import checkpoints
 from odradek.storage.directories.store import Key, key_of
 from odradek.storage.disk import Disk, Lock, OsDisk, OsFile
-from odradek.storage.log.segment import (
+from odradek.storage.log.segment_paths import (
     CLEANED,
     DELETED,
     INDEX,

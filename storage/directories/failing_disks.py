@@ -12,7 +12,7 @@ from odradek.storage.directories.data_directory import DataDirectory, Key
 from odradek.storage.directories.opening import Opening
 from odradek.storage.directories.places import Place, Places
 from odradek.storage.disk import Disk
-from odradek.storage.log.segment import FilePool
+from odradek.storage.log.segment_file import FilePool
 from odradek.storage.recovery.recovery import Recovered
 from odradek.wire.work import Work
 

@@ -14,7 +14,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.directories.data_directory import DataDirectory, Key, is_failure
 from odradek.storage.disk import Disk
 from odradek.storage.log.partition import Partition
-from odradek.storage.log.segment import FilePool
+from odradek.storage.log.segment_file import FilePool
 
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"

@@ -47,7 +47,9 @@ from odradek.storage.log.flush_journal import FlushJournal
 from odradek.storage.log.partition import ZERO_UUID, Partition
 from odradek.storage.log.producer_state import EXPIRATION_MS
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINT_INTERVAL_BYTES
-from odradek.storage.log.segment import LOG, FilePool, Segment
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.segment_file import FilePool
+from odradek.storage.log.segment_paths import LOG
 from odradek.storage.recovery.recovery import base_offset_of, begin_log, open_log
 from odradek.storage.throttle import Allowance
 from odradek.wire.errors import ErrorCode, KafkaError

@@ -13,7 +13,8 @@ from odradek.storage.directories.data_directory import Key
 from odradek.storage.directories.places import Places, remove_with_files
 from odradek.storage.disk import Disk
 from odradek.storage.log.partition import Partition
-from odradek.storage.log.segment import DELETED, LOG, Segment
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.segment_paths import DELETED, LOG
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import Work
 
@@ -157,18 +158,18 @@ class Upkeep:
         for start in range(0, len(due), REMOVED_PER_STEP):
             some = due[start : start + REMOVED_PER_STEP]
             for segment in some:
-                segment.close()
+                segment.file.close()
             yield partial(_remove_segments, some, now_ms)
             for segment in some:
                 # Whoever was late in reading has opened it again.
-                segment.close()
+                segment.file.close()
 
 
 def _remove_segments(segments: list[Segment], now_ms: int | None) -> None:
     for segment in segments:
         try:
             if now_ms is not None:
-                _forget_if_written(segment.pool.disk, segment.path(LOG), now_ms)
+                _forget_if_written(segment.paths.disk, segment.paths.path(LOG), now_ms)
             segment.remove()
         except OSError:
             pass

@@ -235,7 +235,7 @@ def rescanned(bench, partition, *, without):
     """The disk fails, has not even what could be read, and a rescan brings back the rest."""
     partition.take_offline("its disk has failed")
     segment = partition.log.active
-    segment.file().truncate(segment.size_bytes - without)
+    segment.file.open().truncate(segment.size_bytes - without)
     finish(bench.store.attending(NOW_MS))
     assert partition.is_available
 

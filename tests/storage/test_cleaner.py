@@ -425,7 +425,7 @@ def test_two_compactions_in_a_row_keep_what_readers_of_each_have(store, partitio
         seal(partition)
         readers.append(partition.read(0, max_bytes=200).records)
         # An answer under way of which nothing has been read; the pool has given the file up.
-        partition.log.segments[0].close()
+        partition.log.segments[0].file.close()
         clean(store, NOW_MS + number * 20_000)
         store.maintain(NOW_MS + number * 20_000)
     store.maintain(NOW_MS + 60_001)
@@ -443,7 +443,7 @@ def test_a_damaged_log_is_left_alone_and_named_and_the_others_go_on(store, parti
         seal(one)
     told: list[tuple[str, str]] = []
     store.cleaner.on_uncleanable = lambda name, reason: told.append((name, reason))
-    file = store.disk.open(partition.log.segments[0].path(".log"))
+    file = store.disk.open(partition.log.segments[0].paths.path(".log"))
     file.write(70, [b"\xff"])
     clean(store)
     clean(store)

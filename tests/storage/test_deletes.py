@@ -12,7 +12,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.directories.upkeep import WRITTEN_MS
 from odradek.storage.disk import OsDisk
-from odradek.storage.log.segment import DELETED, LOG
+from odradek.storage.log.segment_paths import DELETED, LOG
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records
 from odradek.wire.work import finish
@@ -168,10 +168,10 @@ def test_what_is_removed_is_forgotten_first_but_not_what_was_just_written(what):
     segments = partition.log.segments
     removed_ms = NOW_MS + SMALL.file_delete_delay_ms
     for segment in segments[:3]:
-        disk.set_modified_ms(segment.path(LOG), removed_ms - WRITTEN_MS - 1)
+        disk.set_modified_ms(segment.paths.path(LOG), removed_ms - WRITTEN_MS - 1)
     for segment in segments[3:]:
-        disk.set_modified_ms(segment.path(LOG), removed_ms - WRITTEN_MS)
-    old = [segment.path(LOG).rpartition("/")[2] for segment in segments[:3]]
+        disk.set_modified_ms(segment.paths.path(LOG), removed_ms - WRITTEN_MS)
+    old = [segment.paths.path(LOG).rpartition("/")[2] for segment in segments[:3]]
     if what == "DeleteRecords":
         old = [name + DELETED for name in old]
         partition.delete_records(segments[-1].base_offset)

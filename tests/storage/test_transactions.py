@@ -757,7 +757,7 @@ def test_a_partition_that_is_moved_takes_its_transactions_along(is_clean):
     store.begin_move("t", 0, target)
     finish(store.moving(NOW_MS))
     assert partition.directory == f"{target}/t-0"
-    assert partition.log.active.has_aborted
+    assert partition.log.active.transactions.has_aborted()
     check_transactions(partition)
     aborting = Producer(partition, 5)
     aborting.send(b"after the move")

@@ -41,12 +41,12 @@ from odradek.storage.log.segment_paths import (
     SWAP,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    base_offset_of,
     file_name,
 )
 from odradek.storage.log.transaction_index import AbortedTransaction
 from odradek.storage.log.transactions import stored_marker
 from odradek.storage.recovery.log_walk import HeaderRepair, Hole, batch_of, walk
-from odradek.storage.recovery.recovery import base_offset_of
 from odradek.wire.end_marker import EndMarker
 
 __all__ = ["DAMAGE", "NOTE", "Finding", "LostSegment", "PartitionCheck", "SegmentCheck", "lost_logs"]

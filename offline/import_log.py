@@ -52,9 +52,10 @@ from odradek.storage.log.segment_paths import (
     SWAP,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    base_offset_of,
     file_name,
 )
-from odradek.storage.recovery.recovery import base_offset_of, finish_interrupted
+from odradek.storage.recovery.recovery import finish_interrupted
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.schema import uuid_to_text
 

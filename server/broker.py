@@ -301,8 +301,8 @@ class BrokerServer:
             raise ConfigError(f"log.dirs: the data directories cannot be used: {error}") from error
         for (topic, index), size_bytes in cut_bytes.items():
             logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)
-        if store.restored_bytes:
-            logger.info("put back %d bytes that only the group log had", store.restored_bytes)
+        if store.opening.restored_bytes:
+            logger.info("put back %d bytes that only the group log had", store.opening.restored_bytes)
         self._finalize_features(machine)
         self._finish_deletions(machine.view)
         self._make_missing(machine.view)
@@ -363,7 +363,7 @@ class BrokerServer:
 
     def _takes_replicas(self, node_id: int) -> bool:
         """Whether a broker is one of those among which new partitions are spread."""
-        return node_id != self.node_id or self._store is None or self._store.has_uncordoned
+        return node_id != self.node_id or self._store is None or self._store.creating.has_uncordoned
 
     def _register(self) -> None:
         from odradek.coordinator.cluster.view import (
@@ -558,7 +558,9 @@ class BrokerServer:
         _tell_without_effect("group", groups, GROUP_OPTIONS)
         if self._coordinators is not None:
             self._coordinators.follow(view, change)
-        is_some_offline = store.failures or store.needs_attention or self._absent_directories
+        is_some_offline = (
+            store.failing_disks.failures or store.failing_disks.needs_attention or self._absent_directories
+        )
         if is_some_offline and (change.created or change.deleted):
             # Whoever made the new view did not know what is offline by now.
             asyncio.get_running_loop().call_soon(self._tell_offline)
@@ -570,9 +572,9 @@ class BrokerServer:
         if live.without_effect:
             logger.info("set at run time, but without effect here: %s", ", ".join(live.without_effect))
         if self._store is not None:
-            self._store.producer_expiration_ms = live["producer.id.expiration.ms"]
-            self._store.cordon(live.cordoned_directories)
-            self._store.move_allowance.change(live["replica.alter.log.dirs.io.max.bytes.per.second"])
+            self._store.places.producer_expiration_ms = live["producer.id.expiration.ms"]
+            self._store.creating.cordon(live.cordoned_directories)
+            self._store.relocation.allowance.change(live["replica.alter.log.dirs.io.max.bytes.per.second"])
         if self._connections is not None:
             self._connections.limits = _limits(self.config, live)
         if self._cleaner is not None:
@@ -585,7 +587,7 @@ class BrokerServer:
         assert store is not None
         assert machine is not None
         names = {topic.name for topic in change.configured}
-        for number, partition in enumerate(store.loaded(), 1):
+        for number, partition in enumerate(store.places.loaded(), 1):
             topic = machine.view.topics.get(partition.topic)
             if topic is not None and (change.brokers_configured or partition.topic in names):
                 config = self._live.log_config(topic.configs)
@@ -661,7 +663,7 @@ class BrokerServer:
         """
         assert self._store is not None
         assert self._machine is not None
-        if self._store.topic_id_of(name, index) in self._machine.deletions:
+        if self._store.places.topic_id_of(name, index) in self._machine.deletions:
             self._store.delete(name, index)
         else:
             path = self._store.set_aside(name, index)
@@ -675,11 +677,11 @@ class BrokerServer:
         assert machine is not None
         doomed: dict[bytes, list[tuple[str, int]]] = {topic_id: [] for topic_id in machine.deletions}
         strays = []
-        for name, index in store.names():
+        for name, index in store.places.names():
             has_topic = view.partition(name, index) is not None
-            if has_topic and not doomed and store.is_unopened(name, index):
+            if has_topic and not doomed and store.places.is_unopened(name, index):
                 continue  # looked at when it is loaded
-            topic_id = store.topic_id_of(name, index)
+            topic_id = store.places.topic_id_of(name, index)
             if topic_id is not None and topic_id in doomed:
                 doomed[topic_id].append((name, index))
             elif not has_topic:
@@ -699,7 +701,7 @@ class BrokerServer:
         a data directory is offline or not named, which may have them."""
         store = self._store
         assert store is not None
-        if store.failures:
+        if store.failing_disks.failures:
             return
         missing = list(self._missing(view))
         if missing and self._absent_directories:
@@ -720,7 +722,7 @@ class BrokerServer:
         assert store is not None
         for topic in view.topics.values():
             for partition in topic.partitions:
-                if self.node_id in partition.replicas and (topic.name, partition.index) not in store:
+                if self.node_id in partition.replicas and (topic.name, partition.index) not in store.places:
                     yield topic, partition
 
     def _note_directories(
@@ -757,8 +759,8 @@ class BrokerServer:
         store, machine = self._store, self._machine
         if store is None or machine is None:
             return
-        offline = store.offline()
-        if store.has_unopened or self._absent_directories:
+        offline = store.places.offline()
+        if store.places.has_unopened or self._absent_directories:
             # Nobody knows what a directory held that could not be opened: it is what no other one has.
             offline |= {(topic.name, one.index) for topic, one in self._missing(machine.view)}
         machine.set_offline(self.node_id, offline)
@@ -783,7 +785,7 @@ class BrokerServer:
         if self._is_expiring and not only_late:
             return
         self._is_expiring = True
-        work = self._store.expiring_producers(self._now_ms(), only_late=only_late)
+        work = self._store.upkeep.expiring_producers(self._now_ms(), only_late=only_late)
         self._chores.run(work, self._end_of_expiry, self._failure_of_expiry)
 
     def _end_of_expiry(self, has_late: bool) -> None:
@@ -808,7 +810,7 @@ class BrokerServer:
         def look() -> None:
             if is_ended or self._store is None:
                 return
-            if any(partition.config.is_compacted for partition in self._store.loaded()):
+            if any(partition.config.is_compacted for partition in self._store.places.loaded()):
                 chores.run(beginning(self._store), _ignore, _log_failed_cleaner)
             else:
                 look_later()
@@ -840,8 +842,8 @@ class BrokerServer:
     def _move(self) -> None:
         """Goes on with what is moved between data directories."""
         assert self._moves is not None
-        if self._store is not None and self._store.has_moves and len(self._moves) == 0:
-            self._moves.run(self._store.moving(self._now_ms()), _ignore, _log_failed_move)
+        if self._store is not None and self._store.relocation.has_moves and len(self._moves) == 0:
+            self._moves.run(self._store.relocation.moving(self._now_ms()), _ignore, _log_failed_move)
 
     # Stop
 

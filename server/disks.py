@@ -59,7 +59,7 @@ class Disks(StoreListener):
     def use(self, store: LogStore) -> None:
         """From now on, after the start."""
         self._store = store
-        if store.needs_attention:
+        if store.failing_disks.needs_attention:
             self.trouble()
 
     def stop(self) -> None:
@@ -138,7 +138,7 @@ class Disks(StoreListener):
             return
         self._is_resting = True
         self._on_change()
-        self._queue.run(store.attending(self._now_ms()), self._looked, self._could_not_look)
+        self._queue.run(store.failing_disks.attending(self._now_ms()), self._looked, self._could_not_look)
 
     def _looked(self, result: object) -> None:
         store = self._store
@@ -146,7 +146,7 @@ class Disks(StoreListener):
         if store is None:
             return
         self._on_change()
-        failures = store.failures
+        failures = store.failing_disks.failures
         if len(failures) == len(store.directories):
             self._on_end("; ".join(f"{path}: {reason}" for path, reason in failures.items()))
             return
@@ -158,5 +158,5 @@ class Disks(StoreListener):
 
     def _rested(self) -> None:
         self._is_resting = False
-        if self._store is not None and self._store.needs_attention:
+        if self._store is not None and self._store.failing_disks.needs_attention:
             self._look()

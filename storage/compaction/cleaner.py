@@ -15,7 +15,7 @@ from functools import partial
 from os import urandom
 from typing import Protocol
 
-from odradek.storage.compaction.plan import Plan, preload, plan_partition, unread_of_plan
+from odradek.storage.compaction.plan import Plan, plan_partition, preload, unread_of_plan
 from odradek.storage.compaction.run import CleanedGroup, CleaningJob, JobSegment, Round, cleaning_round
 from odradek.storage.disk import NO_ROOM, Disk, read_file
 from odradek.storage.log.log import Log

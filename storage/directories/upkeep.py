@@ -42,7 +42,7 @@ class Upkeep:
         # (due, path of a directory, its partition) and (due, segment): removed once nobody can be reading
         # them.
         self._directories_to_delete: deque[tuple[int, str, Partition | None]] = deque()
-        self._doomed_segments: deque[tuple[int, Segment]] = deque()
+        self._deleted_segments: deque[tuple[int, Segment]] = deque()
         self._turn: Iterator[Key] = iter(())
         self._last_turn_ms: int | None = None
         # Partitions that are due, times the interval: whole numbers, so that none is due a round late.
@@ -50,7 +50,7 @@ class Upkeep:
         self._late_expiries: list[Key] = []
 
     def maintaining(self, now_ms: int) -> Work[None]:
-        """One round. See `LogStore.maintaining`."""
+        """One round of retention; then remove what was deleted and is due."""
         effort = 0
         for key in self._next_keys(now_ms):
             if not self._places.is_known(key):
@@ -102,8 +102,11 @@ class Upkeep:
         except KafkaError:
             return
 
-    def expiring_producers(self, now_ms: int, *, only_late: bool) -> Work[bool]:
-        """See `LogStore.expiring_producers`."""
+    def expiring_producers(self, now_ms: int, *, only_late: bool = False) -> Work[bool]:
+        """Forget producers that have been silent for `producer_expiration_ms`, in the partitions that are
+        loaded; the others do it when they are loaded. True: something is staged in some of them, whose turn
+        is in the next call, or, with `only_late`, in a call for them alone.
+        """
         by_key = self._places.by_key
         keys, self._late_expiries = self._late_expiries if only_late else list(by_key), []
         for number, key in enumerate(keys, 1):
@@ -119,8 +122,8 @@ class Upkeep:
         return bool(self._late_expiries)
 
     def remove_segments(self, segments: Sequence[Segment], due_ms: int) -> None:
-        """See `LogStore.remove_later`."""
-        self._doomed_segments += [(due_ms, segment) for segment in segments]
+        """Remove the files of deleted segments at `due_ms`, when nobody can be reading them any more."""
+        self._deleted_segments += [(due_ms, segment) for segment in segments]
 
     def remove_directory(self, path: str, delay_ms: int, partition: Partition | None = None) -> None:
         """Remove a partition's directory that is out of sight, in so many milliseconds; `partition` may still
@@ -149,10 +152,10 @@ class Upkeep:
         """
         due: list[Segment] = []
         # Each looked at once: what is not due yet goes to the back.
-        for _ in range(len(self._doomed_segments)):
-            due_ms, segment = self._doomed_segments.popleft()
+        for _ in range(len(self._deleted_segments)):
+            due_ms, segment = self._deleted_segments.popleft()
             if now_ms is not None and due_ms > now_ms:
-                self._doomed_segments.append((due_ms, segment))
+                self._deleted_segments.append((due_ms, segment))
             else:
                 due.append(segment)
         for start in range(0, len(due), REMOVED_PER_STEP):

@@ -913,7 +913,8 @@ class Log(LogStaging):
         if found is None:
             return EMPTY
         segment, position, first_bytes = found
-        end = segment.size_bytes
+        extent = segment.extent
+        end = extent.size_bytes
         if end_offset < self.log_end_offset:
             end = min(end, self._position_of(segment, end_offset, prompt))
         if position >= end:
@@ -928,7 +929,7 @@ class Log(LogStaging):
                 end = position + first_bytes
             else:
                 return FIRST_TOO_LARGE
-        if position < segment.extent.inherited_bytes:
+        if position < extent.inherited_bytes:
             end = min(end, segment.inherited.sound_until(position, end, prompt))
         return Slice(segment.file, position, end - position)
 

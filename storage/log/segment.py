@@ -187,8 +187,9 @@ class Segment:
         `prompt`: `WouldWait` instead of waiting for the disk.
         """
         position = self.indexes.lookup(offset, prompt)
-        end = sound_until = self.extent.size_bytes
-        if position < self.extent.inherited_bytes:
+        extent = self.extent
+        end = sound_until = extent.size_bytes
+        if position < extent.inherited_bytes:
             sound_until = self.inherited.sound_until(position, position + _SEEK_WINDOW_BYTES, prompt)
         window = b""
         start = position
@@ -210,7 +211,7 @@ class Segment:
 
     def _seek_window(self, position: int, prompt: bool) -> bytes:
         read = self.file.read_promptly if prompt else self.file.read
-        window = read(position, min(_SEEK_WINDOW_BYTES, self.size_bytes - position))
+        window = read(position, min(_SEEK_WINDOW_BYTES, self.extent.size_bytes - position))
         if len(window) < EXTENT.size:
             raise self._damaged(position)
         return window

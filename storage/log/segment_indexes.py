@@ -39,17 +39,13 @@ class SegmentIndexes:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        if self.loaded.offsets is None:
-            self._load()
-        assert self.loaded.offsets is not None
-        return self.loaded.offsets
+        offsets = self.loaded.offsets
+        return self._load()[0] if offsets is None else offsets
 
     @property
     def time_index(self) -> TimeIndex:
-        if self.loaded.times is None:
-            self._load()
-        assert self.loaded.times is not None
-        return self.loaded.times
+        times = self.loaded.times
+        return self._load()[1] if times is None else times
 
     @property
     def are_loaded(self) -> bool:
@@ -78,7 +74,7 @@ class SegmentIndexes:
         if not self.are_loaded and not self._is_preloaded:
             raise WouldWait(_Preloading(self), 0, 0)
 
-    def _load(self) -> None:
+    def _load(self) -> tuple[OffsetIndex, TimeIndex]:
         self._is_preloaded = False
         try:
             offsets, times = open_indexes(self.paths, self.extent.size_bytes)
@@ -89,6 +85,9 @@ class SegmentIndexes:
             self._take(offsets, times)
         else:
             self._repair(*decode_indexes(self.paths, self.extent.size_bytes))
+        assert self.loaded.offsets is not None
+        assert self.loaded.times is not None
+        return self.loaded.offsets, self.loaded.times
 
     def truncate_to(self, index_count: int, time_count: int) -> bool:
         """Cut both index files to so many entries and load them; whether neither had more. `DamagedIndex`,
@@ -126,13 +125,14 @@ class SegmentIndexes:
     def _agrees(self, index: OffsetIndex, place: int, prompt: bool = False) -> bool:
         """Whether an entry says the same as the batch that it points to."""
         relative, position = index.entry(place)
-        if not 0 <= position < self.extent.size_bytes:
+        extent = self.extent
+        if not 0 <= position < extent.size_bytes:
             return False
         head = (self.file.read_promptly if prompt else self.file.read)(position, EXTENT.size)
         if len(head) < EXTENT.size:
             return False
         base_offset, _, last_offset_delta = EXTENT.unpack(head)
-        return bool(base_offset + last_offset_delta == relative + self.extent.base_offset)
+        return bool(base_offset + last_offset_delta == relative + extent.base_offset)
 
     # Searching
 
@@ -154,10 +154,11 @@ class SegmentIndexes:
         Of one that does not, the entry or the batch is damaged. It is left out; the way from the entry before
         shows whether it is the batch.
         """
+        inherited_bytes = self.extent.inherited_bytes
         while (place := self._place_of(offset)) >= 0:
             index = self.offset_index
             position = index.entry(place)[1]
-            if position >= self.extent.inherited_bytes or self._agrees(index, place, prompt):
+            if position >= inherited_bytes or self._agrees(index, place, prompt):
                 return position
             if index.is_mapped:
                 self.unmap()

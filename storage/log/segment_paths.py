@@ -29,6 +29,12 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+def base_offset_of(name: str, suffix: str) -> int | None:
+    """The offset in a segment file's name, None when it is no name of that kind."""
+    digits = name.removesuffix(suffix)
+    return int(digits) if len(digits) == 20 and digits != name and digits.isdecimal() else None
+
+
 class SegmentPaths:
     """See the module. Each method may raise `OSError`."""
 

@@ -6,10 +6,9 @@ damage and cut them off.
 
 from odradek.storage.disk import Disk
 from odradek.storage.log.batches import StoredBatch
-from odradek.storage.log.segment_paths import LOG
+from odradek.storage.log.segment_paths import LOG, base_offset_of
 from odradek.storage.log.validation import MAGIC_POSITION
 from odradek.storage.recovery.log_walk import walk
-from odradek.storage.recovery.recovery import base_offset_of
 
 __all__ = ["begins_with_messages"]
 

@@ -35,6 +35,7 @@ from odradek.storage.log.segment_paths import (
     SYNC_FAILED,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    base_offset_of,
     file_name,
     note_failed_sync,
 )
@@ -332,12 +333,6 @@ def look_after_crash(disk: Disk, directory: str, end_checkpoint: EndCheckpoint |
     if len(logs) != 1 or others or disk.size(f"{directory}/{logs[0]}") > 0:
         return AfterCrash.UNKNOWN
     return AfterCrash.EMPTY
-
-
-def base_offset_of(name: str, suffix: str) -> int | None:
-    """The offset in a segment file's name, None when it is no name of that kind."""
-    digits = name.removesuffix(suffix)
-    return int(digits) if len(digits) == 20 and digits != name and digits.isdecimal() else None
 
 
 def finish_interrupted(disk: Disk, directory: str, names: list[str]) -> list[str]:

@@ -236,7 +236,7 @@ def rescanned(bench, partition, *, without):
     partition.take_offline("its disk has failed")
     segment = partition.log.active
     segment.file.open().truncate(segment.size_bytes - without)
-    finish(bench.store.attending(NOW_MS))
+    finish(bench.store.failing_disks.attending(NOW_MS))
     assert partition.is_available
 
 

@@ -150,10 +150,10 @@ class World:
     def attend(self) -> None:
         """The disk answers again: what went offline comes back, with all that was committed."""
         for _ in range(3):
-            if self.store.needs_attention:
+            if self.store.failing_disks.needs_attention:
                 self.now_ms += 60_000
-                finish(self.store.attending(self.now_ms))
-        assert not self.store.needs_attention
+                finish(self.store.failing_disks.attending(self.now_ms))
+        assert not self.store.failing_disks.needs_attention
         for book in self._live_books():
             assert self._partition(book).is_available
             if not self._partition(book).log.has_staged:

@@ -185,7 +185,7 @@ def test_a_key_too_many_for_the_map_is_left_to_the_next_round(store, partition):
     rounds = 0
     while (begun := next_round(store, memory_bytes=8 * SLOT_BYTES)) is not None:
         assert run(store, begun)
-        assert store.first_dirty_of(partition) == first_dirty + 7
+        assert store.checkpointing.first_dirty_of(partition) == first_dirty + 7
         first_dirty += 7
         rounds += 1
         if first_dirty + 7 > 40:
@@ -310,7 +310,7 @@ def test_a_round_comes_to_nothing_when_the_log_has_lost_a_segment_meanwhile(stor
     store.maintain(NOW_MS)
     assert not run(store, begun)
     assert not store.cleaner.judge(begun, "it was there")
-    assert store.first_dirty_of(partition) == 0
+    assert store.checkpointing.first_dirty_of(partition) == 0
     assert not [name for name in store.disk.files if name.endswith((".cleaned", ".swap"))]
     clean(store)
     assert [value for _, _, value in records_of(partition)] == [b"29"]
@@ -374,7 +374,7 @@ def read_anew_after_a_failed_flush(store: LogStore, partition: Partition) -> Non
     store.disk.fail = lambda operation, path: next(failing, None) if operation == "sync" else None
     with pytest.raises(KafkaError):
         partition.flush()
-    finish(store.attending(NOW_MS))
+    finish(store.failing_disks.attending(NOW_MS))
     assert partition.is_available
 
 
@@ -466,7 +466,7 @@ def test_a_full_disk_puts_a_round_off_but_does_not_end_compaction(store, partiti
     assert not [name for name in store.disk.files if name.endswith(".cleaned")]
     store.disk.room_bytes = None
     clean(store)
-    assert store.first_dirty_of(partition) == 20
+    assert store.checkpointing.first_dirty_of(partition) == 20
 
 
 def test_a_swap_that_the_disk_refuses_takes_the_partition_offline(store, partition):

@@ -40,7 +40,7 @@ def test_a_start_that_was_answered_survives_a_kill_and_a_loss_of_power():
     append(partition, 9)
     partition.flush()
     partition.delete_records(7)
-    assert finish(store.saving_starts([partition])) == []
+    assert finish(store.checkpointing.saving_starts([partition])) == []
     for seed in range(20):
         after = open_store(disk.lose_power(seed)).get("t", 0)
         assert (after.log_start_offset, after.log_end_offset) == (7, 9)
@@ -55,7 +55,7 @@ def test_offsets_are_not_given_twice_when_what_was_deleted_never_reached_the_dis
     partition.flush()
     append(partition, 9)
     partition.delete_records(-1)
-    finish(store.saving_starts([partition]))
+    finish(store.checkpointing.saving_starts([partition]))
     for seed in range(20):
         partition = open_store(disk.lose_power(seed)).get("t", 0)
         assert (partition.log_start_offset, partition.log_end_offset) == (9, 9)
@@ -80,7 +80,7 @@ def test_a_topic_made_anew_knows_nothing_of_the_one_before(ends):
     partition = store.create("t", 0, TOPIC_ID, LogConfig())
     append(partition, 50)
     partition.delete_records(50)
-    finish(store.saving_starts([partition]))
+    finish(store.checkpointing.saving_starts([partition]))
     store.delete("t", 0)
     if ends == "clean":
         store.close(NOW_MS)
@@ -113,7 +113,7 @@ def test_what_stands_in_the_way_of_a_new_partition_is_kept_and_not_taken_over():
     disk = MemoryDisk()
     store = open_store(disk)
     append(store.create("t", 0, TOPIC_ID, LogConfig()), 3)
-    store._table.leave(("t", 0))  # its directory has come there behind our back
+    store.places.leave(("t", 0))  # its directory has come there behind our back
     partition = store.create("t", 0, OTHER_ID, LogConfig())
     assert (partition.topic_id, partition.log_end_offset) == (OTHER_ID, 0)
     assert any(path.endswith("-stray") for path in disk.directories)

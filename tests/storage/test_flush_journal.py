@@ -301,7 +301,7 @@ def test_a_file_is_kept_while_a_partition_cannot_be_flushed_unless_it_is_deleted
     end_offset = one.log_end_offset
     store = crashed(disk, one, size_bytes)
     assert store.get("orders", 0).log_end_offset == end_offset
-    assert store.restored_bytes
+    assert store.opening.restored_bytes
 
 
 def test_a_flush_that_fails_once_while_a_file_retires_holds_up_the_log_only_until_it_is_repeated(
@@ -403,7 +403,7 @@ def test_bytes_that_are_there_are_written_again_since_the_disk_may_not_have_them
     append(partition, b"second")
     write_together(log, [partition])
     store = crashed(disk, partition, partition.size_bytes)
-    assert store.restored_bytes == 0
+    assert store.opening.restored_bytes == 0
     survivor = disk.lose_power(1)
     assert open_store(survivor).get("orders", 0).log_end_offset == 2
 

@@ -116,7 +116,7 @@ class OffsetsByTime(RuleBasedStateMachine):
     @rule(forgets_indexes=st.booleans(), is_killed=st.booleans())
     def restart(self, forgets_indexes, is_killed):
         self.partition.flush()
-        finish(self.store.saving_starts([self.partition]))
+        finish(self.store.checkpointing.saving_starts([self.partition]))
         write_checkpoints(self.store)
         if is_killed:
             self.disk.held.clear()

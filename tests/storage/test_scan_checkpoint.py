@@ -347,6 +347,6 @@ def test_a_sync_that_fails_beside_the_log_takes_the_partition_offline():
     store.maintain(LATER_MS)
     assert partition.is_broken
     assert scan_checkpoint_of(disk) is None
-    finish(store.attending(LATER_MS))
+    finish(store.failing_disks.attending(LATER_MS))
     assert partition.is_available
     assert everything(partition) == expected

@@ -284,7 +284,7 @@ class BrokerServer:
             raise ConfigError(f"log.dirs: {error} Stop it, or name another directory.") from error
         machine = self._machine = self._load_metadata(os.path.join(config.data_directories[0], FILE_NAME))
         check_levels(config, machine.view)
-        noted = machine.log_directories(self.node_id)
+        noted = machine.log_directories.of(self.node_id)
         self._absent_directories = absent_directories(noted, identity.directory_ids, identity.failures)
         self._follow_settings(machine.view)
         _tell_without_effect("topic", _configs_of(machine.view.topics.values()), TOPIC_OPTIONS)
@@ -729,11 +729,11 @@ class BrokerServer:
         self, machine: ClusterMachine, directory_ids: Mapping[str, str], failures: Mapping[str, str]
     ) -> None:
         """For the next start. One that is not named any more is forgotten when nothing of it is missed."""
-        noted = machine.log_directories(self.node_id)
+        noted = machine.log_directories.of(self.node_id)
         paths = {id_: path for id_, path in noted.items() if path in failures} | self._absent_directories
         paths |= {id_: path for path, id_ in directory_ids.items()}
         try:
-            machine.note_log_directories(self.node_id, paths)
+            machine.log_directories.note(self.node_id, paths)
         except KafkaError as error:
             logger.error("the next start will not know which log directories there were: %s", error)
 

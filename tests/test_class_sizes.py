@@ -9,8 +9,17 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 FOLDERS = ("wire", "config", "storage", "coordinator", "apis", "server", "offline", "spark_integration")
 METHODS_MAX = 30
-EXCEPTIONS = {}
-"""Module and class -> methods. A number may only go down, and a class that has got small enough is taken out."""
+EXCEPTIONS = {
+    "coordinator/group_machine.py: GroupMachine": 33,
+    "coordinator/groups/classic_group.py: ClassicGroup": 35,
+    "coordinator/groups/classic_membership.py: Membership": 38,
+    "server/broker.py: BrokerServer": 48,
+    "server/connection.py: Connection": 35,
+    "spark_integration/producing.py: Producer": 36,
+    "storage/log/log.py: Log": 67,
+    "storage/log/partition.py: Partition": 55,
+}
+"""Class -> its methods now. A number may only become smaller; a class of 30 is taken out of the list."""
 _COMPILED_CLASS = re.compile(r"(?:cdef )?class (\w+)")
 _COMPILED_METHOD = re.compile(r" {4}(?:def|cp?def)\s[^=]*?\(")
 

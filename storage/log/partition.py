@@ -646,7 +646,7 @@ class Partition(PartitionStaging):
         """Let the log start at `offset` (-1: the high watermark); returns where it starts now.
 
         Whole segments before it go with the next retention. The disk does not know of it yet:
-        `LogStore.saving_starts`. Refuses with OFFSET_OUT_OF_RANGE what is after the high watermark, with
+        `Checkpointing.saving_starts`. Refuses with OFFSET_OUT_OF_RANGE what is after the high watermark, with
         POLICY_VIOLATION in topics that are compacted and no more.
         """
         self._check_online()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.wire.messages.group_records import ConsumerGroupMemberMetadataValue
@@ -17,15 +18,15 @@ class ResolvedPattern(NamedTuple):
     resolved_at_ms: int
 
 
+@dataclass(slots=True)
 class Subscriptions:
     """See the module. Counts how many members subscribe to what, so that no question looks at them all."""
 
-    def __init__(self) -> None:
-        self.resolved: dict[str, ResolvedPattern] = {}
-        """By pattern; those that were never resolved are missing."""
-        self.name_counts: dict[str, int] = {}
-        """By topic, how many members subscribe by name."""
-        self._pattern_counts: dict[str, int] = {}
+    resolved: dict[str, ResolvedPattern] = field(default_factory=dict)
+    """By pattern; those that were never resolved are missing."""
+    name_counts: dict[str, int] = field(default_factory=dict)
+    """By topic, how many members subscribe by name."""
+    _pattern_counts: dict[str, int] = field(default_factory=dict)
 
     def count(self, metadata: ConsumerGroupMemberMetadataValue, change: int) -> None:
         """A member with this metadata has come (1) or gone (-1)."""

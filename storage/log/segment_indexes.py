@@ -71,7 +71,8 @@ class SegmentIndexes:
 
     def load_promptly(self) -> None:
         """`WouldWait` until `preload` has run, since the indexes are about to be loaded."""
-        if not self.are_loaded and not self._is_preloaded:
+        loaded = self.loaded
+        if (loaded.offsets is None or loaded.times is None) and not self._is_preloaded:
             raise WouldWait(_Preloading(self), 0, 0)
 
     def _load(self) -> tuple[OffsetIndex, TimeIndex]:
@@ -155,8 +156,15 @@ class SegmentIndexes:
         shows whether it is the batch.
         """
         inherited_bytes = self.extent.inherited_bytes
-        while (place := self._place_of(offset)) >= 0:
+        while True:
             index = self.offset_index
+            try:
+                place = index.place_of(offset)
+            except DamagedIndex:
+                self.unmap()
+                continue
+            if place < 0:
+                return 0
             position = index.entry(place)[1]
             if position >= inherited_bytes or self._agrees(index, place, prompt):
                 return position
@@ -164,14 +172,6 @@ class SegmentIndexes:
                 self.unmap()
             else:
                 index.forget(place)
-        return 0
-
-    def _place_of(self, offset: int) -> int:
-        try:
-            return self.offset_index.place_of(offset)
-        except DamagedIndex:
-            self.unmap()
-            return self.offset_index.place_of(offset)
 
     def lookup_time(self, timestamp_ms: int) -> int:
         """An offset at or after which the first record not before `timestamp_ms` is found."""

@@ -796,7 +796,7 @@ def test_a_disk_that_does_not_give_it_is_an_error_of_that_partition(node, cold, 
     load = SegmentFile.load
 
     def load_or_fail(segment, *stretch):
-        (fail if os.path.basename(segment.directory) == "t-0" else load)(segment, *stretch)
+        (fail if os.path.basename(segment.paths.directory) == "t-0" else load)(segment, *stretch)
 
     monkeypatch.setattr(SegmentFile, "load", load_or_fail)
     broken, sound = node.ask(fetch(("t", 0, 0), ("t", 1, 0)), version).responses[0].partitions

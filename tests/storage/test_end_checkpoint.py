@@ -147,7 +147,7 @@ def test_a_log_that_was_rolled_and_a_file_that_says_that_a_sync_has_failed_are_l
         store.close(NOW_MS)
         started(disk, config)
         disk.open(f"{DIRECTORY}/{name}", create=True).close()
-        assert not started(disk, config).is_unopened("t", 0), name
+        assert not started(disk, config).places.is_unopened("t", 0), name
 
 
 def test_where_the_recovery_point_says_something_else_the_log_is_looked_at():
@@ -158,7 +158,7 @@ def test_where_the_recovery_point_says_something_else_the_log_is_looked_at():
         path = f"data/{RECOVERY_POINTS}"
         assert read_offsets(disk, path)["t", 0] == end_checkpoint_of(disk).offset
         write_offsets(disk, path, {("t", 0): recovery_point})
-        assert not started(disk, config).is_unopened("t", 0), recovery_point
+        assert not started(disk, config).places.is_unopened("t", 0), recovery_point
 
 
 def test_a_recovery_that_reads_much_does_not_wait(monkeypatch):
@@ -169,14 +169,14 @@ def test_a_recovery_that_reads_much_does_not_wait(monkeypatch):
     size_bytes = end_checkpoint_of(disk).size_bytes
     for limit_bytes, waits in ((size_bytes, True), (size_bytes - 1, False)):
         monkeypatch.setattr("odradek.storage.directories.opening.UNREAD_BYTES_MAX", limit_bytes)
-        assert started(disk, config).is_unopened("t", 0) is waits
+        assert started(disk, config).places.is_unopened("t", 0) is waits
     # Of what is before a scan checkpoint nothing is read.
     monkeypatch.undo()
     disk, store, config = filled()
     store.close(NOW_MS)
     started(disk, config)
     monkeypatch.setattr("odradek.storage.directories.opening.UNREAD_BYTES_MAX", 0)
-    assert started(disk, config).is_unopened("t", 0)
+    assert started(disk, config).places.is_unopened("t", 0)
     assert end_checkpoint.UNREAD_BYTES_MAX > 0
 
 
@@ -230,7 +230,7 @@ def test_a_log_that_has_become_shorter_than_its_end_gives_that_up_before_it_goes
     assert partition_of(store).log_end_offset == 0
     assert any("bytes were not sound any more and are cut" in sentence for sentence in told.sentences)
     assert end_checkpoint_of(disk) is None
-    assert not started(disk, config).is_unopened("t", 0)
+    assert not started(disk, config).places.is_unopened("t", 0)
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
@@ -272,7 +272,7 @@ def test_a_damaged_checkpoint_of_ends_is_told_and_costs_a_recovery():
     assert everything(partition_of(store)) == expected
     store.close(NOW_MS)
     started(disk, config)
-    assert started(disk, config).is_unopened("t", 0)
+    assert started(disk, config).places.is_unopened("t", 0)
 
 
 def test_a_topic_that_is_made_again_has_nothing_of_the_ends_before():

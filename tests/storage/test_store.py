@@ -507,7 +507,7 @@ def test_many_partitions_are_closed_by_one_sync_of_the_file_system_or_one_by_one
     assert (asked.count("sync") > MANY_TO_CLOSE) == fails
     for seed in range(5):
         again = open_store(disk.lose_power(seed), "one", "two")
-        assert again.was_clean
+        assert again.opening.was_clean
         for index in range(MANY_TO_CLOSE):
             partition = again.get("t", index)
             assert (partition.log_end_offset, partition.log.leader_epochs.latest) == (1, 2)

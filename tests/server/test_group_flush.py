@@ -438,7 +438,7 @@ def test_a_clean_stop_leaves_no_flush_journal_and_a_killed_broker_needs_it(tmp_p
     bench.store._unlock()
     again = LogStore(OsDisk(), [str(tmp_path / "data")])
     again.open(NOW_MS)
-    assert again.restored_bytes
+    assert again.opening.restored_bytes
     assert [again.get("t", index).log_end_offset for index in range(6)] == [2] * 6
     again.close(NOW_MS)
     assert not list((tmp_path / "data").glob("group-log*"))

@@ -40,7 +40,7 @@ class StoreListener:
 
     def offline(self, sentence: str) -> None:
         """A partition answers KAFKA_STORAGE_ERROR from now on, and why; `attending` tries to bring it back.
-        Not told of those of a directory that has failed. In any thread.
+        Not called for the partitions of a directory that has failed. In any thread.
         """
 
     def still_offline(self, name: str, reason: str) -> None:

@@ -1,10 +1,10 @@
 """The moves of partitions between data directories that are under way; `moving.py` does one of them.
 
-A move that fails, or that nobody wants any more, leaves the partition where it is, and its copy goes. Of one
-that is done the old directory stays until the new one has been flushed, which a clean stop does, too. So long
-its data directory (`Place.old_home`) goes on knowing what it knew of the partition, and is told where the log
-begins: a start after a crash may have to go on there. What a stop has interrupted begins anew with the next
-start.
+A move that fails, or that nobody wants any more, leaves the partition where it is; its copy is removed. After
+a move the old directory stays until the new one has been flushed, which a clean stop does, too. Until then
+its data directory (`Place.old_home`) keeps its checkpoints of the partition, and the log start in them is
+kept up to date: a start after a crash may have to go on there. A move that a stop has interrupted begins anew
+with the next start.
 """
 
 from collections.abc import Callable, Iterator

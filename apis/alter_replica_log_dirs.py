@@ -63,7 +63,7 @@ class AlterReplicaLogDirs:
                 code = error.code
             topic = results.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name, partitions=[]))
             topic.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
-        if self._store.has_moves:
+        if self._store.relocation.has_moves:
             self._begin()
         return AlterReplicaLogDirsResponse(results=list(results.values()))
 
@@ -73,12 +73,12 @@ class AlterReplicaLogDirs:
         directory = next((one for one in self._store.directories if os.path.abspath(one) == path), None)
         if directory is None:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs.")
-        if directory in self._store.failures:
+        if directory in self._store.failing_disks.failures:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline.")
-        if directory in self._store.cordoned:
+        if directory in self._store.creating.cordoned:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned.")
         try:
-            self._store.begin_move(name, index, directory)
+            self._store.relocation.begin(name, index, directory)
         except KafkaError as error:
             is_known = self._current_view().partition(name, index) is not None
             if error.code is ErrorCode.REPLICA_NOT_AVAILABLE and not is_known:

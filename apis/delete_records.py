@@ -77,7 +77,7 @@ class DeleteRecords:
         results: dict[tuple[str, int], DeleteRecordsPartitionResult],
         done: dict[tuple[str, int], Partition],
     ) -> Work[DeleteRecordsResponse]:
-        for partition in (yield from self._store.saving_starts(done.values())):
+        for partition in (yield from self._store.checkpointing.saving_starts(done.values())):
             key = (partition.topic, partition.index)
             results[key] = _result(key, INVALID_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
         topics: dict[str, DeleteRecordsTopicResult] = {}

@@ -37,7 +37,8 @@ class DescribeLogDirs:
         if request.topics is not None:
             wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
         topics: dict[str, dict[str, DescribeLogDirsTopic]] = {one: {} for one in self._store.directories}
-        unreadable = set(self._store.failures)
+        cordoned = self._store.creating.cordoned
+        unreadable = set(self._store.failing_disks.failures)
 
         def add(directory: str, name: str, index: int, size_bytes: int, lag: int, is_future: bool) -> None:
             topic = topics[directory].setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
@@ -47,21 +48,21 @@ class DescribeLogDirs:
                 )
             )
 
-        for directory, name, index, size_bytes in self._store.sizes():
+        for directory, name, index, size_bytes in self._store.places.sizes():
             if wanted is not None and (name, index) not in wanted:
                 continue
             if size_bytes is None:
                 unreadable.add(directory)
                 continue
             add(directory, name, index, size_bytes, 0, False)
-        for directory, name, index, size_bytes, lag in self._store.moves():
+        for directory, name, index, size_bytes, lag in self._store.relocation.moves():
             if wanted is None or (name, index) in wanted:
                 add(directory, name, index, size_bytes, lag, True)
         return DescribeLogDirsResponse(
             results=[
                 _unreadable(directory)
                 if directory in unreadable
-                else _directory(directory, found.values(), is_cordoned=directory in self._store.cordoned)
+                else _directory(directory, found.values(), is_cordoned=directory in cordoned)
                 for directory, found in topics.items()
             ]
         )

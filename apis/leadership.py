@@ -65,7 +65,7 @@ class Leadership:
 
     def unopened(self, partitions: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
         """Those of them whose files `lead` would have to look at first."""
-        is_unopened = self._store.is_unopened
+        is_unopened = self._store.places.is_unopened
         return [(topic, index) for topic, index in partitions if is_unopened(topic, index)]
 
     def _find(self, view: ClusterView, topic: str, index: int) -> LedPartition:

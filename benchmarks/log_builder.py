@@ -24,7 +24,7 @@ from odradek.storage import checkpoints
 from odradek.storage.disk import OsDisk
 from odradek.storage.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from odradek.storage.log.producer_state import encode_snapshot
-from odradek.storage.log.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, file_name
+from odradek.storage.log.segment_paths import INDEX, LOG, SNAPSHOT, TIME_INDEX, file_name
 from odradek.wire.records import Record, build_batch
 
 RECORDS_PER_BATCH = 5

@@ -14,7 +14,7 @@ from benchmarks.run import Run
 from benchmarks.wire_client import WireClient
 from odradek.storage.directories.upkeep import REMOVED_PER_STEP
 from odradek.storage.log.partition import SEGMENTS_PER_STEP
-from odradek.storage.log.segment import DELETED, LOG, file_name
+from odradek.storage.log.segment_paths import DELETED, LOG, file_name
 
 SEGMENTS, SMALL_SEGMENTS = 1_000, 30
 BATCHES_PER_SEGMENT, BATCHES_PER_SMALL_SEGMENT = 200, 20

@@ -55,8 +55,7 @@ from odradek.storage.log.end_checkpoint import END_CHECKPOINTS, EndCheckpoint
 from odradek.storage.log.flush_journal import NAMES as FLUSH_JOURNALS
 from odradek.storage.log.flush_journal import read_entries, replay
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS, ScanCheckpoint
-from odradek.storage.log.segment import LOG
-from odradek.storage.recovery.recovery import base_offset_of
+from odradek.storage.log.segment_paths import LOG, base_offset_of
 from odradek.wire.schema import uuid_to_text
 
 __all__ = ["CannotCheck", "check"]

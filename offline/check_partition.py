@@ -32,7 +32,7 @@ from odradek.storage.log._staging import ProducerEntry
 from odradek.storage.log.batches import HEADER_BYTES, StoredBatch
 from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.producer_state import ProducerState, decode_snapshot, encode_snapshot
-from odradek.storage.log.segment import (
+from odradek.storage.log.segment_paths import (
     CLEANED,
     DELETED,
     INDEX,
@@ -41,12 +41,12 @@ from odradek.storage.log.segment import (
     SWAP,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    base_offset_of,
     file_name,
 )
 from odradek.storage.log.transaction_index import AbortedTransaction
 from odradek.storage.log.transactions import stored_marker
 from odradek.storage.recovery.log_walk import HeaderRepair, Hole, batch_of, walk
-from odradek.storage.recovery.recovery import base_offset_of
 from odradek.wire.end_marker import EndMarker
 
 __all__ = ["DAMAGE", "NOTE", "Finding", "LostSegment", "PartitionCheck", "SegmentCheck", "lost_logs"]

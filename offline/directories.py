@@ -9,7 +9,7 @@ from odradek.server import meta_properties
 from odradek.storage import checkpoints
 from odradek.storage.directories.store import Key, key_of
 from odradek.storage.disk import Disk, Lock, OsDisk, OsFile
-from odradek.storage.log.segment import (
+from odradek.storage.log.segment_paths import (
     CLEANED,
     DELETED,
     INDEX,
@@ -18,9 +18,10 @@ from odradek.storage.log.segment import (
     SWAP,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    base_offset_of,
     file_name,
 )
-from odradek.storage.recovery.recovery import base_offset_of, finish_interrupted
+from odradek.storage.recovery.recovery import finish_interrupted
 
 __all__ = [
     "IMPORT_SUFFIX",

@@ -44,7 +44,7 @@ from odradek.storage import checkpoints
 from odradek.storage.directories.places import is_aside
 from odradek.storage.directories.store import FILE_NAME_BYTES_MAX, STRAY_SUFFIX, Key, key_of
 from odradek.storage.disk import Lock, OsDisk, read_file, replace_file, write_all
-from odradek.storage.log.segment import (
+from odradek.storage.log.segment_paths import (
     CLEANED,
     INDEX,
     LOG,
@@ -52,9 +52,10 @@ from odradek.storage.log.segment import (
     SWAP,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    base_offset_of,
     file_name,
 )
-from odradek.storage.recovery.recovery import base_offset_of, finish_interrupted
+from odradek.storage.recovery.recovery import finish_interrupted
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.schema import uuid_to_text
 

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from odradek.storage.log.batches import StoredBatch
-from odradek.storage.log.segment import LOG
+from odradek.storage.log.segment_paths import LOG, base_offset_of
 from odradek.storage.recovery.log_walk import Hole, walk
-from odradek.storage.recovery.recovery import base_offset_of
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import iter_records
 

@@ -16,15 +16,15 @@ from typing import NamedTuple
 from odradek.offline.check_partition import PartitionCheck, SegmentCheck
 from odradek.storage.checkpoints import LEADER_EPOCHS, write_leader_epochs
 from odradek.storage.disk import Disk, File, replace_file, write_all
-from odradek.storage.log.segment import (
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.segment_file import FilePool
+from odradek.storage.log.segment_paths import (
     CLEANED,
     INDEX,
     LOG,
     SNAPSHOT,
     TIME_INDEX,
     TRANSACTION_INDEX,
-    FilePool,
-    Segment,
     file_name,
 )
 from odradek.storage.log.transaction_index import encode_aborted
@@ -195,10 +195,10 @@ def _repair_indexes(disk: Disk, directory: str, segment: SegmentCheck) -> list[R
         # Both: they are read together, and made from the same walk.
         made = Segment(FilePool(disk), directory, segment.base_offset, segment.size_bytes, 0)
         for kind in (INDEX, TIME_INDEX):
-            disk.remove(made.path(kind))
-        made.rebuild_indexes()
+            disk.remove(made.paths.path(kind))
+        made.indexes.rebuild()
         made.save_indexes(sync=True)
-        made.close()
+        made.file.close()
     return repairs
 
 

@@ -117,7 +117,7 @@ class FailedDisks:
         self._is_scheduled = False
         # An attempt runs, or has ended a moment ago.
         self._is_pausing = False
-        if store.needs_attention:
+        if store.failing_disks.needs_attention:
             self.trouble()
 
     def stop(self) -> None:
@@ -137,7 +137,7 @@ class FailedDisks:
             return
         self._is_pausing = True
         self._on_change()
-        work = self._store.attending(self._now_ms())
+        work = self._store.failing_disks.attending(self._now_ms())
         self._schedule.upkeep.run(work, self._attended, self._attending_failed)
 
     def _attended(self, result: object) -> None:
@@ -145,7 +145,7 @@ class FailedDisks:
         if self._is_stopped:
             return
         self._on_change()
-        failures = self._store.failures
+        failures = self._store.failing_disks.failures
         if len(failures) == len(self._store.directories):
             self._on_end("; ".join(f"{path}: {reason}" for path, reason in failures.items()))
             return
@@ -157,7 +157,7 @@ class FailedDisks:
 
     def _end_pause(self) -> None:
         self._is_pausing = False
-        if not self._is_stopped and self._store.needs_attention:
+        if not self._is_stopped and self._store.failing_disks.needs_attention:
             self._attend()
 
 

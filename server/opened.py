@@ -138,7 +138,7 @@ def _follow_metadata(bound: Bound, machine: ClusterMachine) -> TopicLogs:
         machine,
         bound.reconfiguration.live,
         node.now_ms,
-        absent_directories(machine.log_directories(node.id), identity.directory_ids, identity.failures),
+        absent_directories(machine.log_directories.of(node.id), identity.directory_ids, identity.failures),
         node.after_loading,
     )
     machine.logs = topic_logs
@@ -151,9 +151,9 @@ def _follow_metadata(bound: Bound, machine: ClusterMachine) -> TopicLogs:
 
 
 def _configure_store(store: LogStore, live: LiveConfig[LogConfig]) -> None:
-    store.producer_expiration_ms = live["producer.id.expiration.ms"]
-    store.cordon(live.cordoned_directories)
-    store.move_allowance.change(live["replica.alter.log.dirs.io.max.bytes.per.second"])
+    store.places.producer_expiration_ms = live["producer.id.expiration.ms"]
+    store.creating.cordon(live.cordoned_directories)
+    store.relocation.allowance.change(live["replica.alter.log.dirs.io.max.bytes.per.second"])
 
 
 def _register_broker(node: Node, ports: Ports, machine: ClusterMachine) -> None:
@@ -213,8 +213,8 @@ def _open_logs(store: LogStore, now_ms: int) -> None:
         raise ConfigError(f"log.dirs: the data directories cannot be used: {error}") from error
     for (topic, index), size_bytes in cut_bytes.items():
         logger.warning("%s-%d: cut %d bytes after the last sound batch", topic, index, size_bytes)
-    if store.restored_bytes:
-        logger.info("restored %d bytes that only the flush journal had", store.restored_bytes)
+    if store.opening.restored_bytes:
+        logger.info("restored %d bytes that only the flush journal had", store.opening.restored_bytes)
 
 
 def _new_topic_id() -> bytes:

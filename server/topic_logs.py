@@ -80,7 +80,7 @@ class TopicLogs(NodeLogs):
 
     def takes_replicas(self, node_id: int) -> bool:
         """Whether new partitions may be placed on that broker."""
-        return node_id != self._node_id or self._store.has_uncordoned
+        return node_id != self._node_id or self._store.creating.has_uncordoned
 
     def make_partitions(self, created: Sequence[tuple[TopicView, PartitionView]]) -> Work[None]:
         """Partitions exist before a client can see them. The next start makes those that a kill prevented."""
@@ -101,7 +101,7 @@ class TopicLogs(NodeLogs):
         """Takes new settings to the loaded logs; the others get theirs when they are loaded. There may be
         very many."""
         names = {topic.name for topic in change.configured}
-        for number, partition in enumerate(self._store.loaded(), 1):
+        for number, partition in enumerate(self._store.places.loaded(), 1):
             topic = self._machine.view.topics.get(partition.topic)
             if topic is not None and (change.brokers_configured or partition.topic in names):
                 config = self._live.log_config(topic.configs)
@@ -118,11 +118,11 @@ class TopicLogs(NodeLogs):
         view, store = self._machine.view, self._store
         deleted: dict[bytes, list[tuple[str, int]]] = {topic_id: [] for topic_id in self._machine.deletions}
         strays = []
-        for name, index in store.names():
+        for name, index in store.places.names():
             has_topic = view.partition(name, index) is not None
-            if has_topic and not deleted and store.is_unopened(name, index):
+            if has_topic and not deleted and store.places.is_unopened(name, index):
                 continue  # checked when it is loaded
-            topic_id = store.topic_id_of(name, index)
+            topic_id = store.places.topic_id_of(name, index)
             if topic_id is not None and topic_id in deleted:
                 deleted[topic_id].append((name, index))
             elif not has_topic:
@@ -147,7 +147,7 @@ class TopicLogs(NodeLogs):
     def make_missing(self) -> None:
         """Makes the partitions of topics whose creation a kill interrupted. Not while a data directory, which
         may have them, is offline or not named."""
-        if self._store.failures:
+        if self._store.failing_disks.failures:
             return
         missing = list(self._missing())
         if missing and self._absent_directories:
@@ -165,13 +165,13 @@ class TopicLogs(NodeLogs):
     def note_directories(self, directory_ids: Mapping[str, str], failures: Mapping[str, str]) -> None:
         """Notes the directories for the next start. One that is not named any more is forgotten when nothing
         of it is missing."""
-        noted = self._machine.log_directories(self._node_id)
+        noted = self._machine.log_directories.of(self._node_id)
         paths = {id_: path for id_, path in noted.items() if path in failures} | dict(
             self._absent_directories
         )
         paths |= {id_: path for path, id_ in directory_ids.items()}
         try:
-            self._machine.note_log_directories(self._node_id, paths)
+            self._machine.log_directories.note(self._node_id, paths)
         except KafkaError as error:
             logger.error("the names of the log directories cannot be noted for the next start: %s", error)
 
@@ -179,8 +179,8 @@ class TopicLogs(NodeLogs):
 
     def report_offline(self) -> None:
         """Puts into the metadata which partitions are offline on this node."""
-        offline = self._store.offline()
-        if self._store.has_unopened or self._absent_directories:
+        offline = self._store.places.offline()
+        if self._store.places.has_unopened or self._absent_directories:
             # The content of a directory that was never opened is unknown: it has what no other one has.
             offline |= {(topic.name, one.index) for topic, one in self._missing()}
         self._machine.set_offline(self._node_id, offline)
@@ -188,7 +188,11 @@ class TopicLogs(NodeLogs):
     @property
     def may_be_offline(self) -> bool:
         """Whether some partition may be offline."""
-        return bool(self._store.failures or self._store.needs_attention or self._absent_directories)
+        return bool(
+            self._store.failing_disks.failures
+            or self._store.failing_disks.needs_attention
+            or self._absent_directories
+        )
 
     # Partitions
 
@@ -196,7 +200,10 @@ class TopicLogs(NodeLogs):
         """The partitions of this node that the store does not have."""
         for topic in self._machine.view.topics.values():
             for partition in topic.partitions:
-                if self._node_id in partition.replicas and (topic.name, partition.index) not in self._store:
+                if (
+                    self._node_id in partition.replicas
+                    and (topic.name, partition.index) not in self._store.places
+                ):
                     yield topic, partition
 
     def _create_partition(self, topic: TopicView, index: int, leader_epoch: int) -> None:
@@ -218,7 +225,7 @@ class TopicLogs(NodeLogs):
     def _clear_place(self, name: str, index: int) -> None:
         """Removes a directory of another topic of the same name: one of an interrupted deletion is deleted.
         The worth of any other is unknown, so it is kept, as Kafka keeps a stray."""
-        if self._store.topic_id_of(name, index) in self._machine.deletions:
+        if self._store.places.topic_id_of(name, index) in self._machine.deletions:
             self._store.delete(name, index)
         else:
             path = self._store.set_aside(name, index)

@@ -58,9 +58,9 @@ class Upkeep:
     def move(self) -> None:
         """Continues the moves of partitions between data directories."""
         moves = self._schedule.moves
-        if self._store.has_moves and len(moves) == 0:
+        if self._store.relocation.has_moves and len(moves) == 0:
             moves.run(
-                self._store.moving(self._now_ms()),
+                self._store.relocation.moving(self._now_ms()),
                 _ignore,
                 partial(_log_failure, "moving partitions between data directories"),
             )
@@ -75,7 +75,7 @@ class Upkeep:
         if self._is_expiring and not only_late:
             return
         self._is_expiring = True
-        work = self._store.expiring_producers(self._now_ms(), only_late=only_late)
+        work = self._store.upkeep.expiring_producers(self._now_ms(), only_late=only_late)
         self._schedule.upkeep.run(work, self._producers_expired, self._expiry_failed)
 
     def _producers_expired(self, has_late: bool) -> None:
@@ -141,7 +141,7 @@ class Compaction:
         self._endings = [timers.after(delay_ms, self._look).cancel]
 
     def _look(self) -> None:
-        if any(partition.config.is_compacted for partition in self._store.loaded()):
+        if any(partition.config.is_compacted for partition in self._store.places.loaded()):
             self._schedule.upkeep.run(self._starting(), _ignore, partial(_log_failure, "starting compaction"))
         else:
             self._look_later()

@@ -24,11 +24,17 @@ from odradek.storage.disk import OsDisk, read_file
 from odradek.storage.log.batches import LOG_OVERHEAD_BYTES, StoredBatch, scan
 from odradek.storage.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from odradek.storage.log.producer_state import decode_snapshot
-from odradek.storage.log.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from odradek.storage.log.segment_paths import (
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    base_offset_of,
+)
 from odradek.storage.log.transaction_index import AbortedTransaction, decode_aborted
 from odradek.storage.log.transactions import stored_marker
 from odradek.storage.recovery.log_walk import Hole, batch_of, walk
-from odradek.storage.recovery.recovery import base_offset_of
 from odradek.wire.errors import KafkaError
 from odradek.wire.legacy_records import is_legacy, iter_messages, stored_messages
 from odradek.wire.record_layout import MAGIC_POSITION

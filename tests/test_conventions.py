@@ -19,14 +19,12 @@ OWNERS = {"self", "cls", "KafkaError"}
 """Names whose private attributes are the file's own, or, in confluent-kafka, constants."""
 
 PRIVATE_ATTRIBUTES = {
-    "tests/apis/test_descriptions.py": 1,
     "tests/apis/test_fetch.py": 1,
-    "tests/apis/test_log_dirs.py": 2,
     "tests/apis/test_opening.py": 3,
     "tests/apis/test_transaction_verification.py": 2,
     "tests/coordinator/migration_transcript.py": 2,
     "tests/coordinator/streams_transcript.py": 2,
-    "tests/coordinator/test_compaction.py": 2,
+    "tests/coordinator/test_compaction.py": 1,
     "tests/coordinator/test_group_coordinator.py": 1,
     "tests/coordinator/test_pending_offsets.py": 1,
     "tests/coordinator/test_settings.py": 1,
@@ -36,11 +34,8 @@ PRIVATE_ATTRIBUTES = {
     "tests/server/test_group_flush.py": 3,
     "tests/server/test_intervals.py": 3,
     "tests/server/test_produce_prefix.py": 1,
-    "tests/storage/stores.py": 1,
     "tests/storage/test_cold_files.py": 2,
-    "tests/storage/test_deletes.py": 1,
-    "tests/storage/test_failing_disks.py": 2,
-    "tests/storage/test_moving.py": 1,
+    "tests/storage/test_failing_disks.py": 1,
     "tests/storage/test_os_disk.py": 6,
     "tests/storage/test_preallocation.py": 1,
     "tests/storage/test_staging.py": 3,

@@ -61,9 +61,9 @@ async def main(directory):
     driver = LogCleaner(store.cleaner, store.disk, chores, timers, wall_clock_ms, CleanerOptions())
     driver.start()
     deadline = time.monotonic() + 30
-    while store.first_dirty_of(partition) != 2 and time.monotonic() < deadline:
+    while store.checkpointing.first_dirty_of(partition) != 2 and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
-    print(store.first_dirty_of(partition), len(driver.pids), os.getpid() not in driver.pids)
+    print(store.checkpointing.first_dirty_of(partition), len(driver.pids), os.getpid() not in driver.pids)
     driver.close()
     chores.close()
     store.close(wall_clock_ms())

@@ -153,6 +153,29 @@ def _accept_configs(name: str, configs: Mapping[str, str]) -> None:
     """No check: for those who have no settings to check against."""
 
 
+class LogDirectories:
+    """Which log directories brokers have noted, so that a start knows which one is missing."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self.paths: dict[int, dict[str, str]] = {}
+        """By broker: paths by directory id."""
+        self._store = store
+
+    def of(self, node_id: int) -> Mapping[str, str]:
+        """Paths by id of the directories of a broker."""
+        return self.paths.get(node_id, {})
+
+    def note(self, node_id: int, paths: Mapping[str, str]) -> None:
+        """Replace a broker's directories, paths by id. Raises KafkaError when the store does not answer:
+        nothing is noted then.
+        """
+        before = self.of(node_id)
+        rows = [Row(LOG_DIRECTORY, f"{node_id}/{key}", value) for key, value in _differences(before, paths)]
+        if rows:
+            self._store.write(rows)
+            self.paths[node_id] = dict(paths)
+
+
 class ClusterMachine:
     """The only writer of the metadata. Call `load` once, then `register_broker` for each that is alive."""
 
@@ -182,7 +205,7 @@ class ClusterMachine:
         self.deletions: dict[bytes, str] = {}
         """Name by id of topics that are deleted, but whose directories may still be there."""
         self._finished_deletions: list[bytes] = []
-        self._log_directories: dict[int, dict[str, str]] = {}
+        self.log_directories = LogDirectories(store)
         self._collision_keys: dict[str, set[str]] = {}
         self._subscribers: list[Subscriber] = []
         # Topics that may have a replica offline.
@@ -202,7 +225,7 @@ class ClusterMachine:
             self._collision_keys.setdefault(collision_key(name), set()).add(name)
         self._next_producer_id = loaded.next_producer_id
         self.deletions = loaded.deletions
-        self._log_directories = loaded.log_directories
+        self.log_directories.paths = loaded.log_directories
         self.view = replace(
             self.view,
             version=self.view.version + 1,
@@ -219,20 +242,6 @@ class ClusterMachine:
         brokers = {**self.view.brokers, broker.node_id: broker}
         controller_id = broker.node_id if is_controller else self.view.controller_id
         self._publish(replace(self.view, brokers=brokers, controller_id=controller_id), ClusterChange())
-
-    def log_directories(self, node_id: int) -> Mapping[str, str]:
-        """Paths by id of the directories that a broker has noted."""
-        return self._log_directories.get(node_id, {})
-
-    def note_log_directories(self, node_id: int, paths: Mapping[str, str]) -> None:
-        """Have these be a broker's directories, paths by id. Raises KafkaError when the store does not
-        answer: nothing is noted then.
-        """
-        before = self.log_directories(node_id)
-        rows = [Row(LOG_DIRECTORY, f"{node_id}/{key}", value) for key, value in _differences(before, paths)]
-        if rows:
-            self._store.write(rows)
-            self._log_directories[node_id] = dict(paths)
 
     def set_offline(self, node_id: int, partitions: Iterable[tuple[str, int]]) -> None:
         """Of which partitions a broker's replicas are offline now, since their disk has failed. Not stored:

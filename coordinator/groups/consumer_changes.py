@@ -115,7 +115,7 @@ class MemberChange:
     def look_at_topics(self, view: ClusterView, is_reason: bool) -> None:
         """A new epoch of the group, if there `is_reason` for one or the topics are not what they were."""
         group = self.group
-        topics = group.topics_with(self.before, self.metadata)
+        topics = group.subscriptions.topics_with(self.before, self.metadata)
         found = metadata_hash(topics, view)
         if is_reason or found != group.metadata_hash:
             self.group_epoch += 1
@@ -188,12 +188,12 @@ class MemberChange:
 
     def _change_pattern(self, old: str, new: str) -> bool:
         group = self.group
-        if old and group.pattern_count(old) == 1:
+        if old and group.subscriptions.count_of(old) == 1:
             self.records.append(pattern_tombstone(group.group_id, old))
         if not new:
             return True
-        if group.pattern_count(new):
-            return new in group.patterns
+        if group.subscriptions.count_of(new):
+            return new in group.subscriptions.resolved
         _check_pattern(new)
         self.wants_match = True
         return False
@@ -235,9 +235,9 @@ def removal_of(
     records += [
         pattern_tombstone(group_id, pattern)
         for pattern, count in gone.items()
-        if group.pattern_count(pattern) == count
+        if group.subscriptions.count_of(pattern) == count
     ]
-    topics = group.topics_without(members)
+    topics = group.subscriptions.topics_without(member.metadata for member in members)
     records.append(epoch_record(group_id, group.group_epoch + 1, metadata_hash(topics, view)))
     return records
 
@@ -265,7 +265,9 @@ def topic_ids(
 ) -> frozenset[bytes]:
     """Of the topics that a member with this metadata subscribes to and that exist."""
     topics = view.topics
-    return frozenset(topics[name].topic_id for name in group.topics_of(metadata) if name in topics)
+    return frozenset(
+        topics[name].topic_id for name in group.subscriptions.topics_of(metadata) if name in topics
+    )
 
 
 def epoch_record(group_id: str, epoch: int, found: int) -> GroupRecord:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from odradek.coordinator.cluster.view import ClusterView
 from odradek.coordinator.groups.commands import CommitOffsets, CommitTransactionalOffsets, OfferedProtocol
@@ -25,6 +25,7 @@ from odradek.coordinator.groups.reconciliation import (
     MemberState,
 )
 from odradek.coordinator.groups.sessions import Session
+from odradek.coordinator.groups.subscriptions import ResolvedPattern, Subscriptions, add_to_count
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -50,7 +51,6 @@ __all__ = [
     "ConsumerGroup",
     "ConsumerMember",
     "ConsumerSession",
-    "ResolvedPattern",
     "current_assignment_value",
     "metadata_hash",
     "target_value",
@@ -76,15 +76,6 @@ NOBODY = ConsumerGroupMemberMetadataValue(
     classic_member_metadata=None,
 )
 """What is known of a member that has not said anything of itself yet."""
-
-
-class ResolvedPattern(NamedTuple):
-    """What a regular expression matched."""
-
-    topics: frozenset[str]
-    version: int
-    """Of the view of the cluster."""
-    resolved_at_ms: int
 
 
 @dataclass(slots=True)
@@ -140,8 +131,7 @@ class ConsumerGroup:
         """Member id by instance id."""
         self.target: dict[str, Assignment] = {}
         """By member id."""
-        self.patterns: dict[str, ResolvedPattern] = {}
-        """By regular expression; those that were never resolved are missing."""
+        self.subscriptions = Subscriptions()
         self.has_partition_metadata = False
         """A record of an older broker is to be taken back."""
         self.classic_member_count = 0
@@ -151,9 +141,6 @@ class ConsumerGroup:
         """Member id by topic id and partition."""
         self._shared_names: list[str] = []
         """What the last member subscribed to of which that was said."""
-        self._subscriber_counts: dict[str, int] = {}
-        """By topic, how many members subscribe by name."""
-        self._pattern_counts: dict[str, int] = {}
         self._assignor_counts: dict[str, int] = {}
         # What does not survive a restart
         self.is_to_look = True
@@ -222,9 +209,7 @@ class ConsumerGroup:
         return NONE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        if topic in self._subscriber_counts:
-            return True
-        return any(topic in pattern.topics for pattern in self.patterns.values())
+        return self.subscriptions.include(topic)
 
     def keys(self) -> list[Any]:
         """In the order in which Kafka deletes them: what refers to something goes before it."""
@@ -244,7 +229,7 @@ class ConsumerGroup:
         ]
         keys += [
             ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
-            for pattern in self.patterns
+            for pattern in self.subscriptions.resolved
         ]
         # Also where there is no such record, as Kafka does.
         keys.append(ConsumerGroupPartitionMetadataKey(group_id=group_id))
@@ -261,64 +246,6 @@ class ConsumerGroup:
 
     def target_of(self, member_id: str) -> Assignment:
         return self.target.get(member_id, _NOTHING)
-
-    def topics_with(
-        self, before: ConsumerGroupMemberMetadataValue, after: ConsumerGroupMemberMetadataValue
-    ) -> set[str]:
-        """What members subscribe to, by name or by pattern, when `before` has become `after`; not all of it
-        has to exist."""
-        names = set(self._subscriber_counts)
-        names.difference_update(
-            name for name in before.subscribed_topic_names if self._subscriber_counts[name] == 1
-        )
-        names.update(after.subscribed_topic_names)
-        old, new = before.subscribed_topic_regex, after.subscribed_topic_regex
-        for pattern, resolved in self.patterns.items():
-            is_last = pattern == old and self._pattern_counts.get(pattern) == 1
-            if not is_last or pattern == new:
-                names |= resolved.topics
-        return names
-
-    def topics_by(self, patterns: Iterable[ResolvedPattern]) -> set[str]:
-        """What members subscribe to, if these are what their patterns stand for."""
-        return set(self._subscriber_counts).union(*(resolved.topics for resolved in patterns))
-
-    def topics_without(self, members: Iterable[ConsumerMember]) -> set[str]:
-        """What is subscribed to when these members have gone."""
-        counts, pattern_counts = dict(self._subscriber_counts), dict(self._pattern_counts)
-        for member in members:
-            for name in member.metadata.subscribed_topic_names:
-                _add(counts, name, -1)
-            if member.pattern:
-                _add(pattern_counts, member.pattern, -1)
-        kept = (resolved.topics for pattern, resolved in self.patterns.items() if pattern in pattern_counts)
-        return set(counts).union(*kept)
-
-    def may_subscribe_to(self, names: frozenset[str]) -> bool:
-        """Whether members subscribe to any of these topics, by name or by a pattern that matched it."""
-        return not names.isdisjoint(self._subscriber_counts) or any(
-            not names.isdisjoint(resolved.topics) for resolved in self.patterns.values()
-        )
-
-    @property
-    def has_patterns(self) -> bool:
-        """Whether anybody subscribes by pattern."""
-        return bool(self._pattern_counts)
-
-    def topics_of(self, metadata: ConsumerGroupMemberMetadataValue) -> frozenset[str] | set[str]:
-        """What a member with this metadata subscribes to, as far as its pattern has been resolved."""
-        resolved = self.patterns.get(metadata.subscribed_topic_regex or "")
-        names = set(metadata.subscribed_topic_names)
-        return names if resolved is None else names | resolved.topics
-
-    def pattern_count(self, pattern: str) -> int:
-        """How many members subscribe to it."""
-        return self._pattern_counts.get(pattern, 0)
-
-    @property
-    def pattern_names(self) -> Iterable[str]:
-        """All that members subscribe to, resolved or not."""
-        return self._pattern_counts.keys()
 
     def supports_classic(self, protocols: Iterable[OfferedProtocol]) -> bool:
         """Whether all classic members know one of these: a member with them could go with them into a classic
@@ -337,7 +264,7 @@ class ConsumerGroup:
         for target in self.target.values():
             for topic_id, partitions in target.items():
                 given[topic_id] = given.get(topic_id, 0) + len(partitions)
-        topics = [view.topics[name] for name in self._subscriber_counts if name in view.topics]
+        topics = [view.topics[name] for name in self.subscriptions.name_counts if name in view.topics]
         return not self.assignment_epoch or any(
             given.get(topic.topic_id, 0) < len(topic.partitions) for topic in topics
         )
@@ -426,10 +353,10 @@ class ConsumerGroup:
         self, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
     ) -> bool:
         if value is None:
-            self.patterns.pop(key.regular_expression, None)
+            self.subscriptions.resolved.pop(key.regular_expression, None)
         else:
             resolved = ResolvedPattern(frozenset(value.topics), value.version, value.timestamp)
-            self.patterns[key.regular_expression] = resolved
+            self.subscriptions.resolved[key.regular_expression] = resolved
         return True
 
     # Inside
@@ -455,16 +382,13 @@ class ConsumerGroup:
     def _count(self, member: ConsumerMember, change: int) -> None:
         """Add or take away what a member's metadata adds to the counts."""
         metadata = member.metadata
-        for topic in metadata.subscribed_topic_names:
-            _add(self._subscriber_counts, topic, change)
-        if metadata.subscribed_topic_regex:
-            _add(self._pattern_counts, metadata.subscribed_topic_regex, change)
+        self.subscriptions.count(metadata, change)
         if metadata.server_assignor is not None:
-            _add(self._assignor_counts, metadata.server_assignor, change)
+            add_to_count(self._assignor_counts, metadata.server_assignor, change)
         if metadata.classic_member_metadata is not None:
             self.classic_member_count += change
             for name in {protocol.name for protocol in metadata.classic_member_metadata.supported_protocols}:
-                _add(self._classic_protocol_counts, name, change)
+                add_to_count(self._classic_protocol_counts, name, change)
 
     def _had_since(
         self, member: ConsumerMember, epoch: int, command: CommitOffsets | CommitTransactionalOffsets
@@ -562,11 +486,3 @@ def _without_records(records: Iterable[TopicPartitions], member_epoch: int) -> A
         else:
             epochs[record.topic_id] = dict(zip(record.partitions, since, strict=True))
     return epochs
-
-
-def _add(counts: dict[str, int], name: str, change: int) -> None:
-    count = counts.get(name, 0) + change
-    if count:
-        counts[name] = count
-    else:
-        del counts[name]

@@ -44,13 +44,13 @@ from odradek.coordinator.groups.consumer_commands import (
 from odradek.coordinator.groups.consumer_group import (
     ConsumerGroup,
     ConsumerMember,
-    ResolvedPattern,
     metadata_hash,
 )
 from odradek.coordinator.groups.group import Group, GroupRecord, Store
 from odradek.coordinator.groups.reconciliation import AssignmentEpochs, MemberAssignment, MemberState
 from odradek.coordinator.groups.sessions import MemberTimers
 from odradek.coordinator.groups.settings import GroupConfig, GroupSettings
+from odradek.coordinator.groups.subscriptions import ResolvedPattern
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.messages.group_records import (
     ConsumerGroupMemberMetadataValue,
@@ -143,7 +143,7 @@ class ConsumerMembership:
         if (
             member is None
             or not _changes_nothing(group, member, command)
-            or (group.has_patterns and self._is_match_due(group, False, now_ms))
+            or (group.subscriptions.has_patterns and self._is_match_due(group, False, now_ms))
         ):
             return None
         config, session = self._settings.of_group(command.group_id), member.session
@@ -275,10 +275,10 @@ class ConsumerMembership:
         if change.current is not change.current_before:
             self._time_revocation(group, member, now_ms, out)
         self.timers.extend(group_id, member, now_ms + config.consumer_session_timeout_ms, out)
-        if group.has_patterns and self._is_match_due(group, change.wants_match, now_ms):
+        if group.subscriptions.has_patterns and self._is_match_due(group, change.wants_match, now_ms):
             group.matching_since_ms = now_ms
             group.has_new_topics = False
-            out.append(MatchTopics(group_id, tuple(group.pattern_names), self._topics().version))
+            out.append(MatchTopics(group_id, tuple(group.subscriptions.patterns), self._topics().version))
 
     # Topics by pattern
 
@@ -287,7 +287,7 @@ class ConsumerMembership:
         topics, or since the last time is long ago. All patterns together, for one rebalance."""
         if group.matching_since_ms is not None:
             return False
-        resolved = next(iter(group.patterns.values()), None)
+        resolved = next(iter(group.subscriptions.resolved.values()), None)
         if resolved is None and group.match_failed_at_ms is None:
             return True
         age_ms = now_ms - max(
@@ -296,7 +296,7 @@ class ConsumerMembership:
         return age_ms > MATCH_AGAIN_AFTER_MS and (
             is_new
             or group.has_new_topics
-            or group.patterns.keys() != group.pattern_names
+            or group.subscriptions.resolved.keys() != group.subscriptions.patterns
             or age_ms > self._settings.group_consumer_regex_refresh_interval_ms
         )
 
@@ -323,12 +323,12 @@ class ConsumerMembership:
         """False when there are more topics than a batch of the log takes."""
         group_id = group.group_id
         records: list[GroupRecord] = []
-        patterns = dict(group.patterns)
+        patterns = dict(group.subscriptions.resolved)
         is_reason = False
         for pattern, names in topics.items():
-            if not group.pattern_count(pattern):
+            if not group.subscriptions.count_of(pattern):
                 continue
-            known = group.patterns.get(pattern)
+            known = group.subscriptions.resolved.get(pattern)
             is_reason = is_reason or names != (frozenset() if known is None else known.topics)
             patterns[pattern] = ResolvedPattern(names, version, requested_at_ms)
             key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
@@ -336,7 +336,7 @@ class ConsumerMembership:
                 topics=sorted(names), version=version, timestamp=requested_at_ms
             )
             records.append((key, value))
-        found = metadata_hash(group.topics_by(patterns.values()), self._topics())
+        found = metadata_hash(group.subscriptions.topics_by(patterns.values()), self._topics())
         if is_reason or found != group.metadata_hash:
             records.append(epoch_record(group_id, group.group_epoch + 1, found))
         return self._store(group_id, records, now_ms, out)
@@ -461,9 +461,9 @@ class ConsumerMembership:
         self, group: ConsumerGroup, names: frozenset[str], now_ms: int, out: list[Effect]
     ) -> None:
         """To be looked at with the next heartbeat."""
-        if group.may_subscribe_to(names):
+        if group.subscriptions.may_include(names):
             group.is_to_look = True
-        if group.has_patterns and not names.isdisjoint(self._topics().topics.keys()):
+        if group.subscriptions.has_patterns and not names.isdisjoint(self._topics().topics.keys()):
             group.has_new_topics = True
 
     def offsets_committed(self, group: ConsumerGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:

@@ -38,32 +38,28 @@ from odradek.coordinator.transactions.commands import (
     EndTransactionReply,
     InitProducer,
     InitProducerReply,
-    ListedTransaction,
     ListTransactions,
-    ListTransactionsReply,
     MarkersWritten,
     MarkersWrittenReply,
     TopicPartition,
     TransactionCommand,
-    TransactionDescription,
     VerifyPartitions,
-    VerifyPartitionsReply,
 )
+from odradek.coordinator.transactions.endings import RETRY_MARKERS, Ending, MarkerRetries
+from odradek.coordinator.transactions.queries import TransactionQueries
 from odradek.coordinator.transactions.settings import TransactionSettings
 from odradek.coordinator.transactions.state import (
     COMES_FROM,
     EPOCH_BUMP_SINCE,
     EPOCH_MAX,
     LAST_CLIENT_EPOCH,
-    STATES_BY_LABEL,
     Transaction,
     TransactionState,
-    unknown_states,
 )
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["TransactionMachine", "retry_delay_ms"]
+__all__ = ["TransactionMachine"]
 
 NONE = ErrorCode.NONE
 FENCED = ErrorCode.PRODUCER_FENCED
@@ -75,16 +71,12 @@ COMPLETE = (COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 TimerKey = tuple[str, ...]
 ABORT_TIMED_OUT: TimerKey = ("abort_timed_out",)
 REMOVE_EXPIRED: TimerKey = ("remove_expired",)
-RETRY_MARKERS: TimerKey = ("retry_markers",)
 
 ABORTS_PER_TURN = 200
 """Transactions past their time-out that are ended before others have their turn."""
 IDS_PER_TURN = 5_000
 """Ids that are looked at for expiration before others have their turn."""
 TOMBSTONES_PER_APPEND = 1_000
-RETRY_MS = 100
-"""Until markers that could not be written are tried again for the first time; then twice as long."""
-RETRY_MS_MAX = 5_000
 BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 30
 """More than a record's own lengths, deltas and attributes ever take."""
@@ -104,17 +96,6 @@ MARKER_DONE = frozenset(
 logger = logging.getLogger("odradek.coordinator")
 
 
-class _Ending:
-    """The end of one transaction that is under way."""
-
-    __slots__ = ("attempts", "remaining")
-
-    def __init__(self, partitions: frozenset[TopicPartition]) -> None:
-        self.remaining = set(partitions)
-        """Those whose marker is not known to be written."""
-        self.attempts = 0
-
-
 class TransactionMachine:
     """See `coordinator/effects.py` for how to run it. Load: `replay` each record, then `start` once.
 
@@ -132,20 +113,19 @@ class TransactionMachine:
         self._new_producer_id = new_producer_id
         self._ongoing: dict[str, None] = {}
         """The ids with an open transaction: those that can time out."""
-        self._ending: dict[str, _Ending] = {}
-        self._retries: dict[str, int] = {}
-        """When the markers of an end are to be tried again."""
-        self._retry_timer_at_ms: int | None = None
+        self._ending: dict[str, Ending] = {}
+        self._retries = MarkerRetries()
         self._expiring: Iterator[str] | None = None
         """The ids that the search for expired ones has still to look at."""
+        queries = TransactionQueries(self.transactions, self._ending)
         self._handlers: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             AddPartitions: self._add_partitions,
             EndTransaction: self._end_transaction,
             MarkersWritten: self._markers_written,
-            VerifyPartitions: self._verify_partitions,
+            VerifyPartitions: queries.verify,
             InitProducer: self._init_producer,
-            DescribeTransaction: self._describe_transaction,
-            ListTransactions: self._list_transactions,
+            DescribeTransaction: queries.describe,
+            ListTransactions: queries.list_all,
         }
 
     def handle(self, command: TransactionCommand, now_ms: int) -> list[Effect]:
@@ -190,7 +170,7 @@ class TransactionMachine:
         """Put or (None) remove an id."""
         self._ongoing.pop(transactional_id, None)
         if self._ending.pop(transactional_id, None) is not None:
-            self._retries.pop(transactional_id, None)
+            self._retries.forget(transactional_id)
         if transaction is None:
             self.transactions.pop(transactional_id, None)
             return
@@ -198,7 +178,7 @@ class TransactionMachine:
         if transaction.state is ONGOING:
             self._ongoing[transactional_id] = None
         elif transaction.state.is_ending:
-            self._ending[transactional_id] = _Ending(transaction.partitions)
+            self._ending[transactional_id] = Ending(transaction.partitions)
 
     def _record(self, transactional_id: str, transaction: Transaction, now_ms: int) -> LogRecord:
         value = record_codec.encode_value(transaction, self._settings.transaction_version)
@@ -308,26 +288,6 @@ class TransactionMachine:
         self._store(transactional_id, following, record, out)
         return NONE
 
-    def _verify_partitions(self, command: VerifyPartitions, now_ms: int, out: list[Effect]) -> None:
-        transaction = self.transactions.get(command.transactional_id)
-        code = NONE
-        if not command.transactional_id:
-            code = ErrorCode.INVALID_REQUEST
-        elif transaction is None or transaction.producer_id != command.producer_id:
-            code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        elif transaction.producer_epoch != command.producer_epoch:
-            code = FENCED
-        elif transaction.state.is_ending:
-            code = CONCURRENT
-        if transaction is None or code is not NONE:
-            out.append(Reply(command.ticket, command.refused(code)))
-            return
-        errors = [
-            NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
-            for partition in command.partitions
-        ]
-        out.append(Reply(command.ticket, VerifyPartitionsReply(errors)))
-
     # EndTxn
 
     def _end_transaction(self, command: EndTransaction, now_ms: int, out: list[Effect]) -> None:
@@ -424,15 +384,16 @@ class TransactionMachine:
         ):
             self._count_markers(transactional_id, ending, command.results)
             if ErrorCode.TRANSACTION_COORDINATOR_FENCED in command.results.values():
-                self._give_up_ending(transactional_id, ending)
+                _report_given_up(transactional_id, ending)
             elif ending.remaining:
-                self._retry_later(transactional_id, ending, now_ms, out)
+                self._retries.add(transactional_id, ending, now_ms)
+                self._retries.set_timer(out)
             else:
                 self._go_on_ending(transactional_id, now_ms, out)
         out.append(Reply(command.ticket, MarkersWrittenReply(NONE)))
 
     def _count_markers(
-        self, transactional_id: str, ending: _Ending, results: Mapping[TopicPartition, ErrorCode]
+        self, transactional_id: str, ending: Ending, results: Mapping[TopicPartition, ErrorCode]
     ) -> None:
         for partition, code in results.items():
             if code in MARKER_DONE:
@@ -440,35 +401,10 @@ class TransactionMachine:
             if code is not NONE:
                 logger.info("%.255s: its marker for %s-%d: %s", transactional_id, *partition, code.name)
 
-    @staticmethod
-    def _give_up_ending(transactional_id: str, ending: _Ending) -> None:
-        """Nothing is written down: who comes after us, or we ourselves once loaded again, will end it."""
-        logger.warning(
-            "%.255s: a partition has seen a later coordinator of transactions; its markers for %d more "
-            "partitions are left to that.",
-            transactional_id,
-            len(ending.remaining),
-        )
-
-    def _retry_later(self, transactional_id: str, ending: _Ending, now_ms: int, out: list[Effect]) -> None:
-        at_ms = now_ms + retry_delay_ms(ending.attempts)
-        ending.attempts += 1
-        self._retries[transactional_id] = at_ms
-        self._set_retry_timer(at_ms, out)
-
-    def _set_retry_timer(self, at_ms: int, out: list[Effect]) -> None:
-        if self._retry_timer_at_ms is None or at_ms < self._retry_timer_at_ms:
-            self._retry_timer_at_ms = at_ms
-            out.append(SetTimer(RETRY_MARKERS, at_ms))
-
     def _retry_markers(self, now_ms: int, out: list[Effect]) -> None:
-        self._retry_timer_at_ms = None
-        due = [transactional_id for transactional_id, at_ms in self._retries.items() if at_ms <= now_ms]
-        for transactional_id in due:
-            del self._retries[transactional_id]
+        for transactional_id in self._retries.take_due(now_ms):
             self._go_on_ending(transactional_id, now_ms, out)
-        if self._retries:
-            self._set_retry_timer(min(self._retries.values()), out)
+        self._retries.set_timer(out)
 
     # Time-outs
 
@@ -476,7 +412,7 @@ class TransactionMachine:
         due = [
             transactional_id
             for transactional_id in self._ongoing
-            if self._is_timed_out(self.transactions[transactional_id], now_ms)
+            if _is_timed_out(self.transactions[transactional_id], now_ms)
         ]
         again_in_ms = self._settings.abort_timed_out_interval_ms
         for transactional_id in due[:ABORTS_PER_TURN]:
@@ -490,16 +426,12 @@ class TransactionMachine:
                 again_in_ms = 0
         out.append(SetTimer(ABORT_TIMED_OUT, now_ms + again_in_ms))
 
-    @staticmethod
-    def _is_timed_out(transaction: Transaction, now_ms: int) -> bool:
-        return transaction.start_ms + transaction.timeout_ms < now_ms
-
     def _remove_expired(self, now_ms: int, out: list[Effect]) -> None:
         """Forget the ids that nobody has used for long, some thousands looked at in a turn."""
         if self._expiring is None:
             self._expiring = iter(list(self.transactions))
         horizon_ms = now_ms - self._settings.transactional_id_expiration_ms
-        doomed = []
+        expired = []
         seen = list(islice(self._expiring, IDS_PER_TURN))
         for transactional_id in seen:
             transaction = self.transactions.get(transactional_id)
@@ -508,8 +440,8 @@ class TransactionMachine:
                 and transaction.updated_ms <= horizon_ms
                 and transaction.state.is_settled
             ):
-                doomed.append(transactional_id)
-        self._forget(doomed, now_ms, out)
+                expired.append(transactional_id)
+        self._forget(expired, now_ms, out)
         again_in_ms = 0
         if len(seen) < IDS_PER_TURN:
             self._expiring = None
@@ -532,46 +464,19 @@ class TransactionMachine:
         if records:
             out.append(Append(records))
 
-    # Administration
 
-    def _describe_transaction(self, command: DescribeTransaction, now_ms: int, out: list[Effect]) -> None:
-        transactional_id = command.transactional_id
-        transaction = self.transactions.get(transactional_id)
-        if not transactional_id:
-            description = command.refused(ErrorCode.INVALID_REQUEST)
-        elif transaction is None:
-            description = command.refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-        else:
-            ending = self._ending.get(transactional_id)
-            description = TransactionDescription(
-                NONE,
-                transactional_id,
-                transaction.state.label,
-                transaction.timeout_ms,
-                transaction.start_ms,
-                transaction.producer_id,
-                transaction.producer_epoch,
-                sorted(transaction.partitions if ending is None else ending.remaining),
-            )
-        out.append(Reply(command.ticket, description))
-
-    def _list_transactions(self, command: ListTransactions, now_ms: int, out: list[Effect]) -> None:
-        states = {STATES_BY_LABEL.get(label) for label in command.states}
-        reply = ListTransactionsReply(NONE, unknown_states(command.states))
-        for transactional_id, transaction in self.transactions.items():
-            if (
-                (not command.states or transaction.state in states)
-                and (not command.producer_ids or transaction.producer_id in command.producer_ids)
-                and (command.duration_ms < 0 or now_ms - transaction.start_ms > command.duration_ms)
-            ):
-                label = transaction.state.label
-                reply.transactions.append(ListedTransaction(transactional_id, transaction.producer_id, label))
-        out.append(Reply(command.ticket, reply))
+def _report_given_up(transactional_id: str, ending: Ending) -> None:
+    """Nothing is written down: who comes after us, or we ourselves once loaded again, will end it."""
+    logger.warning(
+        "%.255s: a partition has seen a later coordinator of transactions; its markers for %d more "
+        "partitions are left to that.",
+        transactional_id,
+        len(ending.remaining),
+    )
 
 
-def retry_delay_ms(attempts: int) -> int:
-    """How long to wait before markers are tried again that have failed so many times before."""
-    return min(RETRY_MS << min(attempts, 10), RETRY_MS_MAX)
+def _is_timed_out(transaction: Transaction, now_ms: int) -> bool:
+    return transaction.start_ms + transaction.timeout_ms < now_ms
 
 
 def _is_usable(transactional_id: str) -> bool:

@@ -15,12 +15,13 @@ from functools import partial
 from os import urandom
 from typing import Protocol
 
-from odradek.storage.compaction.plan import Plan, look_ahead, plan_partition, unread_of_plan
+from odradek.storage.compaction.plan import Plan, plan_partition, preload, unread_of_plan
 from odradek.storage.compaction.run import CleanedGroup, CleaningJob, JobSegment, Round, cleaning_round
 from odradek.storage.disk import NO_ROOM, Disk, read_file
 from odradek.storage.log.log import Log
 from odradek.storage.log.partition import Partition
-from odradek.storage.log.segment import LOG, TRANSACTION_INDEX, Segment
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.segment_paths import LOG, TRANSACTION_INDEX
 from odradek.storage.log.transaction_index import AbortedTransaction, decode_aborted
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import Work, finish
@@ -94,8 +95,8 @@ class Cleaning:
         cleaned = Segment(
             log.pool, self._directory, group.base_offset, group.size_bytes, self.job.now_ms, self.job.suffix
         )
-        cleaned.max_timestamp_ms = group.max_timestamp_ms
-        cleaned.max_timestamp_offset = group.max_timestamp_offset
+        cleaned.extent.max_timestamp_ms = group.max_timestamp_ms
+        cleaned.extent.max_timestamp_offset = group.max_timestamp_offset
         if not self.is_current(group.old_bases):
             cleaned.remove()
             return []
@@ -110,7 +111,7 @@ class Cleaning:
         return replaced
 
     def _is_whole(self, cleaned: Segment) -> bool:
-        path = cleaned.path(LOG)
+        path = cleaned.paths.path(LOG)
         disk: Disk = self._log.disk
         return disk.exists(path) and disk.size(path) == cleaned.size_bytes
 
@@ -219,7 +220,7 @@ class Cleaner:
                 continue
             unread = unread_of_plan(partition.log, store.first_dirty_of(partition))
             if unread:
-                yield partial(look_ahead, unread)
+                yield partial(preload, unread)
                 if not partition.is_available or not store.is_held(partition):
                     continue
             try:

@@ -107,9 +107,9 @@ def _plan_log(
 
     def first_timestamp_of(place: int) -> int:
         segment = sealed[place]
-        if segment.first_timestamp_ms is None:
-            segment.first_timestamp_ms = first_timestamp(segment)
-        return segment.first_timestamp_ms
+        if segment.extent.first_timestamp_ms is None:
+            segment.extent.first_timestamp_ms = first_timestamp(segment)
+        return segment.extent.first_timestamp_ms
 
     return plan_cleaning(
         [
@@ -137,18 +137,18 @@ def unread_of_plan(log: Log, first_dirty: int) -> list[Segment]:
         for segment, end_offset in zip(log.segments, log.bases[1:], strict=False)
         if end_offset > first_dirty
         and (
-            (wants_latest and not segment.knows_latest_timestamp)
-            or (wants_first and segment.first_timestamp_ms is None)
+            (wants_latest and not segment.indexes.knows_latest_timestamp)
+            or (wants_first and segment.extent.first_timestamp_ms is None)
         )
     ]
 
 
-def look_ahead(segments: list[Segment]) -> None:
+def preload(segments: list[Segment]) -> None:
     """In a worker thread: what `plan_partition` asks for is in memory then."""
     for segment in segments:
-        segment.look_ahead()
+        segment.preload_for_retention()
         try:
-            segment.load(0, HEADER_BYTES)
+            segment.file.load(0, HEADER_BYTES)
         except OSError:
             # Whoever needs it will know.
             pass

@@ -42,14 +42,9 @@ from odradek.storage.config import LONG_MAX
 from odradek.storage.disk import Disk, File, write_all
 from odradek.storage.log.batches import HAS_DELETE_HORIZON, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from odradek.storage.log.indexes import TIME_ENTRY_BYTES
-from odradek.storage.log.segment import (
-    CLEANED,
-    LOG,
-    RELATIVE_OFFSET_MAX,
-    TRANSACTION_INDEX,
-    FilePool,
-    Segment,
-)
+from odradek.storage.log.segment import RELATIVE_OFFSET_MAX, Segment
+from odradek.storage.log.segment_file import FilePool
+from odradek.storage.log.segment_paths import CLEANED, LOG, TRANSACTION_INDEX
 from odradek.storage.log.transaction_index import AbortedTransaction, encode_aborted
 from odradek.wire.checksums import crc32c
 from odradek.wire.compression import compress
@@ -417,7 +412,7 @@ class _Round:
         self._copy = Copy(base_offset, job.index_interval_bytes)
         is_done = False
         try:
-            file = self._disk.open(cleaned.path(LOG), create=True)
+            file = self._disk.open(cleaned.paths.path(LOG), create=True)
             try:
                 file.truncate(0)
                 for segment in group:
@@ -463,17 +458,17 @@ class _Round:
     def _finish_files(self, cleaned: Segment, group: list[JobSegment]) -> None:
         """Write the indexes of a new segment, and give it the age of what it replaces."""
         job, disk, copy = self._job, self._disk, self._copy
-        cleaned.reset_indexes()
+        cleaned.indexes.reset()
         for last_offset, position, timestamp_ms, timestamp_offset in copy.index_entries:
-            cleaned.offset_index.append(last_offset, position)
-            cleaned.time_index.append(timestamp_ms, timestamp_offset)
-        cleaned.max_timestamp_ms = copy.max_timestamp_ms
-        cleaned.max_timestamp_offset = copy.max_timestamp_offset
-        cleaned.seal()
+            cleaned.indexes.offset_index.append(last_offset, position)
+            cleaned.indexes.time_index.append(timestamp_ms, timestamp_offset)
+        cleaned.extent.max_timestamp_ms = copy.max_timestamp_ms
+        cleaned.extent.max_timestamp_offset = copy.max_timestamp_offset
+        cleaned.indexes.seal()
         cleaned.save_indexes(sync=True)
         aborted, self._transactions.kept = self._transactions.kept, []
         if aborted:
-            file = disk.open(cleaned.path(TRANSACTION_INDEX), create=True)
+            file = disk.open(cleaned.paths.path(TRANSACTION_INDEX), create=True)
             try:
                 content = encode_aborted(aborted)
                 file.truncate(0)
@@ -482,7 +477,7 @@ class _Round:
             finally:
                 file.close()
         newest = f"{job.directory}/{group[-1].base_offset:020d}{LOG}"
-        disk.set_modified_ms(cleaned.path(LOG), disk.modified_ms(newest))
+        disk.set_modified_ms(cleaned.paths.path(LOG), disk.modified_ms(newest))
 
     def _count_read(self, size_bytes: int) -> None:
         self.statistics.bytes_read += size_bytes

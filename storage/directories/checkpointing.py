@@ -107,7 +107,10 @@ class Checkpointing:
             home.end_checkpoints[key] = home.end_checkpoints[key]._replace(was_closed=1)
 
     def saving_starts(self, partitions: Iterable[Partition]) -> Work[list[Partition]]:
-        """See `LogStore.saving_starts`."""
+        """Put on the disk where these logs start now; returns the partitions of which that failed.
+
+        Kafka writes them once a minute: there a crash may undo what DeleteRecords has answered.
+        """
         of_home: dict[DataDirectory, list[Partition]] = {}
         for partition in partitions:
             place = self._places.place_of(partition)
@@ -127,8 +130,13 @@ class Checkpointing:
                 failed += some
         return failed
 
+    def first_dirty_of(self, partition: Partition) -> int:
+        """Up to which offset the partition has been compacted."""
+        key = (partition.topic, partition.index)
+        return self._places.by_key[key].home.offset(FIRST_DIRTY, key)
+
     def noting_first_dirty(self, partition: Partition, offset: int) -> Work[None]:
-        """See `LogStore.noting_first_dirty`."""
+        """Note up to which offset the partition is compacted now, on the disk too. Raises `OSError`."""
         place = self._places.place_of(partition)
         if place is not None:
             place.home.offsets[FIRST_DIRTY][partition.topic, partition.index] = offset
@@ -136,7 +144,12 @@ class Checkpointing:
             yield place.home.write
 
     def noting_flushed(self, partition: Partition, end_offset: int) -> Work[bool]:
-        """See `LogStore.noting_flushed`."""
+        """Whether all before `end_offset` is flushed, and the recovery point on the disk says so: recovery
+        takes gaps after that for losses, and compaction makes gaps. Raises `OSError`.
+
+        False while it is not flushed (`LogStore.flush_due` names the partition): a flush here would block
+        this thread, and might meet the flush of a worker.
+        """
         place = self._places.place_of(partition)
         if place is None or partition.log.recovery_checkpoint < end_offset:
             return False

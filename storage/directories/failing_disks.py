@@ -12,7 +12,7 @@ from odradek.storage.directories.data_directory import DataDirectory, Key
 from odradek.storage.directories.opening import Opening
 from odradek.storage.directories.places import Place, Places
 from odradek.storage.disk import Disk
-from odradek.storage.log.segment import FilePool
+from odradek.storage.log.segment_file import FilePool
 from odradek.storage.recovery.recovery import Recovered
 from odradek.wire.work import Work
 
@@ -30,7 +30,7 @@ class FailingDisks:
 
     @property
     def failures(self) -> dict[str, str]:
-        """See `LogStore.failures`."""
+        """Why data directories are offline, by their paths."""
         homes = self._places.homes.values()
         return {home.path: home.failure for home in homes if home.failure is not None}
 
@@ -45,8 +45,11 @@ class FailingDisks:
         )
 
     def attending(self, now_ms: int) -> Work[None]:
-        """See `LogStore.attending`."""
+        """Probe the disks that gave errors, take directories offline whose disk does not answer, bring back
+        what can be brought back. Soon after `StoreListener.trouble`, and every second while there is a need.
+        """
         places = self._places
+        places.now_ms = now_ms
         suspected: dict[str, str] = {}
         while places.suspected:
             path, said = places.suspected.popleft()

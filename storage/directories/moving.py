@@ -30,15 +30,8 @@ from odradek.storage.checkpoints import (
 from odradek.storage.directories.data_directory import DataDirectory
 from odradek.storage.disk import Disk, read_file, write_all
 from odradek.storage.log.partition import Partition
-from odradek.storage.log.segment import (
-    INDEX,
-    LOG,
-    SNAPSHOT,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-    Segment,
-    file_name,
-)
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.segment_paths import INDEX, LOG, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX, file_name
 from odradek.storage.throttle import Allowance
 from odradek.wire.work import Work
 
@@ -167,10 +160,10 @@ class Move:
         """The next piece of a segment."""
         start = self._copied.get(segment, 0)
         wanted_bytes = min(size_bytes - start, allowed_bytes)
-        with segment.pinned() as source:
+        with segment.file.pinned() as source:
             content = source.read(start, wanted_bytes)
         if len(content) < wanted_bytes:
-            raise OSError(errno.EIO, f"{segment.path(LOG)} is shorter than it was")
+            raise OSError(errno.EIO, f"{segment.paths.path(LOG)} is shorter than it was")
         self._write(file_name(segment.base_offset, LOG), start, content)
         if start == 0:
             self._copy_file(segment, SNAPSHOT)
@@ -182,12 +175,12 @@ class Move:
             self._copy_file(segment, kind)
         # Retention goes by it where records have no timestamps.
         self._disk.set_modified_ms(
-            f"{self.future}/{file_name(segment.base_offset, LOG)}", segment.modified_ms()
+            f"{self.future}/{file_name(segment.base_offset, LOG)}", segment.paths.modified_ms()
         )
         self._complete.add(segment)
 
     def _copy_file(self, segment: Segment, kind: str) -> None:
-        path = segment.path(kind)
+        path = segment.paths.path(kind)
         if self._disk.exists(path):
             self._write(file_name(segment.base_offset, kind), 0, read_file(self._disk, path))
 

@@ -33,7 +33,7 @@ from odradek.storage.log.flush_journal import remove_files, replay
 from odradek.storage.log.log import Log
 from odradek.storage.log.partition import ZERO_UUID, Partition
 from odradek.storage.log.scan_checkpoint import SCAN_CHECKPOINTS
-from odradek.storage.log.segment import FilePool
+from odradek.storage.log.segment_file import FilePool
 from odradek.storage.recovery.recovery import AfterCrash, Recovered, look_after_crash, open_log
 
 
@@ -290,7 +290,7 @@ def _is_part(place: Place, of: Place) -> bool:
 def _header_of(log: Log, offset: int) -> bytes:
     """Of the batch that has an offset, with its checksum."""
     found = log.locate(offset)
-    return b"" if found is None else found[0].read(found[1], HEADER_BYTES)
+    return b"" if found is None else found[0].file.read(found[1], HEADER_BYTES)
 
 
 def _recovery_point_of(home: DataDirectory, name: str) -> int:

@@ -5,7 +5,7 @@ when somebody last said so. It decides nothing. One thread owns it; `suspect` ma
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -13,8 +13,9 @@ from odradek.storage import checkpoints
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.data_directory import DataDirectory, Key, is_failure
 from odradek.storage.disk import Disk
-from odradek.storage.log.partition import Partition
-from odradek.storage.log.segment import FilePool
+from odradek.storage.log.partition import ZERO_UUID, Partition
+from odradek.storage.log.segment_file import FilePool
+from odradek.storage.log.segment_paths import LOG, base_offset_of
 
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
@@ -39,7 +40,7 @@ class StoreListener:
 
     def offline(self, sentence: str) -> None:
         """A partition answers KAFKA_STORAGE_ERROR from now on, and why; `attending` tries to bring it back.
-        Not told of those of a directory that has failed. In any thread.
+        Not called for the partitions of a directory that has failed. In any thread.
         """
 
     def still_offline(self, name: str, reason: str) -> None:
@@ -156,6 +157,60 @@ class Places:
         place = self.by_key.get((partition.topic, partition.index))
         return place if place is not None and place.partition is partition else None
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self.by_key
+
+    def names(self) -> list[Key]:
+        """(topic, index) of every partition, loaded or not."""
+        return list(self.by_key)
+
+    def loaded(self) -> Iterator[Partition]:
+        """The partitions that were used since the start."""
+        return (place.partition for place in list(self.by_key.values()) if place.partition is not None)
+
+    def is_unopened(self, topic: str, index: int) -> bool:
+        """Whether `LogStore.get` would have to read files."""
+        place = self.by_key.get((topic, index))
+        return place is not None and place.partition is None and place.offline_because is None
+
+    def topic_id_of(self, topic: str, index: int) -> bytes | None:
+        """The topic id in a partition's directory, without loading the partition; None when it has none."""
+        place = self.by_key[topic, index]
+        if place.partition is not None:
+            topic_id = place.partition.topic_id
+            return None if topic_id == ZERO_UUID else topic_id
+        return topic_id_in(self.disk, place.path)
+
+    def sizes(self) -> Iterator[tuple[str, str, int, int | None]]:
+        """(data directory, topic, index, bytes of its segments) of every partition in a directory that is
+        online, without loading any.
+
+        None instead of the bytes where the disk does not answer.
+        """
+        for (topic, index), place in list(self.by_key.items()):
+            if place.home.failure is not None:
+                continue
+            size_bytes: int | None
+            if place.partition is not None:
+                size_bytes = place.partition.size_bytes
+            else:
+                try:
+                    size_bytes = _segment_bytes_in(self.disk, place.path)
+                except OSError:
+                    size_bytes = None
+            yield place.home.path, topic, index, size_bytes
+
+    def offline(self) -> set[Key]:
+        """The partitions that answer KAFKA_STORAGE_ERROR, as far as their names are known: of a directory
+        that could not be opened they are not.
+        """
+        return {key for key, place in self.by_key.items() if place.offline_because is not None}
+
+    @property
+    def has_unopened(self) -> bool:
+        """Whether there is a data directory whose partitions nobody knows."""
+        return not all(home.was_opened for home in self.homes.values())
+
     def is_known(self, key: Key) -> bool:
         """Whether a topic has the partition. A directory that no topic has is left as it is."""
         return self.topic_id_for is unknown_topic_id or self.topic_id_for(*key) is not None
@@ -190,6 +245,12 @@ class Places:
         path = f"{home.path}/{name[: FILE_NAME_BYTES_MAX - len(ending)]}{ending}"
         self.disk.rename(f"{home.path}/{name}", path)
         return path
+
+
+def _segment_bytes_in(disk: Disk, path: str) -> int:
+    return sum(
+        disk.size(f"{path}/{name}") for name in disk.list(path) if base_offset_of(name, LOG) is not None
+    )
 
 
 def topic_id_in(disk: Disk, path: str) -> bytes | None:

@@ -1,10 +1,10 @@
 """The moves of partitions between data directories that are under way; `moving.py` does one of them.
 
-A move that fails, or that nobody wants any more, leaves the partition where it is, and its copy goes. Of one
-that is done the old directory stays until the new one has been flushed, which a clean stop does, too. So long
-its data directory (`Place.old_home`) goes on knowing what it knew of the partition, and is told where the log
-begins: a start after a crash may have to go on there. What a stop has interrupted begins anew with the next
-start.
+A move that fails, or that nobody wants any more, leaves the partition where it is; its copy is removed. After
+a move the old directory stays until the new one has been flushed, which a clean stop does, too. Until then
+its data directory (`Place.old_home`) keeps its checkpoints of the partition, and the log start in them is
+kept up to date: a start after a crash may have to go on there. A move that a stop has interrupted begins anew
+with the next start.
 """
 
 from collections.abc import Callable, Iterator
@@ -59,7 +59,11 @@ class Relocation:
         self._preferred: dict[Key, DataDirectory] = {}
 
     def begin(self, topic: str, index: int, directory: str) -> None:
-        """See `LogStore.begin_move`."""
+        """Let a partition, or one that is made later, lie in another data directory.
+
+        Ends a move to anywhere else. Refuses with KAFKA_STORAGE_ERROR while a directory is offline, and with
+        REPLICA_NOT_AVAILABLE when there is no such partition; when there will be, it is made there.
+        """
         from odradek.storage.directories.moving import Move  # few brokers have two directories
 
         key = (topic, index)
@@ -103,7 +107,7 @@ class Relocation:
         return self._preferred.pop(key, None)
 
     def moves(self) -> Iterator[tuple[str, str, int, int, int]]:
-        """See `LogStore.moves`."""
+        """(new data directory, topic, index, bytes copied, offsets to go) of partitions that are moved."""
         for (topic, index), move in self._moves.items():
             lag = move.partition.log_end_offset - move.end_offset
             yield move.target.path, topic, index, move.size_bytes, max(lag, 0)
@@ -118,8 +122,11 @@ class Relocation:
         return bool(self._moves or self._moved or self._abandoned)
 
     def moving(self, now_ms: int) -> Work[None]:
-        """See `LogStore.moving`."""
+        """Go on with the moves: copy, change over, remove the old directories. After `begin`, and every
+        second while there are any. One such work at a time.
+        """
         places = self._places
+        places.now_ms = now_ms
         self.allowance.refill(now_ms)
         for key, move in list(self._moves.items()):
             if self._moves.get(key) is not move:

@@ -13,7 +13,8 @@ from odradek.storage.directories.data_directory import Key
 from odradek.storage.directories.places import Places, remove_with_files
 from odradek.storage.disk import Disk
 from odradek.storage.log.partition import Partition
-from odradek.storage.log.segment import DELETED, LOG, Segment
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.segment_paths import DELETED, LOG
 from odradek.wire.errors import KafkaError
 from odradek.wire.work import Work
 
@@ -41,7 +42,7 @@ class Upkeep:
         # (due, path of a directory, its partition) and (due, segment): removed once nobody can be reading
         # them.
         self._directories_to_delete: deque[tuple[int, str, Partition | None]] = deque()
-        self._doomed_segments: deque[tuple[int, Segment]] = deque()
+        self._deleted_segments: deque[tuple[int, Segment]] = deque()
         self._turn: Iterator[Key] = iter(())
         self._last_turn_ms: int | None = None
         # Partitions that are due, times the interval: whole numbers, so that none is due a round late.
@@ -49,7 +50,7 @@ class Upkeep:
         self._late_expiries: list[Key] = []
 
     def maintaining(self, now_ms: int) -> Work[None]:
-        """One round. See `LogStore.maintaining`."""
+        """One round of retention; then remove what was deleted and is due."""
         effort = 0
         for key in self._next_keys(now_ms):
             if not self._places.is_known(key):
@@ -101,8 +102,11 @@ class Upkeep:
         except KafkaError:
             return
 
-    def expiring_producers(self, now_ms: int, *, only_late: bool) -> Work[bool]:
-        """See `LogStore.expiring_producers`."""
+    def expiring_producers(self, now_ms: int, *, only_late: bool = False) -> Work[bool]:
+        """Forget producers that have been silent for `producer_expiration_ms`, in the partitions that are
+        loaded; the others do it when they are loaded. True: something is staged in some of them, whose turn
+        is in the next call, or, with `only_late`, in a call for them alone.
+        """
         by_key = self._places.by_key
         keys, self._late_expiries = self._late_expiries if only_late else list(by_key), []
         for number, key in enumerate(keys, 1):
@@ -118,8 +122,8 @@ class Upkeep:
         return bool(self._late_expiries)
 
     def remove_segments(self, segments: Sequence[Segment], due_ms: int) -> None:
-        """See `LogStore.remove_later`."""
-        self._doomed_segments += [(due_ms, segment) for segment in segments]
+        """Remove the files of deleted segments at `due_ms`, when nobody can be reading them any more."""
+        self._deleted_segments += [(due_ms, segment) for segment in segments]
 
     def remove_directory(self, path: str, delay_ms: int, partition: Partition | None = None) -> None:
         """Remove a partition's directory that is out of sight, in so many milliseconds; `partition` may still
@@ -148,27 +152,27 @@ class Upkeep:
         """
         due: list[Segment] = []
         # Each looked at once: what is not due yet goes to the back.
-        for _ in range(len(self._doomed_segments)):
-            due_ms, segment = self._doomed_segments.popleft()
+        for _ in range(len(self._deleted_segments)):
+            due_ms, segment = self._deleted_segments.popleft()
             if now_ms is not None and due_ms > now_ms:
-                self._doomed_segments.append((due_ms, segment))
+                self._deleted_segments.append((due_ms, segment))
             else:
                 due.append(segment)
         for start in range(0, len(due), REMOVED_PER_STEP):
             some = due[start : start + REMOVED_PER_STEP]
             for segment in some:
-                segment.close()
+                segment.file.close()
             yield partial(_remove_segments, some, now_ms)
             for segment in some:
                 # Whoever was late in reading has opened it again.
-                segment.close()
+                segment.file.close()
 
 
 def _remove_segments(segments: list[Segment], now_ms: int | None) -> None:
     for segment in segments:
         try:
             if now_ms is not None:
-                _forget_if_written(segment.pool.disk, segment.path(LOG), now_ms)
+                _forget_if_written(segment.paths.disk, segment.paths.path(LOG), now_ms)
             segment.remove()
         except OSError:
             pass

@@ -90,14 +90,20 @@ class ProducerTable:
     def __init__(self) -> None: ...
 
 class SegmentExtent:
-    """What of a segment a commit changes."""
+    """The numbers of a segment that its parts share and a commit changes."""
 
     base_offset: int
+    size_bytes: int
+    """Of what is committed."""
+    inherited_bytes: int
+    """Of what an earlier run has left; see `InheritedBatches`."""
     bytes_since_index: int
     first_timestamp_ms: int | None
+    """The latest timestamp of the first batch, for rolling by time; None until somebody reads it."""
     max_timestamp_ms: int | None
+    """None until somebody reads it; -1 when no batch has a timestamp."""
     max_timestamp_offset: int
-    size_bytes: int
+    def __init__(self, base_offset: int, size_bytes: int) -> None: ...
 
 class StagedSegment:
     """What one commit will write to one segment, and what it will then know of it."""

@@ -191,20 +191,27 @@ cdef class ProducerTable:
 
 
 cdef class SegmentExtent:
-    """What of a segment a commit changes."""
+    """The numbers of a segment that its parts share and a commit changes."""
 
     cdef public int64_t base_offset
     cdef public int64_t size_bytes
+    cdef public int64_t inherited_bytes
     cdef public int64_t bytes_since_index
     cdef public object first_timestamp_ms
     cdef public object max_timestamp_ms
     cdef public int64_t max_timestamp_offset
 
+    def __init__(self, base_offset, size_bytes):
+        self.base_offset = self.max_timestamp_offset = base_offset
+        self.size_bytes = size_bytes
+        self.inherited_bytes = self.bytes_since_index = 0
+        self.first_timestamp_ms = self.max_timestamp_ms = None
+
 
 cdef class StagedSegment:
     """What one commit will write to one segment, and what it will then know of it."""
 
-    cdef public SegmentExtent segment
+    cdef public object segment
     cdef public int64_t base_offset
     cdef public list parts
     cdef public int64_t size_bytes
@@ -217,14 +224,15 @@ cdef class StagedSegment:
     cdef public list index_entries
     cdef public object snapshot
 
-    def __init__(self, SegmentExtent segment not None, index_room):
+    def __init__(self, segment, index_room):
+        cdef SegmentExtent extent = segment.extent
         self.segment = segment
-        self.base_offset = segment.base_offset
+        self.base_offset = extent.base_offset
         self.parts = []
-        self.size_bytes = segment.size_bytes
-        self.bytes_since_index = segment.bytes_since_index
-        self.max_timestamp_ms, self.max_timestamp_offset = segment.latest_timestamp()
-        self.first_timestamp_ms = segment.first_timestamp_ms
+        self.size_bytes = extent.size_bytes
+        self.bytes_since_index = extent.bytes_since_index
+        self.max_timestamp_ms, self.max_timestamp_offset = segment.indexes.latest_timestamp()
+        self.first_timestamp_ms = extent.first_timestamp_ms
         self.roll_after_ms = -2
         self.index_room = index_room
         self.index_entries = []
@@ -279,10 +287,10 @@ cdef class LogStaging:
     cdef bint _commit(self) except -1:
         """Write what is staged for the active segment; False, and nothing done, if there is more to do."""
         cdef StagedSegment stage = self._stage
-        cdef SegmentExtent segment = stage.segment
+        cdef SegmentExtent extent = stage.segment.extent
         cdef list parts = stage.parts
         cdef list undo = self.producers._undo
-        cdef int64_t position = segment.size_bytes
+        cdef int64_t position = extent.size_bytes
         cdef int64_t size_bytes = stage.size_bytes - position
         cdef int64_t written
         cdef Py_ssize_t count = len(parts)
@@ -290,19 +298,19 @@ cdef class LogStaging:
             return False
         if 1 < count and size_bytes <= JOIN_BELOW_BYTES and size_bytes < count * JOIN_PARTS_BELOW_BYTES:
             parts = [b"".join(parts)]
-        file = segment.file()
+        file = stage.segment.file.open()
         written = file.write(position, parts)
         if written < size_bytes:
             _write_rest(file, position, parts, size_bytes, written)
         if len(self._hints) >= HINTS_MAX:
             self._older_hints = self._hints
             self._hints = {}
-        self._hints[self.log_end_offset] = (segment, position)
-        segment.size_bytes = stage.size_bytes
-        segment.bytes_since_index = stage.bytes_since_index
-        segment.max_timestamp_ms = stage.max_timestamp_ms
-        segment.max_timestamp_offset = stage.max_timestamp_offset
-        segment.first_timestamp_ms = stage.first_timestamp_ms
+        self._hints[self.log_end_offset] = (stage.segment, position)
+        extent.size_bytes = stage.size_bytes
+        extent.bytes_since_index = stage.bytes_since_index
+        extent.max_timestamp_ms = stage.max_timestamp_ms
+        extent.max_timestamp_offset = stage.max_timestamp_offset
+        extent.first_timestamp_ms = stage.first_timestamp_ms
         stage.parts = []
         if stage.index_entries:
             self._index(stage)
@@ -373,7 +381,8 @@ cdef class PartitionStaging:
         """
         cdef LogStaging log = self.log
         cdef tuple flushed = log._flushed_position
-        cdef SegmentExtent segment = log._stage.segment
+        cdef object segment = log._stage.segment
+        cdef SegmentExtent extent = segment.extent
         cdef int64_t size_bytes
         cdef Tail tail
         if flushed is None or flushed[0] is not segment or self._failure is not None:
@@ -381,15 +390,15 @@ cdef class PartitionStaging:
         if <int64_t> flushed[2] != log._flush_epoch:
             return None
         tail = Tail.__new__(Tail)
-        tail.base_offset = segment.base_offset
+        tail.base_offset = extent.base_offset
         tail.position = flushed[1]
-        tail.end_position = segment.size_bytes
+        tail.end_position = extent.size_bytes
         tail.end_offset = log.log_end_offset
         size_bytes = tail.end_position - tail.position
         if size_bytes > size_bytes_max:
             return None
         try:
-            tail.content = segment.file().read(tail.position, size_bytes)
+            tail.content = segment.file.read(tail.position, size_bytes)
         except OSError:
             return None  # the flush will say it better
         return tail if len(tail.content) == size_bytes else None
@@ -398,7 +407,6 @@ cdef class PartitionStaging:
         """The flush journal has it: recovery will find it, whatever becomes of the files."""
         cdef LogStaging log = self.log
         cdef tuple flushed = log._flushed_position
-        cdef SegmentExtent segment
         if tail.end_offset > log.durable_offset:
             log.durable_offset = tail.end_offset
         if flushed is not None:

@@ -19,7 +19,8 @@ Kafka passes the file over.
 from typing import NamedTuple
 
 from odradek.storage.disk import Disk
-from odradek.storage.log.segment import LOG, SWAP, SYNC_FAILED, Segment, file_name
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.segment_paths import LOG, SWAP, SYNC_FAILED, file_name
 
 END_CHECKPOINTS = "log-end-checkpoint"
 UNREAD_BYTES_MAX = 16 * 1024 * 1024

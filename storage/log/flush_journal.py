@@ -33,7 +33,7 @@ from odradek.storage.checkpoints import PARTITION_METADATA, read_partition_metad
 from odradek.storage.disk import Disk, File, SyncFailed, read_file, sync_file, write_all
 from odradek.storage.log._staging import Tail
 from odradek.storage.log.batches import scan
-from odradek.storage.log.segment import LOG, file_name, note_failed_sync
+from odradek.storage.log.segment_paths import LOG, file_name, note_failed_sync
 from odradek.wire.checksums import crc32c
 
 NAMES = ("group-log.0", "group-log.1")

@@ -25,19 +25,17 @@ from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.producer_state import ProducerState, encode_snapshot
 from odradek.storage.log.retention import SegmentFacts
 from odradek.storage.log.scan_checkpoint import PendingCheckpoint, ScanCheckpoint
-from odradek.storage.log.segment import (
+from odradek.storage.log.segment import RELATIVE_OFFSET_MAX, Segment, segment_holding
+from odradek.storage.log.segment_file import FilePool, SegmentFile
+from odradek.storage.log.segment_paths import (
     INDEX,
     LOG,
-    RELATIVE_OFFSET_MAX,
     SNAPSHOT,
     SWAP,
     TIME_INDEX,
     TRANSACTION_INDEX,
-    FilePool,
-    Segment,
     file_name,
     note_failed_sync,
-    segment_holding,
 )
 from odradek.storage.log.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.log.transaction_index import AbortedTransaction
@@ -79,7 +77,7 @@ class Log(LogStaging):
         self.segments = segments
         self.bases = [segment.base_offset for segment in segments]
         for segment, limit_offset in zip(segments, [*self.bases[1:], log_end_offset], strict=True):
-            segment.distrust(limit_offset)
+            segment.inherited.begin(limit_offset)
         self.log_end_offset = log_end_offset
         self.next_offset = log_end_offset
         self.producers = producers
@@ -122,7 +120,7 @@ class Log(LogStaging):
         self._take_config(config)
         self._stage = self._new_stage(self.active)
         # Of an earlier run, too: what a crash left set aside is given back like the rest.
-        self.active.is_reserved = config.preallocate
+        self.active.file.is_reserved = config.preallocate
 
     @property
     def disk(self) -> Disk:
@@ -215,7 +213,7 @@ class Log(LogStaging):
     def _index_room(self, segment: Segment, staged: list[tuple[int, int, int, int]]) -> int:
         """How many entries fit into both indexes, besides those that are staged."""
         try:
-            offsets, times = segment.offset_index, segment.time_index
+            offsets, times = segment.indexes.offset_index, segment.indexes.time_index
         except OSError:
             # A rollback must not fail on it; an index that cannot be read does not grow either.
             return self._offset_entries_max
@@ -262,7 +260,7 @@ class Log(LogStaging):
         stage.snapshot = encode_snapshot(self.producers.producers)
         self._full_segments.append(stage)
         segment = Segment(self.pool, self.directory, base_offset, 0, now_ms)
-        segment.reset_indexes()
+        segment.indexes.reset()
         self._stage = StagedSegment(segment, self._index_room(segment, []))
         self._jitter_ms = self._jitter_of(base_offset)
         return self._stage
@@ -311,13 +309,13 @@ class Log(LogStaging):
         count = len(parts)
         if count > 1 and size_bytes <= JOIN_BELOW_BYTES and size_bytes < count * JOIN_PARTS_BELOW_BYTES:
             parts = [b"".join(parts)]
-        write_all(segment.file(), position, parts, size_bytes)
+        write_all(segment.file.open(), position, parts, size_bytes)
 
     def _write_aborted(self, stage: StagedSegment) -> None:
         """After its batches: an entry whose marker is missing would hide what is appended there later."""
         aborted = self._aborted_in_stage(stage)
         if aborted:
-            stage.segment.write_aborted(aborted)
+            stage.segment.transactions.write(aborted)
 
     def _aborted_in_stage(self, stage: StagedSegment) -> list[AbortedTransaction]:
         return [aborted for place, aborted in self._staged_aborted if place is stage]
@@ -326,20 +324,20 @@ class Log(LogStaging):
         aborted = self._aborted_in_stage(stage)
         if not aborted:
             return
-        if not stage.segment.has_aborted:
+        if not stage.segment.transactions.has_aborted():
             # The name of a new file.
             self._directory_is_synced = False
             self._with_aborted = None
-        stage.segment.take_aborted(aborted)
+        stage.segment.transactions.commit(aborted)
 
     def _apply(self, stage: StagedSegment) -> None:
         """The bytes are in the file: say so, and get the stage ready for the next commit."""
         segment = stage.segment
-        segment.size_bytes = stage.size_bytes
-        segment.bytes_since_index = stage.bytes_since_index
-        segment.max_timestamp_ms = stage.max_timestamp_ms
-        segment.max_timestamp_offset = stage.max_timestamp_offset
-        segment.first_timestamp_ms = stage.first_timestamp_ms
+        segment.extent.size_bytes = stage.size_bytes
+        segment.extent.bytes_since_index = stage.bytes_since_index
+        segment.extent.max_timestamp_ms = stage.max_timestamp_ms
+        segment.extent.max_timestamp_offset = stage.max_timestamp_offset
+        segment.extent.first_timestamp_ms = stage.first_timestamp_ms
         if stage.index_entries:
             self._index(stage)
         if self._staged_aborted:
@@ -350,7 +348,7 @@ class Log(LogStaging):
         """Takes the entries that were staged into the indexes."""
         segment = stage.segment
         try:
-            offsets, times = segment.offset_index, segment.time_index
+            offsets, times = segment.indexes.offset_index, segment.indexes.time_index
             for last_offset, position, timestamp_ms, timestamp_offset in stage.index_entries:
                 offsets.append(last_offset, position)
                 times.append(timestamp_ms, timestamp_offset)
@@ -368,7 +366,7 @@ class Log(LogStaging):
         try:
             for number, stage in enumerate(stages):
                 if number:
-                    stage.segment.close()
+                    stage.segment.file.close()
                     segment = Segment.create(
                         self.pool, self.directory, stage.segment.base_offset, stage.segment.created_ms
                     )
@@ -385,8 +383,8 @@ class Log(LogStaging):
             raise
         for stage in stages[:-1]:
             self._apply(stage)
-            stage.segment.seal()
-            stage.segment.give_back()
+            stage.segment.indexes.seal()
+            stage.segment.file.release_reserved()
             self._save_indexes_if_possible(stage.segment)
         self.segments.extend(made)
         self.bases.extend(segment.base_offset for segment in made)
@@ -394,7 +392,7 @@ class Log(LogStaging):
 
     def _reserve(self, segment: Segment) -> None:
         if self.config.preallocate:
-            segment.reserve(self._segment_bytes)
+            segment.file.reserve(self._segment_bytes)
 
     def _save_indexes_if_possible(self, segment: Segment) -> None:
         """An index that could not be written stays in memory, and is written before the next checkpoint."""
@@ -437,21 +435,21 @@ class Log(LogStaging):
             self._cut_wanted = True
 
     def _cut(self) -> None:
-        file = self.active.file()
+        file = self.active.file.open()
         if file.size() != self.active.size_bytes:
             file.truncate(self.active.size_bytes)
             # A loss of power may undo that, and whole batches of the failed commit would pass for somebody
             # else's when the flush journal puts back what came in their place: the files have to be flushed.
             self.invalidate_flushed_position()
-        self.active.cut_aborted()
+        self.active.transactions.truncate()
         self._cut_wanted = False
 
     def _discard(self, segment: Segment) -> None:
         """Take back a segment that a failed commit has made."""
-        segment.close()
+        segment.file.close()
         for kind in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
             try:
-                self.disk.remove(segment.path(kind))
+                self.disk.remove(segment.paths.path(kind))
             except OSError:
                 # Left behind it is only an empty or torn segment after the end, which recovery removes.
                 pass
@@ -489,16 +487,16 @@ class Log(LogStaging):
         indexes_end = self._indexes_end
         for segment in self._segments_after(min(recovery_point, indexes_end)):
             try:
-                with segment.pinned() as file:
-                    sync_file(file, segment.path(LOG))
+                with segment.file.pinned() as file:
+                    sync_file(file, segment.paths.path(LOG))
                 if segment.base_offset > indexes_end:
                     # What it says of open transactions may soon be all that is known of them.
-                    segment.sync_snapshot()
+                    segment.paths.sync_snapshot()
                 if segment.base_offset < active.base_offset:
                     # Nothing will rebuild the indexes of a sealed segment that the recovery point has passed.
                     segment.sync_indexes()
             except FileNotFoundError:
-                if not segment.deleted:
+                if not segment.paths.deleted:
                     raise
         self._indexes_end = max(self._indexes_end, active.base_offset)
         if self.leader_epochs.dirty:
@@ -545,8 +543,8 @@ class Log(LogStaging):
             active,
             self.log_end_offset,
             active.size_bytes,
-            active.bytes_since_index,
-            *active.latest_timestamp(),
+            active.extent.bytes_since_index,
+            *active.indexes.latest_timestamp(),
             encode_snapshot(self.producers.producers),
         )
 
@@ -560,7 +558,7 @@ class Log(LogStaging):
         if segment is not self.active:
             return None
         assert pending.offset <= self.recovery_point
-        counts = segment.entries_before(pending.offset)
+        counts = segment.indexes.entries_before(pending.offset)
         segment.save_indexes()
         self._write_snapshot(pending.offset, pending.snapshot)
         return ScanCheckpoint(
@@ -568,7 +566,7 @@ class Log(LogStaging):
             pending.offset,
             pending.position,
             *counts,
-            segment.aborted.count_before(pending.offset),
+            segment.transactions.index.count_before(pending.offset),
             pending.bytes_since_index,
             pending.max_timestamp_ms,
             pending.max_timestamp_offset,
@@ -580,7 +578,7 @@ class Log(LogStaging):
         """
         path = f"{self.directory}/{file_name(pending.offset, SNAPSHOT)}"
         try:
-            pending.segment.sync_index_files()
+            pending.segment.paths.sync_index_files()
             file = self.disk.open(path)
             try:
                 sync_file(file, path)
@@ -660,8 +658,8 @@ class Log(LogStaging):
             self._discard(segment)
             raise
         self._reserve(segment)
-        old.seal()
-        old.give_back()
+        old.indexes.seal()
+        old.file.release_reserved()
         self._save_indexes_if_possible(old)
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
@@ -691,7 +689,7 @@ class Log(LogStaging):
         dropped: list[Segment] = []
         try:
             for segment in self.segments[:count]:
-                segment.doom()
+                segment.paths.mark_deleted()
                 dropped.append(segment)
         except OSError:
             if not dropped:
@@ -724,7 +722,7 @@ class Log(LogStaging):
             if self.directory != directory:
                 # Deleted meanwhile, and the files with it; a new topic may have files of these names.
                 return to_delete
-            segment.doom()
+            segment.paths.mark_deleted()
             to_delete.append(segment)
             yield None
         if self.directory == directory and cleaned in self.segments:
@@ -759,24 +757,24 @@ class Log(LogStaging):
         are safe. None where there is none: the active segment is empty, or its transaction index damaged.
         """
         active = self.active
-        active.seal()
+        active.indexes.seal()
         active.save_indexes(sync=sync)
         self._write_snapshot(self.log_end_offset, encode_snapshot(self.producers.producers), sync=sync)
         if active.size_bytes == 0:
             return None
         try:
-            aborted_count = len(active.aborted)
+            aborted_count = len(active.transactions.index)
         except KafkaError:
             return None
         return ScanCheckpoint(
             active.base_offset,
             self.log_end_offset,
             active.size_bytes,
-            len(active.offset_index),
-            len(active.time_index),
+            len(active.indexes.offset_index),
+            len(active.indexes.time_index),
             aborted_count,
-            active.bytes_since_index,
-            *active.latest_timestamp(),
+            active.extent.bytes_since_index,
+            *active.indexes.latest_timestamp(),
         )
 
     def is_safe(self) -> None:
@@ -794,7 +792,7 @@ class Log(LogStaging):
         self.rollback()
         if self._cut_wanted:
             self._cut()
-        self.active.give_back()
+        self.active.file.release_reserved()
         if self._changed:
             self.flush()
             try:
@@ -844,14 +842,14 @@ class Log(LogStaging):
     def release_files(self) -> None:
         """Close the files; whoever reads on opens them again."""
         for segment in self.segments:
-            segment.close()
+            segment.file.close()
 
     def move_to(self, directory: str) -> None:
         """The directory has been renamed."""
         self.directory = directory
         for segment in self.segments:
-            segment.directory = directory
-            segment.deleted = True
+            segment.paths.directory = directory
+            segment.paths.deleted = True
 
     def relocate(self, directory: str, synced_offset: int) -> None:
         """Go on in `directory`, which has a copy of everything that is committed, flushed up to an offset,
@@ -859,13 +857,13 @@ class Log(LogStaging):
         """
         active = self.active
         # Before the directory changes: these are not in the new one yet, and nothing else has to be read.
-        active.unmap_indexes()
-        active.offset_index.saved_count = active.time_index.saved_count = 0
+        active.indexes.unmap()
+        active.indexes.offset_index.saved_count = active.indexes.time_index.saved_count = 0
         for segment in self.segments:
-            segment.close()
-            segment.directory = directory
+            segment.file.close()
+            segment.paths.directory = directory
             # Though compaction may just be about to take it away.
-            segment.suffix = ""
+            segment.paths.suffix = ""
         self.directory = directory
         self.recovery_point = self.durable_offset = synced_offset
         self._indexes_end = active.base_offset
@@ -915,7 +913,8 @@ class Log(LogStaging):
         if found is None:
             return EMPTY
         segment, position, first_bytes = found
-        end = segment.size_bytes
+        extent = segment.extent
+        end = extent.size_bytes
         if end_offset < self.log_end_offset:
             end = min(end, self._position_of(segment, end_offset, prompt))
         if position >= end:
@@ -930,9 +929,9 @@ class Log(LogStaging):
                 end = position + first_bytes
             else:
                 return FIRST_TOO_LARGE
-        if position < segment.inherited_bytes:
-            end = min(end, segment.check(position, end, prompt))
-        return Slice(segment, position, end - position)
+        if position < extent.inherited_bytes:
+            end = min(end, segment.inherited.sound_until(position, end, prompt))
+        return Slice(segment.file, position, end - position)
 
     def finding_timestamp(
         self, timestamp_ms: int, start_offset: int
@@ -942,12 +941,12 @@ class Log(LogStaging):
         """
         # A copy: between the steps segments may come and go; those that went can be read for a while.
         for segment in list(self.segments):
-            yield None if segment.knows_latest_timestamp else segment.look_ahead
-            if segment.latest_timestamp()[0] < timestamp_ms:
+            yield None if segment.indexes.knows_latest_timestamp else segment.preload_for_retention
+            if segment.indexes.latest_timestamp()[0] < timestamp_ms:
                 continue
-            if not segment.has_indexes:
-                yield segment.look_at_indexes
-            position = segment.lookup(max(segment.lookup_time(timestamp_ms), start_offset))
+            if not segment.indexes.are_loaded:
+                yield segment.indexes.preload
+            position = segment.indexes.lookup(max(segment.indexes.lookup_time(timestamp_ms), start_offset))
             for batch in segment.stepping(position):
                 if not isinstance(batch, StoredBatch):
                     yield batch
@@ -986,19 +985,20 @@ class Log(LogStaging):
         entry of the offset index, as in Kafka (`LocalLog.addAbortedTransactions`).
         """
         if self._with_aborted is None:
-            self._with_aborted = [segment for segment in self.segments if segment.knows_aborted()]
+            self._with_aborted = [segment for segment in self.segments if segment.transactions.has_aborted()]
         if not self._with_aborted:
             return []
-        segment = records.source
-        assert isinstance(segment, Segment)
-        end_offset = segment.offset_bound(records.end_position, prompt)
+        assert isinstance(records.source, SegmentFile)
+        place = segment_holding(self.bases, records.source.paths.base_offset)
+        segment = self.segments[place]
+        end_offset = segment.indexes.offset_bound(records.end_position, prompt)
         if end_offset is None:
-            following = segment_holding(self.bases, segment.base_offset) + 1
+            following = place + 1
             end_offset = self.bases[following] if following < len(self.bases) else self.log_end_offset
         found: list[tuple[int, int]] = []
         first = bisect_left(self._with_aborted, segment.base_offset, key=_base_offset_of)
         for place in range(first, len(self._with_aborted)):
-            some, is_all = self._with_aborted[place].aborted.find(offset, end_offset)
+            some, is_all = self._with_aborted[place].transactions.index.find(offset, end_offset)
             found += some
             if is_all:
                 break
@@ -1007,6 +1007,6 @@ class Log(LogStaging):
 
 def first_timestamp(segment: Segment) -> int:
     """The latest timestamp of a segment's first batch, -1 when it has none."""
-    for batch in scan(segment.read, 0, segment.size_bytes, window_bytes=HEADER_BYTES):
+    for batch in scan(segment.file.read, 0, segment.size_bytes, window_bytes=HEADER_BYTES):
         return batch.max_timestamp
     return -1

@@ -576,7 +576,7 @@ class Partition(PartitionStaging):
 
     @property
     def is_deleted(self) -> bool:
-        return self.log.active.deleted
+        return self.log.active.paths.deleted
 
     # Life of the log
 
@@ -602,8 +602,8 @@ class Partition(PartitionStaging):
         try:
             while True:
                 following = self.log.segments[:count]
-                if count > 1 or not following[0].knows_latest_timestamp:
-                    yield partial(_look_ahead, following)
+                if count > 1 or not following[0].indexes.knows_latest_timestamp:
+                    yield partial(_preload, following)
                 step = self._drop_oldest(now_ms, count)
                 dropped += step
                 if len(step) < count:
@@ -646,7 +646,7 @@ class Partition(PartitionStaging):
         """Let the log start at `offset` (-1: the high watermark); returns where it starts now.
 
         Whole segments before it go with the next retention. The disk does not know of it yet:
-        `LogStore.saving_starts`. Refuses with OFFSET_OUT_OF_RANGE what is after the high watermark, with
+        `Checkpointing.saving_starts`. Refuses with OFFSET_OUT_OF_RANGE what is after the high watermark, with
         POLICY_VIOLATION in topics that are compacted and no more.
         """
         self._check_online()
@@ -848,7 +848,7 @@ class Partition(PartitionStaging):
         Refuses with KAFKA_STORAGE_ERROR when the disk does not answer.
         """
         with self._reading():
-            return [(segment.base_offset, segment.modified_ms()) for segment in self.log.segments]
+            return [(segment.base_offset, segment.paths.modified_ms()) for segment in self.log.segments]
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -875,6 +875,6 @@ class Partition(PartitionStaging):
             wake()
 
 
-def _look_ahead(segments: list[Segment]) -> None:
+def _preload(segments: list[Segment]) -> None:
     for segment in segments:
-        segment.look_ahead()
+        segment.preload_for_retention()

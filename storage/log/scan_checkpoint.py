@@ -27,7 +27,8 @@ from odradek.storage.disk import read_file
 from odradek.storage.log.batches import HEADER_BYTES, scan
 from odradek.storage.log.indexes import DamagedIndex
 from odradek.storage.log.producer_state import ProducerState, decode_snapshot
-from odradek.storage.log.segment import SNAPSHOT, TRANSACTION_INDEX, Segment, file_name
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.segment_paths import SNAPSHOT, TRANSACTION_INDEX, file_name
 from odradek.storage.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.errors import KafkaError
 
@@ -94,13 +95,14 @@ def restore_segment(segment: Segment, checkpoint: ScanCheckpoint) -> RestoredSeg
         or not HEADER_BYTES <= checkpoint.position <= segment.size_bytes
     ):
         return None
-    disk = segment.pool.disk
+    disk = segment.paths.disk
     try:
-        had_nothing_else = segment.take_first_entries(checkpoint.index_count, checkpoint.time_count)
-        snapshot = read_file(disk, f"{segment.directory}/{file_name(checkpoint.offset, SNAPSHOT)}")
+        had_nothing_else = segment.indexes.truncate_to(checkpoint.index_count, checkpoint.time_count)
+        snapshot = read_file(disk, f"{segment.paths.directory}/{file_name(checkpoint.offset, SNAPSHOT)}")
         aborted = TransactionIndex()
         if checkpoint.aborted_count:
-            aborted = TransactionIndex.load(disk, segment.path(TRANSACTION_INDEX), checkpoint.aborted_count)
+            path = segment.paths.path(TRANSACTION_INDEX)
+            aborted = TransactionIndex.load(disk, path, checkpoint.aborted_count)
         leads_there = _leads_to(segment, checkpoint)
     except (OSError, DamagedIndex, KafkaError):
         return None
@@ -111,11 +113,11 @@ def restore_segment(segment: Segment, checkpoint: ScanCheckpoint) -> RestoredSeg
         or not aborted.is_within(checkpoint.base_offset, checkpoint.offset)
     ):
         return None
-    segment.max_timestamp_ms, segment.max_timestamp_offset = (
+    segment.extent.max_timestamp_ms, segment.extent.max_timestamp_offset = (
         checkpoint.max_timestamp_ms,
         checkpoint.max_timestamp_offset,
     )
-    segment.bytes_since_index = checkpoint.bytes_since_index
+    segment.extent.bytes_since_index = checkpoint.bytes_since_index
     return RestoredSegment(segment, checkpoint, ProducerState(producers), list(aborted), had_nothing_else)
 
 
@@ -123,8 +125,8 @@ def _leads_to(segment: Segment, checkpoint: ScanCheckpoint) -> bool:
     """Whether the batches from the last index entry on end where the scan checkpoint says, with the offset
     before.
     """
-    index = segment.offset_index
-    latest, latest_offset = segment.time_index.last()
+    index = segment.indexes.offset_index
+    latest, latest_offset = segment.indexes.time_index.last()
     if latest > checkpoint.max_timestamp_ms or latest_offset >= checkpoint.offset:
         return False
     position, indexed_offset = 0, None
@@ -132,7 +134,7 @@ def _leads_to(segment: Segment, checkpoint: ScanCheckpoint) -> bool:
         relative, position = index.entry(len(index) - 1)
         indexed_offset = relative + segment.base_offset
     last_offset, end_position = -1, position
-    for batch in scan(segment.read, position, checkpoint.position):
+    for batch in scan(segment.file.read, position, checkpoint.position):
         last_offset, end_position = batch.last_offset, batch.end_position
         if indexed_offset not in (None, last_offset):
             return False

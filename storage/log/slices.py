@@ -16,7 +16,7 @@ MAP_AT_LEAST_BYTES = 65_536
 
 
 class Source(Protocol):
-    """What a slice reads from (a `Segment`)."""
+    """What a slice reads from (a `SegmentFile`)."""
 
     def read(self, position: int, size_bytes: int) -> bytes: ...
 

@@ -46,8 +46,8 @@ def finding_latest(log: Log) -> Work[Found | None]:
     """
     bounds = []
     for segment in list(log.segments):
-        yield None if segment.knows_latest_timestamp else segment.look_ahead
-        bounds.append((-segment.latest_timestamp()[0], segment.base_offset, segment))
+        yield None if segment.indexes.knows_latest_timestamp else segment.preload_for_retention
+        bounds.append((-segment.indexes.latest_timestamp()[0], segment.base_offset, segment))
     latest: Found | None = None
     # In the order of what the segments say of themselves, which is too much where the latest records
     # have been compacted away.
@@ -62,11 +62,11 @@ def finding_latest(log: Log) -> Work[Found | None]:
 
 def _finding_latest_in(segment: Segment) -> Work[Found | None]:
     """The same of one segment."""
-    timestamp_ms, last_offset = segment.latest_timestamp()
+    timestamp_ms, last_offset = segment.indexes.latest_timestamp()
     start_offset = segment.base_offset
-    if not segment.has_indexes:
-        yield segment.look_at_indexes
-    for batch in segment.stepping(segment.lookup(last_offset)):
+    if not segment.indexes.are_loaded:
+        yield segment.indexes.preload
+    for batch in segment.stepping(segment.indexes.lookup(last_offset)):
         if not isinstance(batch, StoredBatch):
             yield batch
             continue
@@ -80,7 +80,7 @@ def _finding_latest_in(segment: Segment) -> Work[Found | None]:
         yield None
     # The record that the segment thinks of is gone: look at them all.
     latest: Found | None = None
-    for batch in segment.stepping(segment.lookup(start_offset)):
+    for batch in segment.stepping(segment.indexes.lookup(start_offset)):
         if not isinstance(batch, StoredBatch):
             yield batch
             continue
@@ -118,7 +118,7 @@ def _first_record_at(
 
 def _timestamps_of(segment: Segment, batch: StoredBatch) -> list[tuple[int, int]]:
     """(offset, timestamp) of each record of a batch. May run in a worker thread."""
-    with segment.pinned() as file:
+    with segment.file.pinned() as file:
         data = memoryview(file.read(batch.position, batch.size_bytes))
     header = read_batch_header(data)
     if header.record_count == 0:

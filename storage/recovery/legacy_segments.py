@@ -6,9 +6,8 @@ damage and cut them off.
 
 from odradek.storage.disk import Disk
 from odradek.storage.log.batches import StoredBatch
-from odradek.storage.log.segment import LOG
+from odradek.storage.log.segment_paths import LOG, base_offset_of
 from odradek.storage.recovery.log_walk import walk
-from odradek.storage.recovery.recovery import base_offset_of
 from odradek.wire.record_layout import MAGIC_POSITION
 
 __all__ = ["begins_with_messages"]

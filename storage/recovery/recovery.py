@@ -8,7 +8,7 @@ So are transaction indexes, from the markers and the snapshot before them; that 
 where the log is read for another reason.
 
 What was flushed is not cut when the medium has damaged it since: it stays for those who read it, who are
-told (`Segment.check`), and the log goes on at the offset at which it had ended.
+told (`InheritedBatches`), and the log goes on at the offset at which it had ended.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,9 @@ from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.log import READ_SOONER_BYTES, Log
 from odradek.storage.log.producer_state import EXPIRATION_MS, ProducerState, decode_snapshot
 from odradek.storage.log.scan_checkpoint import RestoredSegment, ScanCheckpoint, restore_segment
-from odradek.storage.log.segment import (
+from odradek.storage.log.segment import Segment, segment_holding
+from odradek.storage.log.segment_file import FilePool
+from odradek.storage.log.segment_paths import (
     CLEANED,
     DELETED,
     INDEX,
@@ -33,11 +35,9 @@ from odradek.storage.log.segment import (
     SYNC_FAILED,
     TIME_INDEX,
     TRANSACTION_INDEX,
-    FilePool,
-    Segment,
+    base_offset_of,
     file_name,
     note_failed_sync,
-    segment_holding,
 )
 from odradek.storage.log.transaction_index import AbortedTransaction, TransactionIndex, encode_aborted
 from odradek.wire.errors import KafkaError
@@ -201,7 +201,7 @@ class _Opening:
         ):
             # Whoever reads the last batches is told. What is appended from now on is out of their reach.
             end_offset = self.known_end
-            path = last.path(LOG)
+            path = last.paths.path(LOG)
             self.damage = f"The last batches of {path} are damaged; the log goes on at {end_offset}."
             self.segments.append(Segment.create(self.pool, self.directory, end_offset, now_ms))
         if end_offset is None:
@@ -293,11 +293,11 @@ def _look_at_aborted(segments: list[Segment], end_offset: int) -> int:
     whose index is not sound, LONG_MAX if all are.
     """
     unsure_from = LONG_MAX
-    present = set(segments[0].pool.disk.list(segments[0].directory))
+    present = set(segments[0].paths.disk.list(segments[0].paths.directory))
     ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
     for segment, segment_end in zip(segments, ends, strict=True):
-        segment.has_aborted = file_name(segment.base_offset, TRANSACTION_INDEX) in present
-        if segment.has_aborted and not _has_sound_aborted(segment, segment_end):
+        segment.transactions.is_there = file_name(segment.base_offset, TRANSACTION_INDEX) in present
+        if segment.transactions.is_there and not _has_sound_aborted(segment, segment_end):
             unsure_from = min(unsure_from, segment.base_offset)
     return unsure_from
 
@@ -306,7 +306,7 @@ def begin_log(pool: FilePool, directory: str, config: LogConfig, now_ms: int) ->
     """Begin the log of a partition whose directory has just been made."""
     segment = Segment.create(pool, directory, 0, now_ms, directory_is_empty=True)
     if config.preallocate:
-        segment.reserve(config.segment_bytes)
+        segment.file.reserve(config.segment_bytes)
     return Log(pool, directory, config, [segment], 0, ProducerState(), LeaderEpochs(), recovery_point=0)
 
 
@@ -333,12 +333,6 @@ def look_after_crash(disk: Disk, directory: str, end_checkpoint: EndCheckpoint |
     if len(logs) != 1 or others or disk.size(f"{directory}/{logs[0]}") > 0:
         return AfterCrash.UNKNOWN
     return AfterCrash.EMPTY
-
-
-def base_offset_of(name: str, suffix: str) -> int | None:
-    """The offset in a segment file's name, None when it is no name of that kind."""
-    digits = name.removesuffix(suffix)
-    return int(digits) if len(digits) == 20 and digits != name and digits.isdecimal() else None
 
 
 def finish_interrupted(disk: Disk, directory: str, names: list[str]) -> list[str]:
@@ -428,8 +422,8 @@ def _is_end_damaged(segment: Segment, end_offset: int | None, known_end: int, *,
 def _counted_end(segment: Segment) -> int:
     """Where a segment ends by the number of offsets in the batches after its last index entry."""
     # Asked first, since it may repair the index.
-    segment.offset_before(segment.offset_index.last_position_until(segment.size_bytes))
-    index = segment.offset_index
+    segment.indexes.offset_before(segment.indexes.offset_index.last_position_until(segment.size_bytes))
+    index = segment.indexes.offset_index
     position = index.last_position_until(segment.size_bytes)
     end_offset = index.offset_before(position) + 1
     for batch in segment.batches(position):
@@ -522,7 +516,7 @@ def _check_segment(
     """
     size_bytes = segment.size_bytes
     if restored is None:
-        segment.reset_indexes()
+        segment.indexes.reset()
         position, expected, counted, is_known_end = 0, segment.base_offset, -1, False
     else:
         checkpoint = restored.checkpoint
@@ -531,10 +525,10 @@ def _check_segment(
         position, expected, counted = checkpoint.position, checkpoint.offset, -1
         is_known_end = checkpoint.position == size_bytes
     while True:
-        for batch in scan(segment.read, position, size_bytes, window_bytes=1_048_576, verify=True):
+        for batch in scan(segment.file.read, position, size_bytes, window_bytes=1_048_576, verify=True):
             if not expected <= batch.base_offset <= max(expected, recovery_point, gaps_until):
                 break
-            segment.index_batch(batch, config.index_interval_bytes)
+            segment.indexes.add(batch, config.index_interval_bytes)
             epochs.assign(batch.leader_epoch, batch.base_offset)
             counted = expected + batch.last_offset_delta + 1
             # The point is the end, or one before it (`Log.recovery_checkpoint`).
@@ -543,7 +537,7 @@ def _check_segment(
             position = batch.end_position
         if position == size_bytes:
             break
-        following = next(scan(segment.read, position, size_bytes, verify=True), None)
+        following = next(scan(segment.file.read, position, size_bytes, verify=True), None)
         if following is not None and following.base_offset == counted < expected:
             # It is the batch before this one whose base offset has grown.
             expected = counted
@@ -553,7 +547,7 @@ def _check_segment(
             break
         position, expected = passed
         counted, is_known_end = expected, position == size_bytes
-    segment.seal()
+    segment.indexes.seal()
     end_offset = counted if is_known_end and counted >= 0 else expected
     _replace_indexes(segment, restored, is_flushed=end_offset <= recovery_point, takes_place=takes_place)
     return position, end_offset, is_known_end
@@ -564,11 +558,11 @@ def _replace_indexes(
 ) -> None:
     """Write those of a segment that has just been read; where the recovery point has passed it, for good."""
     has_checkpoint = restored is not None
-    disk = segment.pool.disk
+    disk = segment.paths.disk
     was_replaced = False
-    is_short = segment.size_bytes <= READ_SOONER_BYTES and not len(segment.offset_index)
-    for index, kind in ((segment.offset_index, INDEX), (segment.time_index, TIME_INDEX)):
-        path = segment.path(kind)
+    is_short = segment.size_bytes <= READ_SOONER_BYTES and not len(segment.indexes.offset_index)
+    for index, kind in ((segment.indexes.offset_index, INDEX), (segment.indexes.time_index, TIME_INDEX)):
+        path = segment.paths.path(kind)
         if restored is not None and restored.had_nothing_else and index.saved_count == len(index):
             # The scan checkpoint says that what is there is sound.
             continue
@@ -581,7 +575,8 @@ def _replace_indexes(
                 continue
             disk.remove(path)
         index.is_made_anew = takes_place
-        if len(segment.offset_index) or has_checkpoint or takes_place or (is_flushed and segment.size_bytes):
+        has_entries = len(segment.indexes.offset_index) > 0
+        if has_entries or has_checkpoint or takes_place or (is_flushed and segment.size_bytes):
             # Of the others a start reads the few batches again sooner than two files. But once the segment is
             # sealed, nobody looks at it who believes in the recovery point.
             try:
@@ -591,7 +586,7 @@ def _replace_indexes(
                 # No room: written with the next flush.
                 pass
     if is_flushed and was_replaced:
-        disk.sync_directory(segment.directory)
+        disk.sync_directory(segment.paths.directory)
 
 
 def _says(disk: Disk, path: str, content: bytes) -> bool:
@@ -608,13 +603,13 @@ def _pass_damaged(
     offset. None when there is no such batch, or what follows it cannot be found.
     """
     size_bytes = segment.size_bytes
-    damaged = next(scan(segment.read, position, size_bytes, window_bytes=HEADER_BYTES), None)
+    damaged = next(scan(segment.file.read, position, size_bytes, window_bytes=HEADER_BYTES), None)
     if expected >= recovery_point or damaged is None:
         return None
     if damaged.end_position == size_bytes:
         end_offset = expected + damaged.last_offset_delta + 1
         return (size_bytes, end_offset) if end_offset - 1 <= recovery_point <= end_offset else None
-    following = next(scan(segment.read, damaged.end_position, size_bytes, verify=True), None)
+    following = next(scan(segment.file.read, damaged.end_position, size_bytes, verify=True), None)
     if following is None or not expected < following.base_offset <= recovery_point + 1:
         return None
     return damaged.end_position, following.base_offset
@@ -626,13 +621,13 @@ def _write_again(segments: list[Segment], recovery_point: int) -> None:
     After a sync that failed the kernel takes the pages for written. As long as the machine runs they can be
     read, whatever the disk has, and a later sync would say that all is well.
     """
-    disk, directory = segments[0].pool.disk, segments[0].directory
+    disk, directory = segments[0].paths.disk, segments[0].paths.directory
     for segment in segments[segments.index(_segment_to_recover(segments, recovery_point)) :]:
-        file = segment.file()
+        file = segment.file.open()
         for position in range(0, segment.size_bytes, _COPIED_BYTES):
             content = file.read(position, min(_COPIED_BYTES, segment.size_bytes - position))
             write_all(file, position, [content], len(content))
-        sync_file(file, segment.path(LOG))
+        sync_file(file, segment.paths.path(LOG))
     metadata = f"{directory}/{PARTITION_METADATA}"
     if disk.exists(metadata):
         replace_file(disk, metadata, read_file(disk, metadata))
@@ -641,20 +636,20 @@ def _write_again(segments: list[Segment], recovery_point: int) -> None:
 
 
 def _cut(segment: Segment, size_bytes: int) -> None:
-    file = segment.file()
+    file = segment.file.open()
     file.truncate(size_bytes)
-    sync_file(file, segment.path(LOG))
-    segment.size_bytes = size_bytes
+    sync_file(file, segment.paths.path(LOG))
+    segment.extent.size_bytes = size_bytes
 
 
 def _remove(segments: list[Segment]) -> None:
     """For good: the log goes on in their place, and they must not come back with a loss of power."""
     for segment in segments:
-        segment.close()
+        segment.file.close()
         for kind in (*_KINDS, SNAPSHOT):
-            segment.pool.disk.remove(segment.path(kind))
+            segment.paths.disk.remove(segment.paths.path(kind))
     if segments:
-        segments[0].pool.disk.sync_directory(segments[0].directory)
+        segments[0].paths.disk.sync_directory(segments[0].paths.directory)
 
 
 def _read_end(segment: Segment) -> int | None:
@@ -663,17 +658,17 @@ def _read_end(segment: Segment) -> int | None:
     What the indexes do not know of the segment is looked up on the way.
     """
     if segment.size_bytes == 0:
-        segment.reset_indexes()
+        segment.indexes.reset()
         return segment.base_offset
-    latest, latest_offset = segment.latest_timestamp()
-    start = segment.offset_index.last_position_until(segment.size_bytes)
+    latest, latest_offset = segment.indexes.latest_timestamp()
+    start = segment.indexes.offset_index.last_position_until(segment.size_bytes)
     end_offset, position = segment.base_offset, start
     for batch in segment.batches(start):
         end_offset, position = batch.last_offset + 1, batch.end_position
         if batch.max_timestamp > latest:
             latest, latest_offset = batch.max_timestamp, batch.last_offset
-    segment.max_timestamp_ms, segment.max_timestamp_offset = latest, latest_offset
-    segment.bytes_since_index = position - start
+    segment.extent.max_timestamp_ms, segment.extent.max_timestamp_offset = latest, latest_offset
+    segment.extent.bytes_since_index = position - start
     return end_offset if position == segment.size_bytes else None
 
 
@@ -690,7 +685,7 @@ def _load_producers(
     and every batch after it. Transaction indexes from `unsure_from` on, and others that are missing where
     batches are read, are made anew; with `writes_again` also those that say the right thing.
     """
-    disk, directory = segments[0].pool.disk, segments[0].directory
+    disk, directory = segments[0].paths.disk, segments[0].paths.directory
     state = ProducerState()
     replay_from = segments[0].base_offset
     snapshots = sorted(
@@ -729,10 +724,11 @@ def _load_producers(
                 one
                 for batch in segment.batches(position)
                 if batch.base_offset >= replay_from
-                if (one := state.replay(batch, segment.read)) is not None
+                if (one := state.replay(batch, segment.file.read)) is not None
             ]
             is_unsure = segment.base_offset >= unsure_from
-            if is_unsure or (aborted and not segment.has_aborted and segment.base_offset >= replay_from):
+            is_missing = bool(aborted) and not segment.transactions.has_aborted()
+            if is_unsure or (is_missing and segment.base_offset >= replay_from):
                 _replace_aborted(segment, aborted, writes_again=writes_again)
     return state
 
@@ -740,7 +736,7 @@ def _load_producers(
 def _has_sound_aborted(segment: Segment, end_offset: int) -> bool:
     """Whether its transaction index can be what was written. Kafka looks at each start, too."""
     try:
-        index = TransactionIndex.load(segment.pool.disk, segment.path(TRANSACTION_INDEX))
+        index = TransactionIndex.load(segment.paths.disk, segment.paths.path(TRANSACTION_INDEX))
     except KafkaError:
         return False
     return index.is_within(segment.base_offset, end_offset)
@@ -748,13 +744,13 @@ def _has_sound_aborted(segment: Segment, end_offset: int) -> bool:
 
 def _replace_aborted(segment: Segment, aborted: list[AbortedTransaction], *, writes_again: bool) -> None:
     """Let the transaction index of a segment say what its batches do."""
-    disk, path = segment.pool.disk, segment.path(TRANSACTION_INDEX)
+    disk, path = segment.paths.disk, segment.paths.path(TRANSACTION_INDEX)
     if aborted:
         content = encode_aborted(aborted)
-        if writes_again or not segment.has_aborted or not _says(disk, path, content):
+        if writes_again or not segment.transactions.has_aborted() or not _says(disk, path, content):
             replace_file(disk, path, content)
-    elif segment.has_aborted:
+    elif segment.transactions.has_aborted():
         disk.remove(path)
         # It must not come back beside other records.
-        disk.sync_directory(segment.directory)
-    segment.has_aborted = bool(aborted)
+        disk.sync_directory(segment.paths.directory)
+    segment.transactions.is_there = bool(aborted)

@@ -35,7 +35,9 @@ from odradek.storage.log.batches import scan
 from odradek.storage.log.flush_journal import read_entries
 from odradek.storage.log.log import Log
 from odradek.storage.log.scan_checkpoint import ScanCheckpoint
-from odradek.storage.log.segment import LOG, FilePool, Segment, file_name
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.segment_file import FilePool
+from odradek.storage.log.segment_paths import LOG, file_name
 from odradek.storage.recovery.recovery import Recovered, open_log
 
 COPY = ".log.tmp"
@@ -103,7 +105,7 @@ def rescan(
             cut_bytes += segment.size_bytes
         elif cut_bytes:
             # Not cut but removed: somebody may have it mapped.
-            disk.remove(segment.path(LOG))
+            disk.remove(segment.paths.path(LOG))
             cut_bytes += segment.size_bytes
         else:
             cut_bytes += _copy_over(disk, segment, recovery_point)
@@ -147,8 +149,7 @@ def _put_back(disk: Disk, directory: str, topic_id: bytes, recovery_point: int) 
 def take_over(log: Log, pool: FilePool) -> None:
     """Let the segments of a log open their files in `pool` from now on."""
     for segment in log.segments:
-        segment.close()
-        segment.pool = pool
+        segment.use_pool(pool)
     log.pool = pool
 
 
@@ -156,7 +157,7 @@ def _copy_over(disk: Disk, segment: Segment, recovery_point: int) -> int:
     """Put a flushed copy of what is sound in the place of a segment's file; returns how many bytes were
     not.
     """
-    path = segment.path(LOG)
+    path = segment.paths.path(LOG)
     copy_path = f"{path.removesuffix(LOG)}{COPY}"
     source = disk.open(path)
     try:
@@ -191,5 +192,5 @@ def _sound_bytes(file: File, segment: Segment, recovery_point: int) -> int:
             break
         expected, size_bytes = batch.last_offset + 1, batch.end_position
     if size_bytes < segment.size_bytes and expected < recovery_point:
-        raise OSError(errno.EIO, f"{segment.path(LOG)} is damaged at position {size_bytes}")
+        raise OSError(errno.EIO, f"{segment.paths.path(LOG)} is damaged at position {size_bytes}")
     return size_bytes

@@ -187,7 +187,7 @@ def test_a_directory_that_is_gone_has_an_error(node):
 
 def test_a_directory_whose_files_cannot_be_read_has_an_error(node, monkeypatch):
     node.create("t")
-    node.store._places["t", 0].partition = None  # not loaded: its size is asked of the disk
+    node.store.places.by_key["t", 0].partition = None  # not loaded: its size is asked of the disk
 
     def fail(path):
         raise OSError("the disk does not answer")

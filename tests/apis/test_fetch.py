@@ -13,7 +13,8 @@ from odradek.coordinator.cluster.view import (
     Broker,
     Endpoint,
 )
-from odradek.storage.log.segment import LOG, Segment
+from odradek.storage.log.segment_file import SegmentFile
+from odradek.storage.log.segment_paths import LOG
 from odradek.storage.log.slices import Slice
 from odradek.wire.compression import Compression
 from odradek.wire.down_conversion import CHUNK_BYTES, down_convert
@@ -593,13 +594,13 @@ def cold(monkeypatch):
     def read_now(segment, position, size_bytes):
         if not is_resident(segment, position, size_bytes):
             return None
-        with open(segment.path(LOG), "rb") as file:
+        with open(segment.paths.path(LOG), "rb") as file:
             file.seek(position)
             return file.read(size_bytes)
 
-    monkeypatch.setattr(Segment, "load", load)
-    monkeypatch.setattr(Segment, "read_now", read_now)
-    monkeypatch.setattr(Segment, "is_resident", is_resident)
+    monkeypatch.setattr(SegmentFile, "load", load)
+    monkeypatch.setattr(SegmentFile, "read_now", read_now)
+    monkeypatch.setattr(SegmentFile, "is_resident", is_resident)
     return loaded
 
 
@@ -610,13 +611,13 @@ def no_reads(monkeypatch):
     def fail(segment, position, size_bytes):
         raise AssertionError(f"{size_bytes} bytes at {position} are read in the event loop")
 
-    monkeypatch.setattr(Segment, "read", fail)
+    monkeypatch.setattr(SegmentFile, "read", fail)
 
 
 def inherit(node, index=0):
     """What is in the log now is as if an earlier run had left it."""
     log = node.partition("t", index).log
-    log.active.distrust(log.log_end_offset)
+    log.active.inherited.begin(log.log_end_offset)
     log._forget_hints()
 
 
@@ -673,7 +674,7 @@ def test_what_is_lost_again_as_soon_as_it_is_loaded_is_waited_for(node, cold, wo
     node.create("t")
     node.fill("t", [b"a"])
     inherit(node)
-    monkeypatch.setattr(Segment, "read_now", lambda *stretch: None)
+    monkeypatch.setattr(SegmentFile, "read_now", lambda *stretch: None)
     answer = node.start(fetch(("t", 0, 0)), 12)
     assert not answer.was_sent
     works.pop()()
@@ -716,7 +717,7 @@ def test_a_disk_that_does_not_show_where_they_are_is_an_error_of_that_partition(
     node.create("t")
     node.fill("t", [b"a"])
     inherit(node)
-    monkeypatch.setattr(Segment, "load", fail)
+    monkeypatch.setattr(SegmentFile, "load", fail)
     answer = node.start(fetch(("t", 0, 0)), version)
     works.pop()()
     broken = only(answer.response)
@@ -792,12 +793,12 @@ def test_a_disk_that_does_not_give_it_is_an_error_of_that_partition(node, cold, 
     node.create("t", 2)
     node.fill("t", [b"a"])
     node.fill("t", [b"b"], index=1)
-    load = Segment.load
+    load = SegmentFile.load
 
     def load_or_fail(segment, *stretch):
-        (fail if os.path.basename(segment.directory) == "t-0" else load)(segment, *stretch)
+        (fail if os.path.basename(segment.paths.directory) == "t-0" else load)(segment, *stretch)
 
-    monkeypatch.setattr(Segment, "load", load_or_fail)
+    monkeypatch.setattr(SegmentFile, "load", load_or_fail)
     broken, sound = node.ask(fetch(("t", 0, 0), ("t", 1, 0)), version).responses[0].partitions
     assert (broken.error_code, bytes(broken.records), broken.high_watermark) == (code, b"", -1)
     assert (sound.error_code, sound.high_watermark) == (0, 1)

@@ -159,9 +159,10 @@ def test_a_disk_that_does_not_answer_is_a_storage_error_of_that_partition(node, 
     def fail(*arguments):
         raise OSError("the disk does not answer")
 
-    monkeypatch.setattr(type(segment), "modified_ms", lambda one: fail() if one is segment else 1)
-    monkeypatch.setattr(type(segment), "read", fail)
-    monkeypatch.setattr(type(segment), "offset_index", property(fail))
+    paths = segment.paths
+    monkeypatch.setattr(type(paths), "modified_ms", lambda one: fail() if one is paths else 1)
+    monkeypatch.setattr(type(segment.file), "read", fail)
+    monkeypatch.setattr(type(segment.indexes), "offset_index", property(fail))
     timestamp = -1 if version == 0 else node.loop.now_ms - 1000
     request = list_offsets(timestamp)
     request.topics += list_offsets(timestamp, topic="u").topics

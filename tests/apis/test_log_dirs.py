@@ -59,7 +59,7 @@ def test_a_partition_is_moved_and_shown_in_both_directories_until_it_is(node, pa
     node.fill("t", *[[b"value"]] * 5)
     assert code_of(node, paths[1], version=version) is ErrorCode.NONE
     assert described(node) == {paths[0]: [("t", 0, False, 0)], paths[1]: [("t", 0, True, 5)]}
-    finish(node.store.moving(node.loop.now_ms))
+    finish(node.store.relocation.moving(node.loop.now_ms))
     assert described(node) == {paths[0]: [], paths[1]: [("t", 0, False, 0)]}
     assert node.partition("t").directory == f"{paths[1]}/t-0"
 
@@ -67,10 +67,10 @@ def test_a_partition_is_moved_and_shown_in_both_directories_until_it_is(node, pa
 def test_a_move_to_where_it_is_does_nothing_and_ends_another(node, paths):
     node.create("t")
     assert code_of(node, paths[0]) is ErrorCode.NONE
-    assert not node.store.has_moves
+    assert not node.store.relocation.has_moves
     code_of(node, paths[1])
     assert code_of(node, paths[0]) is ErrorCode.NONE
-    finish(node.store.moving(node.loop.now_ms))
+    finish(node.store.relocation.moving(node.loop.now_ms))
     assert described(node) == {paths[0]: [("t", 0, False, 0)], paths[1]: []}
 
 
@@ -96,7 +96,7 @@ def test_a_name_for_which_the_copy_would_have_none_is_refused(node, paths):
 
 def test_nothing_is_moved_while_a_directory_is_offline(node, paths):
     node.create("t", 2)
-    node.store._failing.fail(node.store._homes[paths[1]], "gone")
+    node.store.failing_disks.fail(node.store.places.homes[paths[1]], "gone")
     index = next(index for index in range(2) if node.partition("t", index).directory.startswith(paths[0]))
     assert code_of(node, paths[1], index=index) is ErrorCode.KAFKA_STORAGE_ERROR
     assert code_of(node, paths[0], index=1 - index) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -107,23 +107,23 @@ def test_of_a_partition_that_is_named_twice_the_last_directory_counts(node, path
     node.create("t")
     (topic,) = node.ask(alter((paths[1], "t", 0), ("/nowhere", "t", 0))).results
     assert [one.error_code for one in topic.partitions] == [ErrorCode.LOG_DIR_NOT_FOUND]
-    assert not node.store.has_moves
+    assert not node.store.relocation.has_moves
 
 
 def test_nothing_is_moved_to_a_cordoned_directory_not_even_what_is_there(node, paths):
     node.create("t")
-    node.store.cordon([paths[0]])
+    node.store.creating.cordon([paths[0]])
     for name in ("t", "absent"):
         assert code_of(node, paths[0], name) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert code_of(node, paths[0], "n" * 240) is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert code_of(node, "/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
     assert code_of(node, paths[1]) is ErrorCode.NONE
-    node.store.cordon([])
+    node.store.creating.cordon([])
     assert code_of(node, paths[0]) is ErrorCode.NONE
 
 
 def test_the_newest_description_tells_which_directories_are_cordoned(node, paths):
-    node.store.cordon([paths[1]])
+    node.store.creating.cordon([paths[1]])
     told = {
         version: [one.is_cordoned for one in node.ask(DescribeLogDirsRequest(topics=None), version).results]
         for version in (4, 5)
@@ -132,19 +132,19 @@ def test_the_newest_description_tells_which_directories_are_cordoned(node, paths
 
 
 def test_new_partitions_go_where_nothing_is_cordoned_and_to_the_first_directory_if_all_are(node, paths):
-    node.store.cordon([paths[0]])
+    node.store.creating.cordon([paths[0]])
     node.create("t", 3)
     assert described(node)[paths[0]] == []
-    node.store.cordon(paths)
+    node.store.creating.cordon(paths)
     node.create("u", 2)
     assert [name for name, *_ in described(node)[paths[0]]] == ["u", "u"]
-    node.store.cordon([])
+    node.store.creating.cordon([])
     node.create("v")
     assert [name for name, *_ in described(node)[paths[0]]] == ["u", "u", "v"]
 
 
 def test_a_partition_that_is_wanted_in_a_directory_goes_there_though_it_is_cordoned_since(node, paths):
     code_of(node, paths[1], "later")
-    node.store.cordon([paths[1]])
+    node.store.creating.cordon([paths[1]])
     node.create("later")
     assert node.partition("later").directory == f"{paths[1]}/later-0"

@@ -55,7 +55,7 @@ def restarted(node, tmp_path):
 
 
 def open_count(node):
-    return len(list(node.store.loaded()))
+    return len(list(node.store.places.loaded()))
 
 
 def asked_offsets(count):

@@ -497,7 +497,7 @@ def durable_state(machine: GroupMachine) -> dict[str, object]:
                 group.metadata_hash,
                 {each: (member.metadata, member.current) for each, member in group.members.items()},
                 {each: target for each, target in group.target.items() if target},
-                dict(group.patterns),
+                dict(group.subscriptions.resolved),
                 dict(group.static_members),
             )
         elif isinstance(group, StreamsGroup):

@@ -259,7 +259,8 @@ def test_growth_is_refused_as_kafka_does(machine, growth, code):
 
 def test_brokers_that_take_no_replicas_get_only_those_that_are_assigned_to_them(store):
     cordoned = {1, 3}
-    machine = machine_over(store, 1, 2, 3, takes_replicas=lambda node_id: node_id not in cordoned)
+    machine = machine_over(store, 1, 2, 3)
+    machine.logs.takes_replicas = lambda node_id: node_id not in cordoned
     assert create(machine, "t", 3) == "NONE"
     assert {partition.leader for partition in machine.view.topic("t").partitions} == {2}
     assert create(machine, "u", 1, 2) == "INVALID_REPLICATION_FACTOR"

@@ -82,9 +82,9 @@ def state_of(machine):
                 {one.member_id: (one.metadata, one.current) for one in group.members.values()},
                 group.static_members,
                 group.target,
-                group.patterns,
+                group.subscriptions.resolved,
                 {topic_id: owners for topic_id, owners in group._owners.items() if owners},
-                group._subscriber_counts,
+                group.subscriptions.name_counts,
             )
         elif group.protocol_type is not None or machine.offsets.of_group(group_id):
             # A simple group that has lost its last offset goes with the next look at what has expired.

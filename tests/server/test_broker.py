@@ -468,7 +468,7 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start(tmp_path,
                 )
             assert directories(tmp_path) == ["events-0"]
         async with running(tmp_path) as server:
-            assert not server.store.names()
+            assert not server.store.places.names()
             client = await Client.connect(server.port)
             await client.create("other")
         out_of_sight, other = directories(tmp_path)
@@ -626,7 +626,7 @@ def test_after_a_clean_stop_a_directory_of_another_topic_is_set_aside_when_it_is
         shutil.rmtree(tmp_path / "two" / "events-0")
         shutil.copytree(tmp_path / "one" / "events-0", tmp_path / "two" / "events-0")
         async with running(tmp_path / "two") as server:
-            assert server.store.was_clean
+            assert server.store.opening.was_clean
             client = await Client.connect(server.port)
             caplog.clear()
             assert (await client.produce("events", b"new")).base_offset == 0
@@ -695,7 +695,7 @@ def test_options_bound_descriptions_batches_of_groups_and_the_memory_of_producer
                 0,
             )
             assert [len(topic.partitions) for topic in answer.topics] == [2]
-            assert server.store.producer_expiration_ms == 60_000
+            assert server.store.places.producer_expiration_ms == 60_000
             await client.create("__consumer_offsets", 1, [("max.message.bytes", "5000")])
             assert server.coordinators.settings_of_groups(server.cluster_view).append_max_bytes == 5_000
         finally:

@@ -76,7 +76,7 @@ class Running:
             await asyncio.sleep(0.01)
 
     def is_clean(self) -> bool:
-        return self.store.first_dirty_of(self.partition) == RECORDS
+        return self.store.checkpointing.first_dirty_of(self.partition) == RECORDS
 
     def half_done(self) -> list[Path]:
         found = self.directory.glob("*/*.cleaned")
@@ -162,7 +162,9 @@ def test_several_logs_are_compacted_at_once_with_several_threads(tmp_path):
             await one.until(lambda: len({path.parent for path in one.half_done()}) == 2)
             assert len(set(one.driver.pids)) == 2
             one.driver.configure(CleanerOptions(backoff_ms=20, threads=2))
-            await one.until(lambda: one.is_clean() and one.store.first_dirty_of(other) == RECORDS)
+            await one.until(
+                lambda: one.is_clean() and one.store.checkpointing.first_dirty_of(other) == RECORDS
+            )
             one.driver.configure(CleanerOptions(backoff_ms=20))
             await one.until(lambda: len(one.driver.pids) == 1)
 
@@ -258,7 +260,7 @@ def test_a_round_is_given_up_when_its_topic_is_deleted(tmp_path):
             one.store.delete("t", 0)
             again = one.dirty("t")
             one.driver.configure(CleanerOptions(backoff_ms=20))
-            await one.until(lambda: one.store.first_dirty_of(again) == RECORDS)
+            await one.until(lambda: one.store.checkpointing.first_dirty_of(again) == RECORDS)
             one.partition = again
             one.check()
 
@@ -287,7 +289,7 @@ def test_a_group_that_waits_when_the_broker_stops_replaces_nothing(tmp_path):
             one.driver.close()
             release.set()
             await one.until(lambda: not len(one.chores))
-            assert one.store.first_dirty_of(one.partition) == 0
+            assert one.store.checkpointing.first_dirty_of(one.partition) == 0
             assert sizes(tmp_path) == before
         assert sizes(tmp_path) == before
 

@@ -235,8 +235,8 @@ def rescanned(bench, partition, *, without):
     """The disk fails, has not even what could be read, and a rescan brings back the rest."""
     partition.take_offline("its disk has failed")
     segment = partition.log.active
-    segment.file().truncate(segment.size_bytes - without)
-    finish(bench.store.attending(NOW_MS))
+    segment.file.open().truncate(segment.size_bytes - without)
+    finish(bench.store.failing_disks.attending(NOW_MS))
     assert partition.is_available
 
 
@@ -438,7 +438,7 @@ def test_a_clean_stop_leaves_no_flush_journal_and_a_killed_broker_needs_it(tmp_p
     bench.store._unlock()
     again = LogStore(OsDisk(), [str(tmp_path / "data")])
     again.open(NOW_MS)
-    assert again.restored_bytes
+    assert again.opening.restored_bytes
     assert [again.get("t", index).log_end_offset for index in range(6)] == [2] * 6
     again.close(NOW_MS)
     assert not list((tmp_path / "data").glob("group-log*"))

@@ -225,11 +225,11 @@ def test_limits_of_connections_and_of_producers_follow(tmp_path):
             settings = {"max_connections_per_ip": "17", "producer_id_expiration_ms": "5000"}
             assert await alter(server, BROKER, "", **settings) == "NONE"
             assert server.connections.limits.connections_per_ip_max == 17
-            assert server.store.producer_expiration_ms == 5000
+            assert server.store.places.producer_expiration_ms == 5000
             assert await alter(server, BROKER, "", max_connections_per_ip=None) == "NONE"
             assert server.connections.limits.connections_per_ip_max == 2**31 - 1
         async with running(tmp_path) as server:
-            assert server.store.producer_expiration_ms == 5000
+            assert server.store.places.producer_expiration_ms == 5000
 
     asyncio.run(act())
 
@@ -264,14 +264,14 @@ def test_moves_between_directories_are_throttled_as_it_is_set_and_after_a_restar
 
     async def act():
         async with running(tmp_path) as server:
-            assert server.store.move_allowance.take(10**9) == 10**9
+            assert server.store.relocation.allowance.take(10**9) == 10**9
             assert await sources(server, BROKER, "1", throttle) == (None, [])
             for name, rate in (("", "1000"), ("1", "300")):
                 assert await alter(server, BROKER, name, **{throttle.replace(".", "_"): rate}) == "NONE"
             assert await sources(server, BROKER, "1", throttle) == (("300", 2), [("300", 2), ("1000", 3)])
-            assert server.store.move_allowance.take(10**9) == 600
+            assert server.store.relocation.allowance.take(10**9) == 600
         async with running(tmp_path) as server:
-            assert server.store.move_allowance.take(10**9) == 600
+            assert server.store.relocation.allowance.take(10**9) == 600
             for refused in ("-1", "soon"):
                 settings = {throttle.replace(".", "_"): refused}
                 assert await alter(server, BROKER, "1", **settings) == "INVALID_REQUEST"
@@ -387,7 +387,7 @@ def test_partitions_that_are_not_loaded_get_new_settings_when_they_are(tmp_path)
     async def second():
         async with running(tmp_path) as server:
             assert await alter(server, TOPIC, "t", flush_ms="5") == "NONE"
-            assert list(server.store.loaded()) == []
+            assert list(server.store.places.loaded()) == []
             assert server.store.get("t", 1).config.flush_ms == 5
 
     asyncio.run(first())
@@ -401,7 +401,7 @@ def test_very_many_partitions_take_new_settings_in_steps(tmp_path, monkeypatch):
         async with running(tmp_path) as server:
             await create(server, "t", 10)
             assert await alter(server, BROKER, "", log_flush_interval_ms="5") == "NONE"
-            assert {one.config.flush_ms for one in server.store.loaded()} == {5}
+            assert {one.config.flush_ms for one in server.store.places.loaded()} == {5}
 
     asyncio.run(act())
 
@@ -427,7 +427,7 @@ def test_a_directory_that_is_cordoned_takes_nothing_new_until_it_is_uncordoned(t
         assert ErrorCode(answer.error_code).name == "INVALID_REPLICATION_FACTOR"
 
     async def after_a_restart(server):
-        assert not server.store.has_uncordoned
+        assert not server.store.creating.has_uncordoned
         assert await alter(server, BROKER, "1", cordoned_log_dirs=None) == "NONE"
         await create(server, "v")
         assert sorted(path.name for path in (tmp_path / "one").glob("?-0")) == ["v-0"]

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from odradek.storage.log import segment
+from odradek.storage.log import index_files
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _all_indexes_are_mapped():
-    usual, segment.MAP_INDEXES_FROM_BYTES = segment.MAP_INDEXES_FROM_BYTES, 1
+    usual, index_files.MAP_INDEXES_FROM_BYTES = index_files.MAP_INDEXES_FROM_BYTES, 1
     yield
-    segment.MAP_INDEXES_FROM_BYTES = usual
+    index_files.MAP_INDEXES_FROM_BYTES = usual

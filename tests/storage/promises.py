@@ -150,10 +150,10 @@ class World:
     def attend(self) -> None:
         """The disk answers again: what went offline comes back, with all that was committed."""
         for _ in range(3):
-            if self.store.needs_attention:
+            if self.store.failing_disks.needs_attention:
                 self.now_ms += 60_000
-                finish(self.store.attending(self.now_ms))
-        assert not self.store.needs_attention
+                finish(self.store.failing_disks.attending(self.now_ms))
+        assert not self.store.failing_disks.needs_attention
         for book in self._live_books():
             assert self._partition(book).is_available
             if not self._partition(book).log.has_staged:
@@ -438,7 +438,7 @@ class World:
         if book is not None:
             segment = self._partition(book).log.active
             batch = build_batch([Record(0, *self._record(book, chance))])
-            segment.file().write(segment.size_bytes, [batch[: chance.randrange(1, len(batch))]])
+            segment.file.open().write(segment.size_bytes, [batch[: chance.randrange(1, len(batch))]])
         self.kill(chance)
 
     def crash(self, seed: int) -> None:
@@ -541,7 +541,7 @@ def check_producers(partition: Partition) -> None:
     scanned = ProducerState()
     for segment in partition.log.segments:
         for batch in segment.batches():
-            scanned.replay(batch, segment.read)
+            scanned.replay(batch, segment.file.read)
     known = {producer_id: latest(entry) for producer_id, entry in partition.log.producers.producers.items()}
     first_offset = partition.log.segments[0].base_offset
     for producer_id, entry in scanned.producers.items():
@@ -583,24 +583,24 @@ def check_indexes(partition: Partition) -> None:
         entries = _entries(segment)
         assert all(ends.get(position) == offset for offset, position in entries)
         again = _rebuilt(segment, partition.config.index_interval_bytes)
-        if not segment.pool.disk.failures and entries != _entries(again):
+        if not segment.paths.disk.failures and entries != _entries(again):
             interval_bytes = partition.config.index_interval_bytes
             lost = (_rebuilt(segment, interval_bytes, count) for count in range(1, len(ends) + 1))
             assert entries in map(_entries, lost)
-        assert segment.latest_timestamp()[0] == again.latest_timestamp()[0]
+        assert segment.indexes.latest_timestamp()[0] == again.indexes.latest_timestamp()[0]
 
 
 def _entries(segment: Segment) -> list[tuple[int, int]]:
-    index = segment.offset_index
+    index = segment.indexes.offset_index
     return [index.entry(place) for place in range(len(index))]
 
 
 def _rebuilt(segment: Segment, interval_bytes: int, usual_count: int = 0) -> Segment:
     """Of so many batches by the usual interval, then by another."""
-    rebuilt = Segment(segment.pool, segment.directory, segment.base_offset, segment.size_bytes, 0)
-    rebuilt.reset_indexes()
+    rebuilt = Segment(segment.file.pool, segment.paths.directory, segment.base_offset, segment.size_bytes, 0)
+    rebuilt.indexes.reset()
     for number, batch in enumerate(segment.batches()):
-        rebuilt.index_batch(batch, 4096 if number < usual_count else interval_bytes)
+        rebuilt.indexes.add(batch, 4096 if number < usual_count else interval_bytes)
     return rebuilt
 
 

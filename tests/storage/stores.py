@@ -17,7 +17,7 @@ def open_store(disk, *directories: str, now_ms: int = NOW_MS, **options) -> LogS
 
 def write_checkpoints(store: LogStore) -> None:
     """All of them, whenever they are due."""
-    finish(store._checkpointing.writing())
+    finish(store.checkpointing.writing())
 
 
 def value_at(offset: int) -> bytes:

@@ -185,7 +185,7 @@ def test_a_key_too_many_for_the_map_is_left_to_the_next_round(store, partition):
     rounds = 0
     while (begun := next_round(store, memory_bytes=8 * SLOT_BYTES)) is not None:
         assert run(store, begun)
-        assert store.first_dirty_of(partition) == first_dirty + 7
+        assert store.checkpointing.first_dirty_of(partition) == first_dirty + 7
         first_dirty += 7
         rounds += 1
         if first_dirty + 7 > 40:
@@ -310,7 +310,7 @@ def test_a_round_comes_to_nothing_when_the_log_has_lost_a_segment_meanwhile(stor
     store.maintain(NOW_MS)
     assert not run(store, begun)
     assert not store.cleaner.judge(begun, "it was there")
-    assert store.first_dirty_of(partition) == 0
+    assert store.checkpointing.first_dirty_of(partition) == 0
     assert not [name for name in store.disk.files if name.endswith((".cleaned", ".swap"))]
     clean(store)
     assert [value for _, _, value in records_of(partition)] == [b"29"]
@@ -374,7 +374,7 @@ def read_anew_after_a_failed_flush(store: LogStore, partition: Partition) -> Non
     store.disk.fail = lambda operation, path: next(failing, None) if operation == "sync" else None
     with pytest.raises(KafkaError):
         partition.flush()
-    finish(store.attending(NOW_MS))
+    finish(store.failing_disks.attending(NOW_MS))
     assert partition.is_available
 
 
@@ -425,7 +425,7 @@ def test_two_compactions_in_a_row_keep_what_readers_of_each_have(store, partitio
         seal(partition)
         readers.append(partition.read(0, max_bytes=200).records)
         # An answer under way of which nothing has been read; the pool has given the file up.
-        partition.log.segments[0].close()
+        partition.log.segments[0].file.close()
         clean(store, NOW_MS + number * 20_000)
         store.maintain(NOW_MS + number * 20_000)
     store.maintain(NOW_MS + 60_001)
@@ -443,7 +443,7 @@ def test_a_damaged_log_is_left_alone_and_named_and_the_others_go_on(store, parti
         seal(one)
     told: list[tuple[str, str]] = []
     store.cleaner.on_uncleanable = lambda name, reason: told.append((name, reason))
-    file = store.disk.open(partition.log.segments[0].path(".log"))
+    file = store.disk.open(partition.log.segments[0].paths.path(".log"))
     file.write(70, [b"\xff"])
     clean(store)
     clean(store)
@@ -466,7 +466,7 @@ def test_a_full_disk_puts_a_round_off_but_does_not_end_compaction(store, partiti
     assert not [name for name in store.disk.files if name.endswith(".cleaned")]
     store.disk.room_bytes = None
     clean(store)
-    assert store.first_dirty_of(partition) == 20
+    assert store.checkpointing.first_dirty_of(partition) == 20
 
 
 def test_a_swap_that_the_disk_refuses_takes_the_partition_offline(store, partition):

@@ -104,7 +104,7 @@ def partition(disk, store):
     partition.flush()
     for segment in partition.log.segments:
         # As the pool of open files does with what was not used for long.
-        segment.close()
+        segment.file.close()
     disk.warm = set()
     return partition
 
@@ -158,22 +158,22 @@ def test_of_what_is_clean_a_plan_reads_nothing(partition):
 def test_a_worker_finds_a_file_that_is_being_renamed(disk, partition, monkeypatch, renaming):
     disk.warm = None
     segment = partition.log.segments[0]
-    content = segment.read(0, 200)
-    segment.close()
+    content = segment.file.read(0, 200)
+    segment.file.close()
     seen = []
 
     def look_and_rename(source, target, rename=disk.rename):
         rename(source, target)
         # Where a worker looks that has no file of the segment open yet.
-        with segment.pinned() as file:
+        with segment.file.pinned() as file:
             seen.append(file.read(0, 200))
 
     monkeypatch.setattr(disk, "rename", look_and_rename)
     if renaming == "doom":
-        segment.doom()
+        segment.paths.mark_deleted()
     else:
         segment.change_suffix(".swap")
     assert len(seen) > 1
     assert set(seen) == {content}
-    with segment.pinned() as file:
+    with segment.file.pinned() as file:
         assert file.read(0, 200) == content

@@ -12,7 +12,7 @@ from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.directories.upkeep import WRITTEN_MS
 from odradek.storage.disk import OsDisk
-from odradek.storage.log.segment import DELETED, LOG
+from odradek.storage.log.segment_paths import DELETED, LOG
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import Record, build_batch, iter_records
 from odradek.wire.work import finish
@@ -40,7 +40,7 @@ def test_a_start_that_was_answered_survives_a_kill_and_a_loss_of_power():
     append(partition, 9)
     partition.flush()
     partition.delete_records(7)
-    assert finish(store.saving_starts([partition])) == []
+    assert finish(store.checkpointing.saving_starts([partition])) == []
     for seed in range(20):
         after = open_store(disk.lose_power(seed)).get("t", 0)
         assert (after.log_start_offset, after.log_end_offset) == (7, 9)
@@ -55,7 +55,7 @@ def test_offsets_are_not_given_twice_when_what_was_deleted_never_reached_the_dis
     partition.flush()
     append(partition, 9)
     partition.delete_records(-1)
-    finish(store.saving_starts([partition]))
+    finish(store.checkpointing.saving_starts([partition]))
     for seed in range(20):
         partition = open_store(disk.lose_power(seed)).get("t", 0)
         assert (partition.log_start_offset, partition.log_end_offset) == (9, 9)
@@ -80,7 +80,7 @@ def test_a_topic_made_anew_knows_nothing_of_the_one_before(ends):
     partition = store.create("t", 0, TOPIC_ID, LogConfig())
     append(partition, 50)
     partition.delete_records(50)
-    finish(store.saving_starts([partition]))
+    finish(store.checkpointing.saving_starts([partition]))
     store.delete("t", 0)
     if ends == "clean":
         store.close(NOW_MS)
@@ -113,7 +113,7 @@ def test_what_stands_in_the_way_of_a_new_partition_is_kept_and_not_taken_over():
     disk = MemoryDisk()
     store = open_store(disk)
     append(store.create("t", 0, TOPIC_ID, LogConfig()), 3)
-    store._table.leave(("t", 0))  # its directory has come there behind our back
+    store.places.leave(("t", 0))  # its directory has come there behind our back
     partition = store.create("t", 0, OTHER_ID, LogConfig())
     assert (partition.topic_id, partition.log_end_offset) == (OTHER_ID, 0)
     assert any(path.endswith("-stray") for path in disk.directories)
@@ -168,10 +168,10 @@ def test_what_is_removed_is_forgotten_first_but_not_what_was_just_written(what):
     segments = partition.log.segments
     removed_ms = NOW_MS + SMALL.file_delete_delay_ms
     for segment in segments[:3]:
-        disk.set_modified_ms(segment.path(LOG), removed_ms - WRITTEN_MS - 1)
+        disk.set_modified_ms(segment.paths.path(LOG), removed_ms - WRITTEN_MS - 1)
     for segment in segments[3:]:
-        disk.set_modified_ms(segment.path(LOG), removed_ms - WRITTEN_MS)
-    old = [segment.path(LOG).rpartition("/")[2] for segment in segments[:3]]
+        disk.set_modified_ms(segment.paths.path(LOG), removed_ms - WRITTEN_MS)
+    old = [segment.paths.path(LOG).rpartition("/")[2] for segment in segments[:3]]
     if what == "DeleteRecords":
         old = [name + DELETED for name in old]
         partition.delete_records(segments[-1].base_offset)

@@ -85,7 +85,7 @@ def test_a_start_after_a_kill_reads_nothing_of_what_a_clean_stop_has_closed(kind
     started(disk, config)
     for _ in range(3):
         store = started(disk, config)
-        assert store.is_unopened("t", 0)
+        assert store.places.is_unopened("t", 0)
         assert bytes_read(disk) == 0
     assert everything(partition_of(store)) == expected
 
@@ -98,14 +98,14 @@ def test_a_start_after_a_kill_reads_nothing_of_what_was_flushed_before_the_last_
     store.maintain(LATER_MS)
     expected = everything(partition)
     store = started(disk, config)
-    assert store.is_unopened("t", 0)
+    assert store.places.is_unopened("t", 0)
     assert bytes_read(disk) == 0
     assert everything(partition_of(store)) == expected
     # Recovered or not: as long as nothing is added, the next start has nothing to read either.
     for number in range(1, 4):
         store.maintain(LATER_MS + number * CHECKPOINT_INTERVAL_MS)
         store = started(disk, config)
-        assert store.is_unopened("t", 0)
+        assert store.places.is_unopened("t", 0)
         partition_of(store)
 
 
@@ -120,7 +120,7 @@ def test_what_came_after_the_checkpoint_is_recovered_at_the_start(is_flushed):
         partition.flush()
     expected = everything(partition)
     store = started(disk, config)
-    assert not store.is_unopened("t", 0)
+    assert not store.places.is_unopened("t", 0)
     assert everything(partition_of(store)) == expected
 
 
@@ -137,7 +137,7 @@ def test_only_the_partitions_that_have_something_unflushed_are_opened():
         assert partition is not None
         append(partition, 1)
     store = started(disk)
-    assert [index for index in range(20) if not store.is_unopened("t", index)] == [4, 17]
+    assert [index for index in range(20) if not store.places.is_unopened("t", index)] == [4, 17]
     assert [partition.log_end_offset for partition in store.partitions()].count(4) == 2
 
 
@@ -147,7 +147,7 @@ def test_a_log_that_was_rolled_and_a_file_that_says_that_a_sync_has_failed_are_l
         store.close(NOW_MS)
         started(disk, config)
         disk.open(f"{DIRECTORY}/{name}", create=True).close()
-        assert not started(disk, config).is_unopened("t", 0), name
+        assert not started(disk, config).places.is_unopened("t", 0), name
 
 
 def test_where_the_recovery_point_says_something_else_the_log_is_looked_at():
@@ -158,7 +158,7 @@ def test_where_the_recovery_point_says_something_else_the_log_is_looked_at():
         path = f"data/{RECOVERY_POINTS}"
         assert read_offsets(disk, path)["t", 0] == end_checkpoint_of(disk).offset
         write_offsets(disk, path, {("t", 0): recovery_point})
-        assert not started(disk, config).is_unopened("t", 0), recovery_point
+        assert not started(disk, config).places.is_unopened("t", 0), recovery_point
 
 
 def test_a_recovery_that_reads_much_does_not_wait(monkeypatch):
@@ -169,14 +169,14 @@ def test_a_recovery_that_reads_much_does_not_wait(monkeypatch):
     size_bytes = end_checkpoint_of(disk).size_bytes
     for limit_bytes, waits in ((size_bytes, True), (size_bytes - 1, False)):
         monkeypatch.setattr("odradek.storage.directories.opening.UNREAD_BYTES_MAX", limit_bytes)
-        assert started(disk, config).is_unopened("t", 0) is waits
+        assert started(disk, config).places.is_unopened("t", 0) is waits
     # Of what is before a scan checkpoint nothing is read.
     monkeypatch.undo()
     disk, store, config = filled()
     store.close(NOW_MS)
     started(disk, config)
     monkeypatch.setattr("odradek.storage.directories.opening.UNREAD_BYTES_MAX", 0)
-    assert started(disk, config).is_unopened("t", 0)
+    assert started(disk, config).places.is_unopened("t", 0)
     assert end_checkpoint.UNREAD_BYTES_MAX > 0
 
 
@@ -207,12 +207,12 @@ def test_what_a_loss_of_power_has_left_behind_the_index_of_a_stop_is_not_believe
     started(disk, config)
     disk.files[f"{SEGMENT}{kind}"].data += entry
     store = started(disk, config)
-    assert store.is_unopened("t", 0)
+    assert store.places.is_unopened("t", 0)
     store.close(NOW_MS)
     assert not end_checkpoint_of(disk).was_closed
     for _ in range(2):
         store = started(disk, config)
-        assert store.was_clean
+        assert store.opening.was_clean
         store.close(NOW_MS)
     assert everything(partition_of(started(disk, config))) == expected
 
@@ -226,11 +226,11 @@ def test_a_log_that_has_become_shorter_than_its_end_gives_that_up_before_it_goes
     disk.files[f"{SEGMENT}.log"].data[8] ^= 0x40
     told = Told()
     store = started(disk, config, listener=told)
-    assert store.is_unopened("t", 0)
+    assert store.places.is_unopened("t", 0)
     assert partition_of(store).log_end_offset == 0
     assert any("bytes were not sound any more and are cut" in sentence for sentence in told.sentences)
     assert end_checkpoint_of(disk) is None
-    assert not started(disk, config).is_unopened("t", 0)
+    assert not started(disk, config).places.is_unopened("t", 0)
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
@@ -268,11 +268,11 @@ def test_a_damaged_checkpoint_of_ends_is_told_and_costs_a_recovery():
     told = Told()
     store = started(disk, config, listener=told)
     assert told.sentences == [f"data/{END_CHECKPOINTS} is damaged: more is read in the logs."]
-    assert not store.is_unopened("t", 0)
+    assert not store.places.is_unopened("t", 0)
     assert everything(partition_of(store)) == expected
     store.close(NOW_MS)
     started(disk, config)
-    assert started(disk, config).is_unopened("t", 0)
+    assert started(disk, config).places.is_unopened("t", 0)
 
 
 def test_a_topic_that_is_made_again_has_nothing_of_the_ends_before():
@@ -313,6 +313,6 @@ def test_a_disk_that_does_not_answer_when_the_partition_is_asked_for_is_asked_ag
     with pytest.raises(KafkaError) as refused:
         store.get("t", 0)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert store.needs_attention
+    assert store.failing_disks.needs_attention
     disk.fail = lambda operation, path: None
     assert everything(partition_of(store)) == expected

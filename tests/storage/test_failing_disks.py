@@ -119,7 +119,7 @@ def refusal(call) -> ErrorCode:
 
 
 def attend(store, now_ms=LATER_MS) -> None:
-    finish(store.attending(now_ms))
+    finish(store.failing_disks.attending(now_ms))
 
 
 def break_flush(disk, partition, part=".log") -> None:
@@ -151,7 +151,7 @@ def test_a_partition_whose_flush_failed_comes_back_with_all_that_can_be_read(flu
     append(partition, 10)
     break_flush(disk, partition)
     assert store.listener.troubles
-    assert store.offline() == {("t", 0)}
+    assert store.places.offline() == {("t", 0)}
     assert refusal(lambda: append(partition)) is ErrorCode.KAFKA_STORAGE_ERROR
     woken = []
     partition.watch(lambda: woken.append(partition.is_available))
@@ -159,7 +159,7 @@ def test_a_partition_whose_flush_failed_comes_back_with_all_that_can_be_read(flu
     assert store.get("t", 0) is partition
     assert store.listener.partitions == [("t-0", 0)]
     assert woken[-1]
-    assert not store.needs_attention
+    assert not store.failing_disks.needs_attention
     assert offsets_of(partition) == list(range(flushed + 10))
     append(partition, 3)
     partition.flush()
@@ -278,7 +278,7 @@ def test_what_was_flushed_is_never_cut_off():
     data = disk.files["data/t-0/00000000000000000000.log"].data
     data[70] ^= 1
     attend(store)
-    assert store.offline() == {("t", 0)}
+    assert store.places.offline() == {("t", 0)}
     data[70] ^= 1
     attend(store, LATER_MS + 60_000)
     assert offsets_of(partition) == [0, 1, 2, 3, 4]
@@ -323,8 +323,8 @@ def test_a_rescan_waits_for_what_is_on_its_way_to_the_flush_journal(is_written):
     break_flush(disk, partition)
     del disk.files["data/t-0/00000000000000000000.log"].data[-40:]
     attend(store)
-    assert store.offline() == {("t", 0)}
-    assert store.needs_attention
+    assert store.places.offline() == {("t", 0)}
+    assert store.failing_disks.needs_attention
     if is_written:
         block.write()
     log.finish(block, None if is_written else OSError(errno.EIO, "lost"))
@@ -359,14 +359,14 @@ def test_a_rescan_that_fails_is_tried_again_after_a_while():
     break_flush(disk, partition)
     disk.fail = lambda operation, path: errno.EIO if ".log.tmp" in path and operation == "sync" else None
     attend(store)
-    assert store.needs_attention
+    assert store.failing_disks.needs_attention
     assert not any(path.endswith(".tmp") for path in disk.files)
     disk.fail = lambda operation, path: None
     attend(store, LATER_MS + 1)
-    assert store.offline()
+    assert store.places.offline()
     attend(store, LATER_MS + 60_000)
     assert offsets_of(partition) == [0, 1, 2]
-    assert not store.needs_attention
+    assert not store.failing_disks.needs_attention
 
 
 def test_a_read_in_flight_ends_though_a_rescan_replaces_its_file():
@@ -386,7 +386,7 @@ def test_a_partition_that_is_deleted_while_it_is_offline_does_not_come_back():
     partition = store.create("t", 0, TOPIC_ID, LogConfig())
     append(partition, 5)
     break_flush(disk, partition)
-    work = store.attending(LATER_MS)
+    work = store.failing_disks.attending(LATER_MS)
     step = next(work)  # the probe
     step = work.send(step())
     store.delete("t", 0)
@@ -417,7 +417,7 @@ def test_a_topic_made_anew_at_any_moment_of_a_rescan_is_none_of_its_business(is_
         append(partition, 9)
         partition.flush()
         partition.delete_records(7)
-        finish(store.saving_starts([partition]))
+        finish(store.checkpointing.saving_starts([partition]))
         append(partition, 1)
         if is_loaded:
             break_flush(disk, partition)
@@ -425,9 +425,9 @@ def test_a_topic_made_anew_at_any_moment_of_a_rescan_is_none_of_its_business(is_
             disk.held.clear()
             disk.fail = lambda operation, path: errno.EIO if operation == "read" and "t-0/0" in path else None
             store = open_store(disk, **options)
-        assert store.offline() == {("t", 0)}
+        assert store.places.offline() == {("t", 0)}
         disk.fail = meanwhile.asked
-        finish(meanwhile.during(store.attending(LATER_MS)))
+        finish(meanwhile.during(store.failing_disks.attending(LATER_MS)))
         disk.fail = lambda operation, path: None
         if not meanwhile.is_done:
             break
@@ -444,7 +444,7 @@ def test_a_topic_made_anew_at_any_moment_of_a_rescan_is_none_of_its_business(is_
             assert partition.log_end_offset >= 5, number
             assert offsets_of(partition) == list(range(partition.log_end_offset)), number
         assert "still offline" not in [one[0] for one in store.listener.said]
-        assert (store.listener.partitions, store.offline()) == ([], set()), "nothing has come back"
+        assert (store.listener.partitions, store.places.offline()) == ([], set()), "nothing has come back"
     assert store.listener.partitions == [("t-0", 0)]
     assert number > 20
 
@@ -499,8 +499,8 @@ def test_a_directory_that_fails_takes_only_its_own_partitions_offline(met_by):
         write_checkpoints(store)
     attend(store)
     assert store.listener.directories == [("one", False)]
-    assert list(store.failures) == ["one"]
-    assert store.offline() == {("t", 0)}
+    assert list(store.failing_disks.failures) == ["one"]
+    assert store.places.offline() == {("t", 0)}
     for refuses in (lambda: append(lost), lambda: lost.read(0, max_bytes=1), lost.flush):
         assert refusal(refuses) is ErrorCode.KAFKA_STORAGE_ERROR
     append(kept, 2)
@@ -508,7 +508,7 @@ def test_a_directory_that_fails_takes_only_its_own_partitions_offline(met_by):
     assert offsets_of(kept) == [0, 1, 2, 3, 4]
     store.maintain(LATER_MS)
     assert store.create("t", 2, TOPIC_ID, LogConfig()).directory == "two/t-2"
-    assert [directory for directory, *_ in store.sizes()] == ["two", "two"]
+    assert [directory for directory, *_ in store.places.sizes()] == ["two", "two"]
 
 
 def test_partitions_come_back_when_the_disk_answers_again():
@@ -520,11 +520,11 @@ def test_partitions_come_back_when_the_disk_answers_again():
     assert refusal(lost.flush) is ErrorCode.KAFKA_STORAGE_ERROR
     attend(store)
     attend(store, LATER_MS + 1000)
-    assert store.offline() == {("t", 0)}
+    assert store.places.offline() == {("t", 0)}
     disk.fail = lambda operation, path: None
     attend(store, LATER_MS + 2000)
     assert store.listener.directories == [("one", False), ("one", True)]
-    assert store.offline() == set()
+    assert store.places.offline() == set()
     assert offsets_of(lost) == [0, 1, 2, 3]
     append(lost)
     store.close(NOW_MS)
@@ -541,7 +541,7 @@ def test_an_error_of_a_sound_disk_takes_nothing_offline():
         )
         assert refusal(lambda: append(partition)) is ErrorCode.KAFKA_STORAGE_ERROR
         attend(store)
-        assert store.offline() == set()
+        assert store.places.offline() == set()
     disk.fail = lambda operation, path: None
     append(partition)
     assert offsets_of(partition) == [0, 1, 2, 3]
@@ -551,9 +551,9 @@ def test_a_full_disk_is_no_failed_one():
     disk = MemoryDisk()
     store = spread(disk)
     disk.room_bytes = 0
-    store._table.suspect("one", OSError(errno.EIO, "once"))
+    store.places.suspect("one", OSError(errno.EIO, "once"))
     attend(store)
-    assert store.failures == {}
+    assert store.failing_disks.failures == {}
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
@@ -565,9 +565,9 @@ def test_a_directory_that_cannot_be_opened_is_left_out_until_the_next_start(is_c
     disk.held.clear()
     disk.fail = fail_in("one", code=errno.EACCES)
     store = open_store(disk, "one", "two")
-    assert list(store.failures) == ["one"]
-    assert store.has_unopened
-    assert store.names() == [("t", 1)]
+    assert list(store.failing_disks.failures) == ["one"]
+    assert store.places.has_unopened
+    assert store.places.names() == [("t", 1)]
     append(store.get("t", 1))
     store.close(NOW_MS)
     disk.fail = lambda operation, path: None
@@ -593,7 +593,7 @@ def test_one_partition_that_cannot_be_opened_does_not_keep_the_others_from_it():
     disk.fail = lambda operation, path: errno.EIO if "data/t-1/" in path and operation == "read" else None
     store = open_store(disk)
     assert refusal(lambda: store.get("t", 1)) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert store.offline() == {("t", 1)}
+    assert store.places.offline() == {("t", 1)}
     assert offsets_of(store.get("t", 2)) == [0, 1]
     disk.fail = lambda operation, path: None
     attend(store)

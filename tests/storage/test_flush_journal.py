@@ -206,7 +206,7 @@ def made(store, name="orders", index=0, topic_id=TOPIC_ID, **settings):
 
 def crashed(disk, partition, size_bytes):
     """The next start's store, after the machine lost all but the beginning of a partition's file."""
-    path = partition.log.active.path(".log")
+    path = partition.log.active.paths.path(".log")
     disk.open(path).truncate(size_bytes)
     disk.held.clear()
     return open_store(disk)
@@ -301,7 +301,7 @@ def test_a_file_is_kept_while_a_partition_cannot_be_flushed_unless_it_is_deleted
     end_offset = one.log_end_offset
     store = crashed(disk, one, size_bytes)
     assert store.get("orders", 0).log_end_offset == end_offset
-    assert store.restored_bytes
+    assert store.opening.restored_bytes
 
 
 def test_a_flush_that_fails_once_while_a_file_retires_holds_up_the_log_only_until_it_is_repeated(
@@ -369,8 +369,8 @@ def test_what_another_broker_has_written_since_is_not_overwritten(disk, store, l
     append(partition, b"second")
     write_together(log, [partition])
     other = bytes(build_batch([Record(1, NOW_MS, b"k", b"not ours")], base_offset=1))
-    disk.open(partition.log.active.path(".log")).truncate(size_bytes)
-    disk.open(partition.log.active.path(".log")).write(size_bytes, [other])
+    disk.open(partition.log.active.paths.path(".log")).truncate(size_bytes)
+    disk.open(partition.log.active.paths.path(".log")).write(size_bytes, [other])
     disk.held.clear()
     assert values_of(open_store(disk).get("orders", 0)) == {0: b"first", 1: b"not ours"}
 
@@ -395,7 +395,7 @@ def test_what_is_before_the_recovery_point_is_not_written_again(disk, store, log
     writes = []
     disk.fail = lambda operation, path: writes.append(path) if operation == "write" else None
     store = crashed(disk, partition, partition.size_bytes)
-    assert partition.log.active.path(".log") not in writes
+    assert partition.log.active.paths.path(".log") not in writes
 
 
 def test_bytes_that_are_there_are_written_again_since_the_disk_may_not_have_them(disk, store, log):
@@ -403,7 +403,7 @@ def test_bytes_that_are_there_are_written_again_since_the_disk_may_not_have_them
     append(partition, b"second")
     write_together(log, [partition])
     store = crashed(disk, partition, partition.size_bytes)
-    assert store.restored_bytes == 0
+    assert store.opening.restored_bytes == 0
     survivor = disk.lose_power(1)
     assert open_store(survivor).get("orders", 0).log_end_offset == 2
 
@@ -484,7 +484,7 @@ def test_a_flush_under_way_does_not_count_for_what_a_failed_commit_has_changed_m
     """Else the next record is only in the journal, and after a loss of power the refused one before it."""
     partition = store.create("orders", 0, TOPIC_ID, LogConfig())
     append(partition, b"first")
-    path = partition.log.active.path(".log")
+    path = partition.log.active.paths.path(".log")
 
     def refused():
         disk.fail = lambda operation, at: errno.ENOSPC if (operation, at) == ("write", path) else None

@@ -89,7 +89,7 @@ def test_kafkas_files_say_the_same_to_us(version, is_clean):
     disk = MemoryDisk.of(contents)
     store = LogStore(disk, ["data"])
     store.open(NOW_MS)
-    assert store.was_clean is is_clean
+    assert store.opening.was_clean is is_clean
     partition = store.get("t", 0)
     check_transactions(partition)
     assert committed_values(partition) == [b"a", b"b", b"f", b"g"]

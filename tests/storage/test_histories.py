@@ -91,7 +91,7 @@ def state_of(world: World) -> dict:
             "epoch": partition.leader_epoch,
             "bytes": sum(segment.size_bytes for segment in partition.log.segments),
         }
-        for partition in world.store.loaded()
+        for partition in world.store.places.loaded()
     }
 
 
@@ -154,7 +154,7 @@ class HistoryMachine(RuleBasedStateMachine):
 
     @invariant()
     def watermarks_are_ordered(self):
-        for partition in self.world.store.loaded():
+        for partition in self.world.store.places.loaded():
             assert (
                 partition.log_start_offset
                 <= partition.last_stable_offset

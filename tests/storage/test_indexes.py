@@ -12,7 +12,8 @@ from memory_disk import MemoryDisk
 
 from odradek.storage.disk import OsDisk, read_file
 from odradek.storage.log.indexes import DamagedIndex, OffsetIndex, TimeIndex
-from odradek.storage.log.segment import FilePool, Segment
+from odradek.storage.log.segment import Segment
+from odradek.storage.log.segment_file import FilePool
 from odradek.wire.records import Record, build_batch
 
 BASE = 1000
@@ -121,18 +122,18 @@ def make_log(disk, directory, count=3000):
         places[offset] = (position, len(batch))
         position += len(batch)
         batches.append(batch)
-    segment.file().write(0, [b"".join(batches)])
-    segment.size_bytes = position
-    segment.rebuild_indexes(interval_bytes=10)
+    segment.file.open().write(0, [b"".join(batches)])
+    segment.extent.size_bytes = position
+    segment.indexes.rebuild(interval_bytes=10)
     segment.save_indexes()
-    segment.close()
+    segment.file.close()
     return places
 
 
 def opened(disk, directory, places):
     position, size_bytes = places[len(places) - 1]
     segment = Segment(FilePool(disk), directory, 0, position + size_bytes, 0)
-    segment.distrust(len(places))
+    segment.inherited.begin(len(places))
     return segment
 
 
@@ -143,11 +144,11 @@ def test_a_segment_of_an_earlier_run_is_searched_in_its_files(disk, tmp_path):
     segment = opened(disk, directory, places)
     for offset in (0, 1, 1500, 2998, 2999, 7):
         assert segment.find(offset) == places[offset]
-        assert segment.lookup_time(1000 + offset) <= offset
+        assert segment.indexes.lookup_time(1000 + offset) <= offset
     assert segment.find(3000) is None
-    assert segment.offset_index.is_mapped
-    assert not len(segment.offset_index.offsets)
-    assert segment.release()
+    assert segment.indexes.offset_index.is_mapped
+    assert not len(segment.indexes.offset_index.offsets)
+    assert segment.file.release()
     # The pool has closed it.
     assert segment.find(1234) == places[1234]
 
@@ -163,9 +164,9 @@ def test_a_block_of_nonsense_in_an_index_is_mended_when_somebody_gets_there(kind
     segment = opened(disk, "data", places)
     for offset in (0, 5, *range(700, 1500, 9), 2999):
         assert segment.find(offset) == places[offset]
-        assert segment.lookup_time(1000 + offset) <= offset
-    assert not segment.offset_index.is_mapped
-    offsets, times = segment.offset_index.encode(), segment.time_index.encode()
+        assert segment.indexes.lookup_time(1000 + offset) <= offset
+    assert not segment.indexes.offset_index.is_mapped
+    offsets, times = segment.indexes.offset_index.encode(), segment.indexes.time_index.encode()
     assert OffsetIndex.decode(0, offsets, segment.size_bytes) is not None
     assert TimeIndex.decode(0, times) is not None
     segment.save_indexes()
@@ -205,7 +206,7 @@ def test_entries_that_come_later_are_searched_and_saved_behind_what_is_mapped():
     disk = MemoryDisk()
     places = make_log(disk, "data")
     segment = opened(disk, "data", places)
-    index = segment.offset_index
+    index = segment.indexes.offset_index
     count = len(index)
     position = segment.size_bytes
     index.append(3005, position)
@@ -214,8 +215,8 @@ def test_entries_that_come_later_are_searched_and_saved_behind_what_is_mapped():
     assert index.lookup(3005) == position
     assert index.offset_before(position + 1) == 3005
     # It stays in memory until it is saved.
-    segment.release()
-    assert segment.offset_index is index
+    segment.file.release()
+    assert segment.indexes.offset_index is index
     segment.save_indexes()
     content = read_file(disk, f"data/{0:020d}.index")
     assert len(content) == 8 * (count + 1)

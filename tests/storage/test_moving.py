@@ -55,17 +55,17 @@ def append(partition, count: int = 1, producer_id: int = -1) -> None:
 
 def move(store, now_ms=NOW_MS) -> None:
     """All the way: change over, the flush that a server does, and the old directory goes."""
-    finish(store.moving(now_ms))
+    finish(store.relocation.moving(now_ms))
     for partition in store.flush_due(now_ms):
         partition.flush()
-    finish(store.moving(now_ms))
+    finish(store.relocation.moving(now_ms))
     store.maintain(now_ms + 10_000)
 
 
 def delete_records(store, partition, offset: int) -> int:
     """As a server answers it; where the log begins then."""
     start = partition.delete_records(offset)
-    assert finish(store.saving_starts([partition])) == []
+    assert finish(store.checkpointing.saving_starts([partition])) == []
     return start
 
 
@@ -97,11 +97,11 @@ def test_a_partition_is_the_same_in_its_new_directory(tmp_path, is_real, count):
     append(partition, count, producer_id=7)
     partition.delete_records(count // 2)
     in_flight = partition.read(count // 2, max_bytes=1).records
-    store.begin_move("t", 0, paths[1])
-    assert [one[:3] for one in store.moves()] == [(paths[1], "t", 0)]
+    store.relocation.begin("t", 0, paths[1])
+    assert [one[:3] for one in store.relocation.moves()] == [(paths[1], "t", 0)]
     move(store)
     assert store.listener.moves == [("t-0", paths[1])]
-    assert not store.has_moves
+    assert not store.relocation.has_moves
     assert store.get("t", 0) is partition
     assert partition.directory == f"{paths[1]}/t-0"
     assert offsets_of(partition) == list(range(count // 2, count))
@@ -124,19 +124,19 @@ def test_a_move_keeps_the_rate_that_is_allowed_and_follows_its_change():
     append(partition, 100)
 
     def copied_at(second: int) -> int:
-        finish(store.moving(NOW_MS + 1000 * second))
-        return next(store.moves())[3]
+        finish(store.relocation.moving(NOW_MS + 1000 * second))
+        return next(store.relocation.moves())[3]
 
-    store.move_allowance.change(500)
-    store.begin_move("t", 0, "two")
+    store.relocation.allowance.change(500)
+    store.relocation.begin("t", 0, "two")
     # Two seconds may be saved up; so may they after a clock was set ahead.
     assert [copied_at(second) for second in range(4)] == [1000, 1500, 2000, 2500]
     assert copied_at(3600) == 3500
     assert copied_at(3500) == 3500
-    store.move_allowance.change(0)
+    store.relocation.allowance.change(0)
     assert [copied_at(second) for second in (3501, 3502)] == [3500, 3500]
     append(partition, 5)
-    store.move_allowance.change(2**63 - 1)
+    store.relocation.allowance.change(2**63 - 1)
     move(store, NOW_MS + 3_503_000)
     assert store.listener.moves == [("t-0", "two")]
     assert offsets_of(partition) == list(range(105))
@@ -146,12 +146,14 @@ def test_moves_share_what_is_allowed():
     store = open_store(MemoryDisk())
     for index in range(2):
         append(store.create("t", index, TOPIC_ID, CONFIG), 30)
-        store.begin_move("t", index, "one" if store.get("t", index).directory.startswith("two") else "two")
-    store.move_allowance.change(1000)
+        store.relocation.begin(
+            "t", index, "one" if store.get("t", index).directory.startswith("two") else "two"
+        )
+    store.relocation.allowance.change(1000)
     size_bytes = sum(store.get("t", index).size_bytes for index in range(2))
     for second in range(size_bytes // 1000 + 1):
-        finish(store.moving(NOW_MS + 1000 * second))
-        assert sum(one[3] for one in store.moves()) <= 2000 + 1000 * second
+        finish(store.relocation.moving(NOW_MS + 1000 * second))
+        assert sum(one[3] for one in store.relocation.moves()) <= 2000 + 1000 * second
     assert len(store.listener.moves) == 2
 
 
@@ -163,8 +165,8 @@ def test_what_happens_during_a_move_is_in_the_copy(monkeypatch):
     store = open_store(disk)
     partition = store.create("t", 0, TOPIC_ID, CONFIG)
     append(partition, 30)
-    store.begin_move("t", 0, "two")
-    work = store.moving(NOW_MS)
+    store.relocation.begin("t", 0, "two")
+    work = store.relocation.moving(NOW_MS)
     step, number = next(work), 0
     while True:
         number += 1
@@ -202,8 +204,8 @@ def test_an_append_that_is_staged_when_the_log_changes_over_is_committed_in_the_
         offset = partition.log.next_offset
         batch = build_batch([Record(0, NOW_MS + offset, b"k", value_at(offset))])
         partition.append(batch, now_ms=NOW_MS)
-    store.begin_move("t", 0, "two")
-    finish(store.moving(NOW_MS))
+    store.relocation.begin("t", 0, "two")
+    finish(store.relocation.moving(NOW_MS))
     partition.commit()
     move(store)
     assert offsets_of(partition) == list(range(12))
@@ -223,17 +225,17 @@ def test_a_crash_at_any_point_leaves_one_whole_partition(loses_power):
         partition = store.create("t", 0, TOPIC_ID, CONFIG)
         append(partition, 12)
         partition.delete_records(3)
-        finish(store.saving_starts([partition]))
+        finish(store.checkpointing.saving_starts([partition]))
         partition.flush()
         safe = 12
         disk.lose_power_at = disk.operations + point
         try:
-            store.begin_move("t", 0, "two")
-            finish(store.moving(NOW_MS))
+            store.relocation.begin("t", 0, "two")
+            finish(store.relocation.moving(NOW_MS))
             append(partition, 4)
             partition.flush()
             safe = 16
-            finish(store.moving(NOW_MS))
+            finish(store.relocation.moving(NOW_MS))
             store.maintain(NOW_MS + 5000)
         except PowerLost:
             points += 1
@@ -280,8 +282,8 @@ def test_nothing_that_was_answered_during_a_move_is_undone_by_a_crash(source):
         flushed = 12
         disk.lose_power_at = disk.operations + point
         try:
-            store.begin_move("t", 0, target)
-            for _ in steps_of(store.moving(NOW_MS)):
+            store.relocation.begin("t", 0, target)
+            for _ in steps_of(store.relocation.moving(NOW_MS)):
                 append(partition)
                 partition.flush()
                 flushed = partition.log_end_offset
@@ -322,8 +324,8 @@ def test_deleted_records_stay_deleted_when_a_stop_meets_the_old_directory(delete
     partition.flush()
     if deletes == "before":
         delete_records(store, partition, 6)
-    store.begin_move("t", 0, "two")
-    finish(store.moving(NOW_MS))
+    store.relocation.begin("t", 0, "two")
+    finish(store.relocation.moving(NOW_MS))
     assert directories_of(disk) == ["one", "two"]
     if deletes == "after":
         delete_records(store, partition, 6)
@@ -334,7 +336,7 @@ def test_deleted_records_stay_deleted_when_a_stop_meets_the_old_directory(delete
         write_checkpoints(store)
         disk.held.clear()
     store = open_store(disk)
-    assert store.was_clean is is_clean
+    assert store.opening.was_clean is is_clean
     assert offsets_of(store.get("t", 0)) == [6, 7, 8, 9]
     # Nor does it matter that the new name never reached the disk.
     after = MemoryDisk.of({path: bytes(inode.data) for path, inode in disk.files.items()})
@@ -356,8 +358,8 @@ def test_where_a_loss_of_power_takes_the_new_directory_the_old_one_has_what_its_
     partition.flush()
     kept = offsets_of(partition)
     assert kept != list(range(20)), "compaction has made gaps"
-    store.begin_move("t", 0, "two")
-    finish(store.moving(NOW_MS))
+    store.relocation.begin("t", 0, "two")
+    finish(store.relocation.moving(NOW_MS))
     start = kept[1]
     delete_records(store, partition, start)
     write_checkpoints(store)
@@ -377,8 +379,8 @@ def test_a_copy_that_has_the_length_without_the_bytes_is_not_the_longer_one(sour
         store.create("other", 0, TOPIC_ID, CONFIG)
     partition = store.create("t", 0, TOPIC_ID, LogConfig())
     append(partition, 5)
-    store.begin_move("t", 0, "two" if source == "one" else "one")
-    for number, _ in enumerate(steps_of(store.moving(NOW_MS))):
+    store.relocation.begin("t", 0, "two" if source == "one" else "one")
+    for number, _ in enumerate(steps_of(store.relocation.moving(NOW_MS))):
         append(partition, number == 0)
     copied_bytes = partition.size_bytes
     partition_bytes = copied_bytes // 6
@@ -401,8 +403,8 @@ def test_an_old_directory_of_which_a_part_is_removed_does_not_come_back():
         partition = store.create("t", 0, TOPIC_ID, CONFIG)
         append(partition, 20)
         partition.flush()
-        store.begin_move("t", 0, "two")
-        finish(store.moving(NOW_MS))
+        store.relocation.begin("t", 0, "two")
+        finish(store.relocation.moving(NOW_MS))
         partition.flush()
         disk.lose_power_at = disk.operations + point
         try:
@@ -422,14 +424,14 @@ def test_an_old_directory_that_cannot_be_renamed_is_tried_again():
     store = open_store(disk)
     partition = store.create("t", 0, TOPIC_ID, CONFIG)
     append(partition, 10)
-    store.begin_move("t", 0, "two")
+    store.relocation.begin("t", 0, "two")
     disk.fail = lambda operation, path: errno.EIO if operation == "rename" and "-delete" in path else None
     move(store)
-    assert (directories_of(disk), store.has_moves) == (["one", "two"], True)
+    assert (directories_of(disk), store.relocation.has_moves) == (["one", "two"], True)
     delete_records(store, partition, 6)
     disk.fail = lambda operation, path: None
     move(store)
-    assert (directories_of(disk), store.has_moves) == (["two"], False)
+    assert (directories_of(disk), store.relocation.has_moves) == (["two"], False)
     write_checkpoints(store)
     assert b"t 0" not in disk.files["one/log-start-offset-checkpoint"].data
 
@@ -438,8 +440,8 @@ def test_a_data_directory_with_an_old_one_that_cannot_be_renamed_was_not_stopped
     disk = MemoryDisk()
     store = open_store(disk)
     append(store.create("t", 0, TOPIC_ID, CONFIG), 10)
-    store.begin_move("t", 0, "two")
-    finish(store.moving(NOW_MS))
+    store.relocation.begin("t", 0, "two")
+    finish(store.relocation.moving(NOW_MS))
     disk.fail = lambda operation, path: errno.EIO if operation == "rename" and "-delete" in path else None
     store.close(NOW_MS)
     disk.fail = lambda operation, path: None
@@ -454,10 +456,10 @@ def test_a_move_that_was_given_up_takes_nothing_from_one_to_the_same_place():
     append(partition, 10)
     delete_records(store, partition, 6)
     for target in ("two", "three", "two"):
-        store.begin_move("t", 0, target)
-    finish(store.moving(NOW_MS))
+        store.relocation.begin("t", 0, target)
+    finish(store.relocation.moving(NOW_MS))
     assert partition.directory == "two/t-0"
-    for home in store._homes.values():
+    for home in store.places.homes.values():
         home.want()
         home.write()
     disk.held.clear()
@@ -500,17 +502,17 @@ def test_a_moved_partition_whose_first_flush_failed_is_safe_before_the_old_direc
     partition = store.create("t", 0, TOPIC_ID, CONFIG)
     append(partition, 6)
     partition.flush()
-    store.begin_move("t", 0, "two")
-    finish(store.moving(NOW_MS))
+    store.relocation.begin("t", 0, "two")
+    finish(store.relocation.moving(NOW_MS))
     failing = iter([errno.EIO])
     disk.fail = lambda operation, path: next(failing, None) if operation == "sync" else None
     append(partition)
     with pytest.raises(KafkaError):
         partition.flush()
-    finish(store.attending(NOW_MS))
+    finish(store.failing_disks.attending(NOW_MS))
     assert partition.is_available
     partition.flush()
-    finish(store.moving(NOW_MS))
+    finish(store.relocation.moving(NOW_MS))
     store.maintain(NOW_MS + 60_000)
     assert directories_of(disk) == ["two"]
     again = open_store(disk.lose_power(seed))
@@ -521,15 +523,15 @@ def test_a_move_that_was_interrupted_is_taken_up_by_the_next_start():
     disk = MemoryDisk()
     store = open_store(disk)
     append(store.create("t", 0, TOPIC_ID, CONFIG), 20)
-    store.begin_move("t", 0, "two")
-    work = store.moving(NOW_MS)
+    store.relocation.begin("t", 0, "two")
+    work = store.relocation.moving(NOW_MS)
     for _ in range(3):
         step = next(work)
         if step is not None:
             step()
     disk.held.clear()
     store = open_store(disk)
-    assert store.has_moves
+    assert store.relocation.has_moves
     move(store)
     assert store.get("t", 0).directory == "two/t-0"
     assert offsets_of(store.get("t", 0)) == list(range(20))
@@ -541,13 +543,13 @@ def test_a_move_to_a_disk_that_fails_leaves_the_partition_where_it_is(operation)
     store = open_store(disk)
     partition = store.create("t", 0, TOPIC_ID, CONFIG)
     append(partition, 20)
-    store.begin_move("t", 0, "two")
+    store.relocation.begin("t", 0, "two")
     disk.fail = lambda done, path: errno.EIO if done == operation and path.startswith("two/t-0") else None
-    finish(store.moving(NOW_MS))
+    finish(store.relocation.moving(NOW_MS))
     disk.fail = lambda done, path: None
-    finish(store.moving(NOW_MS))
+    finish(store.relocation.moving(NOW_MS))
     assert store.listener.moves == [("t-0", None)]
-    assert not store.has_moves
+    assert not store.relocation.has_moves
     assert partition.directory == "one/t-0"
     append(partition, 2)
     assert offsets_of(partition) == list(range(22))
@@ -561,10 +563,10 @@ def test_a_partition_goes_to_and_fro():
     for number in range(6):
         append(partition, 5)
         target = "one" if number % 2 else "two"
-        store.begin_move("t", 0, target)
+        store.relocation.begin("t", 0, target)
         for _ in range(4):
-            finish(store.moving(NOW_MS))
-            if not store.has_moves:
+            finish(store.relocation.moving(NOW_MS))
+            if not store.relocation.has_moves:
                 break
             if number < 5:
                 break  # the next move begins before the old directory of this one is gone
@@ -572,7 +574,7 @@ def test_a_partition_goes_to_and_fro():
                 one.flush()
         assert offsets_of(partition) == list(range(5 * number + 5))
     move(store)
-    assert not store.has_moves
+    assert not store.relocation.has_moves
     assert partition.directory == "one/t-0"
     assert directories_of(disk) == ["one"]
     assert store.listener.moves[-1] == ("t-0", "one")
@@ -583,20 +585,20 @@ def test_a_move_can_be_taken_back():
     store = open_store(disk)
     partition = store.create("t", 0, TOPIC_ID, CONFIG)
     append(partition, 20)
-    store.begin_move("t", 0, "two")
-    store.begin_move("t", 0, "one")
+    store.relocation.begin("t", 0, "two")
+    store.relocation.begin("t", 0, "one")
     move(store)
-    assert (partition.directory, store.has_moves) == ("one/t-0", False)
-    store.begin_move("t", 0, "one")
-    assert not store.has_moves
+    assert (partition.directory, store.relocation.has_moves) == ("one/t-0", False)
+    store.relocation.begin("t", 0, "one")
+    assert not store.relocation.has_moves
 
 
 def test_a_topic_that_is_deleted_during_its_move_is_gone_in_both_directories():
     disk = MemoryDisk()
     store = open_store(disk)
     append(store.create("t", 0, TOPIC_ID, CONFIG), 20)
-    store.begin_move("t", 0, "two")
-    work = store.moving(NOW_MS)
+    store.relocation.begin("t", 0, "two")
+    work = store.relocation.moving(NOW_MS)
     step = next(work)
     store.delete("t", 0)
     fresh = store.create("t", 0, OTHER_ID, CONFIG)
@@ -619,8 +621,8 @@ def test_a_topic_that_is_deleted_after_the_change_over_is_gone_in_both_directori
     disk = MemoryDisk()
     store = open_store(disk)
     append(store.create("t", 0, TOPIC_ID, CONFIG), 20)
-    store.begin_move("t", 0, "two")
-    finish(store.moving(NOW_MS))
+    store.relocation.begin("t", 0, "two")
+    finish(store.relocation.moving(NOW_MS))
     store.delete("t", 0)
     fresh = store.create("t", 0, OTHER_ID, CONFIG)
     append(fresh, 2)
@@ -635,7 +637,7 @@ def test_a_topic_that_is_deleted_after_the_change_over_is_gone_in_both_directori
 def test_what_is_moved_before_it_is_made_is_made_there():
     store = open_store(MemoryDisk())
     with pytest.raises(KafkaError) as refused:
-        store.begin_move("t", 0, "two")
+        store.relocation.begin("t", 0, "two")
     assert refused.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
     assert store.create("t", 0, TOPIC_ID, CONFIG).directory == "two/t-0"
     assert store.create("u", 0, TOPIC_ID, CONFIG).directory == "one/u-0"
@@ -650,7 +652,7 @@ def test_compaction_leaves_a_partition_alone_that_is_moved():
     append(partition, 20)
     partition.flush()
     write_checkpoints(store)
-    store.begin_move("t", 0, "two")
+    store.relocation.begin("t", 0, "two")
     assert not store.compact(NOW_MS)
     move(store)
     partition.flush()

@@ -116,7 +116,7 @@ class OffsetsByTime(RuleBasedStateMachine):
     @rule(forgets_indexes=st.booleans(), is_killed=st.booleans())
     def restart(self, forgets_indexes, is_killed):
         self.partition.flush()
-        finish(self.store.saving_starts([self.partition]))
+        finish(self.store.checkpointing.saving_starts([self.partition]))
         write_checkpoints(self.store)
         if is_killed:
             self.disk.held.clear()
@@ -158,7 +158,7 @@ class OffsetsByTime(RuleBasedStateMachine):
         """Offset -> timestamp of all that the segments hold, from before the start of the log, too."""
         found = {}
         for segment in self.partition.log.segments:
-            with segment.pinned() as file:
+            with segment.file.pinned() as file:
                 data = memoryview(file.read(0, segment.size_bytes))
             for position, header in iter_whole_batches(data):
                 for record in iter_records(data[position : position + header.size_bytes]):

@@ -174,7 +174,7 @@ def test_everything_is_there_after_a_clean_stop(tmp_path):
     store.close(NOW_MS)
     again = LogStore(OsDisk(), [directory])
     assert again.open(NOW_MS) == {}
-    assert again.was_clean
+    assert again.opening.was_clean
     partition = again.get("orders", 3)
     assert partition.topic_id == TOPIC_ID
     assert read_values(partition) == [(number, b"%d" % number) for number in range(10)]

@@ -149,7 +149,7 @@ def check_producers(partition: Partition) -> None:
     scanned = ProducerState()
     for segment in partition.log.segments:
         for batch in segment.batches():
-            scanned.replay(batch, segment.read)
+            scanned.replay(batch, segment.file.read)
     known = {producer_id: latest(entry) for producer_id, entry in partition.log.producers.producers.items()}
     for producer_id, entry in scanned.producers.items():
         assert known.pop(producer_id) == latest(entry)
@@ -284,7 +284,7 @@ def test_an_index_that_the_pool_has_dropped_before_the_flush_is_safe_after_it(se
     partition = store.create("t", 0, TOPIC_ID, TIMED)
     timed(partition, 0, 23)
     for segment in partition.log.segments:
-        segment.release()
+        segment.file.release()
     assert len(partition.log.segments) > 3
     partition.flush()
     store.maintain(CHECKPOINT_INTERVAL_MS)

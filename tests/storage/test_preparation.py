@@ -175,7 +175,7 @@ def outcome(partition, append):
     except KafkaError as error:
         told = [error.code]
     partition.commit()
-    return told, partition.log.active.read(0, partition.log.active.size_bytes)
+    return told, partition.log.active.file.read(0, partition.log.active.size_bytes)
 
 
 SIZES = st.sampled_from([0, 10, 3000, 70_000, 140_000])

@@ -319,15 +319,14 @@ def test_an_index_that_is_made_anew_takes_the_place_of_the_one_of_a_scan_checkpo
         store = opened(disk)
         partition = partition_of(store)
         segment = partition.log.active
-        segment.rebuild_indexes(500)
+        segment.indexes.rebuild(500)
         segment.save_indexes()
         survivor = disk.lose_power(seed)
         end_offset = partition.log.recovery_point
         again = partition_of(opened(survivor))
         assert again.log_end_offset >= end_offset
-        entries = [
-            again.log.active.offset_index.entry(one) for one in range(len(again.log.active.offset_index))
-        ]
+        index = again.log.active.indexes.offset_index
+        entries = [index.entry(place) for place in range(len(index))]
         ends = {batch.position: batch.last_offset for batch in again.log.active.batches()}
         assert all(ends[position] == offset for offset, position in entries)
 
@@ -348,6 +347,6 @@ def test_a_sync_that_fails_beside_the_log_takes_the_partition_offline():
     store.maintain(LATER_MS)
     assert partition.is_broken
     assert scan_checkpoint_of(disk) is None
-    finish(store.attending(LATER_MS))
+    finish(store.failing_disks.attending(LATER_MS))
     assert partition.is_available
     assert everything(partition) == expected

@@ -132,7 +132,7 @@ def play(steps, ordinary):
         told.append(partition.last_stable_offset)
     partition.commit()
     data = [
-        (segment.base_offset, segment.read(0, segment.size_bytes), segment.offset_index.encode())
+        (segment.base_offset, segment.file.read(0, segment.size_bytes), segment.indexes.offset_index.encode())
         for segment in partition.log.segments
     ]
     producers = {
@@ -180,7 +180,7 @@ def test_what_a_coordinator_appends_is_the_same_by_its_short_way(steps, is_compa
                     told.append((error.code, error.message))
         partition.commit()
         segments = partition.log.segments
-        data = [(segment.base_offset, segment.read(0, segment.size_bytes)) for segment in segments]
+        data = [(segment.base_offset, segment.file.read(0, segment.size_bytes)) for segment in segments]
         return told, data, partition.high_watermark
 
     assert play_own(True) == play_own(False)

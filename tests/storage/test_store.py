@@ -63,7 +63,7 @@ def test_partitions_are_spread_over_the_directories():
     store = open_store(MemoryDisk(), "one", "two")
     for index in range(4):
         store.create("t", index, TOPIC_ID, LogConfig())
-    assert sorted(directory for directory, *_ in store.sizes()) == ["one", "one", "two", "two"]
+    assert sorted(directory for directory, *_ in store.places.sizes()) == ["one", "one", "two", "two"]
 
 
 def test_creating_again_gives_what_is_there_unless_it_is_another_topics():
@@ -150,7 +150,7 @@ def test_a_deletion_that_was_interrupted_is_finished_at_the_start():
     store.delete("t", 0)
     disk.held.clear()
     store = open_store(disk)
-    assert store.names() == []
+    assert store.places.names() == []
     store.maintain(NOW_MS)
     assert not any("-delete" in path for path in disk.directories)
 
@@ -176,11 +176,11 @@ def test_a_stop_waits_for_no_directory_that_is_out_of_sight_and_the_next_start_r
     store.close(NOW_MS)
     assert sum(path.endswith("-delete") for path in disk.directories) == 3
     store = open_store(disk)
-    assert store.names() == []
+    assert store.places.names() == []
     store.create("t", 0, TOPIC_ID, LogConfig())
     store.maintain(NOW_MS)
     assert not any("-delete" in path for path in (*disk.files, *disk.directories))
-    assert store.names() == [("t", 0)]
+    assert store.places.names() == [("t", 0)]
 
 
 def test_a_clean_start_opens_no_partition_before_it_is_asked_for():
@@ -192,7 +192,7 @@ def test_a_clean_start_opens_no_partition_before_it_is_asked_for():
     opened = []
     disk.fail = lambda operation, path: opened.append(path) if ".log" in path else None
     store = open_store(disk)
-    assert len(store.names()) == 20
+    assert len(store.places.names()) == 20
     assert opened == []
     assert store.get("t", 7).log_end_offset == 1
     assert opened
@@ -208,7 +208,7 @@ def test_after_a_kill_only_partitions_with_something_in_them_are_opened():
     disk.rename("data/t-9/00000000000000000000.log", "data/t-9/00000000000000000000.log.deleted")
     disk.held.clear()
     store = open_store(disk)
-    assert sorted(partition.name for partition in store.loaded()) == ["t-7", "t-9"]
+    assert sorted(partition.name for partition in store.places.loaded()) == ["t-7", "t-9"]
     assert store.get("t", 7).log_end_offset == 3
     assert store.get("t", 8).log_end_offset == 0
     assert store.get("t", 8).topic_id == TOPIC_ID
@@ -299,7 +299,7 @@ def test_of_many_logs_those_that_are_read_sooner_than_files_about_them_get_none(
     # Nor after a kill, where that is still so.
     open_store(disk)
     store = open_store(MemoryDisk.of({path: bytes(one.data) for path, one in disk.files.items()}))
-    assert not store.was_clean
+    assert not store.opening.was_clean
     for index in range(count):
         partition = store.get("t", index)
         assert offsets_of(partition) == [0, 1, 2]
@@ -507,7 +507,7 @@ def test_many_partitions_are_closed_by_one_sync_of_the_file_system_or_one_by_one
     assert (asked.count("sync") > MANY_TO_CLOSE) == fails
     for seed in range(5):
         again = open_store(disk.lose_power(seed), "one", "two")
-        assert again.was_clean
+        assert again.opening.was_clean
         for index in range(MANY_TO_CLOSE):
             partition = again.get("t", index)
             assert (partition.log_end_offset, partition.log.leader_epochs.latest) == (1, 2)
@@ -529,7 +529,7 @@ def test_power_that_goes_while_many_are_closed_costs_nothing_that_was_flushed():
     def at(operation: int) -> MemoryDisk:
         disk = MemoryDisk()
         store = filled(disk, MANY_TO_CLOSE)
-        for partition in store.loaded():
+        for partition in store.places.loaded():
             partition.flush()
             append(partition)
         disk.lose_power_at = disk.operations + operation

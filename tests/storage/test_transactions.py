@@ -620,7 +620,7 @@ def test_a_transaction_index_whose_sync_has_failed_is_written_again(disk, met_by
         partition.log.roll(NOW_MS)
         assert code_of(partition.flush) is ErrorCode.KAFKA_STORAGE_ERROR
         disk.fail = lambda done, path: None
-        finish(store.attending(NOW_MS))
+        finish(store.failing_disks.attending(NOW_MS))
         assert partition.is_available
     else:
         append(partition, b"b")
@@ -643,9 +643,9 @@ def test_no_transaction_is_forgotten_for_being_silent(disk):
     two = Producer(partition, 2)
     two.send(b"b")
     two.end(commit=True)
-    store.expire_producers(NOW_MS + 999)
+    finish(store.upkeep.expiring_producers(NOW_MS + 999))
     assert len(partition.producers()) == 2
-    store.expire_producers(NOW_MS + 2000)
+    finish(store.upkeep.expiring_producers(NOW_MS + 2000))
     assert [one.producer_id for one in partition.producers()] == [1]
     store.close(NOW_MS)
     store = open_store(disk, producer_expiration_ms=1)
@@ -656,10 +656,10 @@ def test_a_verification_that_comes_to_nothing_is_forgotten_in_time(disk):
     store = open_store(disk, producer_expiration_ms=1000)
     partition = store.create("t", 0, bytes(16), SMALL)
     verification = partition.begin_verification(7, 0, 0, version=2)
-    store.expire_producers(NOW_MS)
-    store.expire_producers(NOW_MS + 999)
+    finish(store.upkeep.expiring_producers(NOW_MS))
+    finish(store.upkeep.expiring_producers(NOW_MS + 999))
     assert partition.begin_verification(7, 0, 0, version=2) is verification
-    store.expire_producers(NOW_MS + 1000)
+    finish(store.upkeep.expiring_producers(NOW_MS + 1000))
     assert partition.begin_verification(7, 0, 0, version=2) is not verification
 
 
@@ -670,13 +670,13 @@ def test_producers_of_a_partition_with_something_staged_expire_in_the_next_call(
         Producer(partition, 1).send(b"a")
         Producer(partition, 1).end(commit=True)
     busy.append(build_batch([Record(0, NOW_MS, None, b"staged")]), now_ms=NOW_MS)
-    assert finish(store.expiring_producers(NOW_MS + 2000))
+    assert finish(store.upkeep.expiring_producers(NOW_MS + 2000))
     assert [len(partition.log.producers.producers) for partition in (busy, idle)] == [1, 0]
-    assert finish(store.expiring_producers(NOW_MS + 2000, only_late=True))
+    assert finish(store.upkeep.expiring_producers(NOW_MS + 2000, only_late=True))
     busy.commit()
-    assert not finish(store.expiring_producers(NOW_MS + 2000, only_late=True))
+    assert not finish(store.upkeep.expiring_producers(NOW_MS + 2000, only_late=True))
     assert not busy.producers()
-    assert not finish(store.expiring_producers(NOW_MS + 2000, only_late=True))
+    assert not finish(store.upkeep.expiring_producers(NOW_MS + 2000, only_late=True))
 
 
 # What goes away
@@ -754,10 +754,10 @@ def test_a_partition_that_is_moved_takes_its_transactions_along(is_clean):
     partition = store.create("t", 0, bytes(16), SMALL)
     some_transactions(partition)
     target = "two" if partition.directory.startswith("one") else "one"
-    store.begin_move("t", 0, target)
-    finish(store.moving(NOW_MS))
+    store.relocation.begin("t", 0, target)
+    finish(store.relocation.moving(NOW_MS))
     assert partition.directory == f"{target}/t-0"
-    assert partition.log.active.has_aborted
+    assert partition.log.active.transactions.has_aborted()
     check_transactions(partition)
     aborting = Producer(partition, 5)
     aborting.send(b"after the move")

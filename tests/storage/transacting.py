@@ -112,7 +112,7 @@ def walked(partition: Partition) -> Walked:
     offsets: dict[int, set[int]] = {}
     for segment in partition.log.segments:
         for batch in segment.batches():
-            records = list(iter_records(segment.read(batch.position, batch.size_bytes)))
+            records = list(iter_records(segment.file.read(batch.position, batch.size_bytes)))
             there = {record.offset for record in records}
             if batch.is_control:
                 if records:

@@ -1,0 +1,115 @@
+"""Making the directories of partitions: in which data directory, and beside which earlier ones.
+
+As in Kafka's LogManager a partition is made in the data directory with the fewest partitions. One that is
+offline takes none, nor does a cordoned one (`cordoned.log.dirs`) as long as there is another.
+"""
+
+from collections.abc import Callable, Iterable
+
+from odradek.storage import checkpoints
+from odradek.storage.config import LogConfig
+from odradek.storage.directories.data_directory import DataDirectory, Key
+from odradek.storage.directories.places import STRAY_SUFFIX, Place, Places, key_of, topic_id_in
+from odradek.storage.log.partition import Partition
+from odradek.storage.recovery.recovery import begin_log, open_log
+
+
+class Creating:
+    """See the module. `take_preferred` gives the directory that somebody has asked for, once."""
+
+    def __init__(self, places: Places, take_preferred: Callable[[Key], DataDirectory | None]) -> None:
+        self._places = places
+        self._take_preferred = take_preferred
+        self.cordoned: frozenset[str] = frozenset()
+        """Data directories that take no new partitions."""
+
+    def cordon(self, directories: Iterable[str]) -> None:
+        """Let these data directories take no new partitions."""
+        self.cordoned = frozenset(directory.rstrip("/") for directory in directories)
+
+    @property
+    def has_uncordoned(self) -> bool:
+        """Whether a data directory takes new partitions."""
+        return not self.cordoned.issuperset(self._places.homes)
+
+    def make(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Partition:
+        """Make a partition where it is wanted, else where there is most room. When all directories are
+        cordoned, it is made in the first one all the same: the controller has decided before.
+
+        Raises `OSError` when no directory takes it.
+        """
+        failure = OSError("every data directory has failed")
+        alive = [home for home in self._places.homes.values() if home.failure is None]
+        uncordoned = [home for home in alive if home.path not in self.cordoned]
+        homes = sorted(uncordoned, key=lambda home: home.partition_count) or alive[:1]
+        preferred = self._take_preferred((topic, index))
+        for home in homes if preferred is None else [preferred, *homes]:
+            if home.failure is not None:
+                continue
+            try:
+                return self._make_in(home, topic, index, topic_id, config)
+            except OSError as error:
+                self._places.failed(
+                    home.path, error, f"Creating {topic}-{index} in {home.path} failed: {error}"
+                )
+                failure = error
+        raise failure
+
+    def _make_in(
+        self, home: DataDirectory, topic: str, index: int, topic_id: bytes, config: LogConfig
+    ) -> Partition:
+        places, key = self._places, (topic, index)
+        place = Place(home, f"{topic}-{index}")
+        self._forget_offsets(key)
+        is_new = self._make_directory(place, topic_id)
+        checkpoints.write_partition_metadata(
+            places.disk,
+            f"{place.path}/{checkpoints.PARTITION_METADATA}",
+            topic_id,
+            directory_is_new=is_new,
+        )
+        if is_new:
+            log = begin_log(places.pool, place.path, config, places.now_ms)
+        else:
+            # Left behind by a creation that failed half-way.
+            log = open_log(
+                places.pool,
+                place.path,
+                config,
+                clean=True,
+                recovery_point=0,
+                log_start_offset=0,
+                now_ms=places.now_ms,
+            ).log
+        place.partition = Partition(
+            topic,
+            index,
+            topic_id,
+            config,
+            log,
+            leader_epoch=places.leader_epoch_for(topic, index),
+            on_trouble=places.report_trouble,
+        )
+        places.enter(key, place)
+        return place.partition
+
+    def _make_directory(self, place: Place, topic_id: bytes) -> bool:
+        """Whether there was none. One of another topic is renamed and kept."""
+        places = self._places
+        if places.disk.make_directory(place.path):
+            return True
+        if topic_id_in(places.disk, place.path) in (None, topic_id):
+            return False
+        key = key_of(place.name)
+        assert key is not None
+        places.listener.stray(*key, places.rename_aside(place.home, place.name, STRAY_SUFFIX))
+        return places.disk.make_directory(place.path)
+
+    def _forget_offsets(self, key: Key) -> None:
+        """Remove what the checkpoints say of an earlier topic of this name, on the disk too: a start after a
+        crash would cut off what is before the other's log start.
+        """
+        for home in self._places.homes.values():
+            if home.forget(key) and home.failure is None:
+                home.want()
+                home.write()

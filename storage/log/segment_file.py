@@ -1,0 +1,209 @@
+"""The log file of a segment while it is open: reading, mapping, room that is reserved.
+
+A file is opened when it is needed. The `FilePool` bounds how many are open and may close one at any time; the
+indexes that are in memory go with it. Slices that were handed out go on working: they hold this object, which
+opens its file again, or a view of its mapping.
+
+`extent.size_bytes` counts what is committed. The file may be longer for a moment while a commit is under way.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from odradek.storage.disk import Buffer, Disk, File
+from odradek.storage.log._staging import SegmentExtent
+from odradek.storage.log.indexes import OffsetIndex, TimeIndex
+from odradek.storage.log.segment_paths import LOG, SegmentPaths
+from odradek.storage.log.slices import WouldWait
+from odradek.storage.log.transaction_index import TransactionIndex
+
+
+class FilePool:
+    """Bounds the open segment files. It closes the file first that was opened longest ago and not used
+    since.
+    """
+
+    __slots__ = ("_open", "disk", "open_max")
+
+    def __init__(self, disk: Disk, open_max: int = 1024) -> None:
+        self.disk = disk
+        self.open_max = open_max
+        self._open: dict[SegmentFile, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, file: "SegmentFile") -> None:
+        """The file has just been opened."""
+        self._open[file] = None
+        if len(self._open) > self.open_max:
+            self._evict(file)
+
+    def forget(self, file: "SegmentFile") -> None:
+        self._open.pop(file, None)
+
+    def _evict(self, newcomer: "SegmentFile") -> None:
+        for _ in range(2 * len(self._open)):
+            oldest = next(iter(self._open))
+            # A worker that removes files may have been faster.
+            self._open.pop(oldest, None)
+            if oldest.used or oldest is newcomer:
+                oldest.used = False
+                self._open[oldest] = None
+            elif oldest.release():
+                return
+            else:
+                self._open[oldest] = None
+
+
+class LoadedIndexes:
+    """The indexes of a segment that are in memory; None where one is not."""
+
+    __slots__ = ("aborted", "offsets", "times")
+
+    def __init__(self) -> None:
+        self.offsets: OffsetIndex | None = None
+        self.times: TimeIndex | None = None
+        self.aborted: TransactionIndex | None = None
+
+    def drop_saved(self) -> None:
+        """Forget those that the disk has as well."""
+        if all(index is not None and index.saved_count == len(index) for index in (self.offsets, self.times)):
+            self.offsets = self.times = None
+        if self.aborted is not None and not self.aborted.is_torn:
+            self.aborted = None
+
+
+class SegmentFile:
+    """See the module. `open` and all that reads raises `OSError`."""
+
+    __slots__ = (
+        "_file",
+        "_mapped",
+        "extent",
+        "is_reserved",
+        "loaded",
+        "paths",
+        "pins",
+        "pool",
+        "used",
+    )
+
+    def __init__(self, pool: FilePool, paths: SegmentPaths, extent: SegmentExtent) -> None:
+        self.pool = pool
+        self.paths = paths
+        self.extent = extent
+        self.loaded = LoadedIndexes()
+        self.used = False
+        """Whether somebody used the file since the pool last looked."""
+        self.is_reserved = False
+        """Whether the file may have room behind its end (`reserve`)."""
+        self.pins: list[None] = []
+        self._file: File | None = None
+        self._mapped = memoryview(b"")
+
+    def open(self) -> File:
+        """The open file, for the thread that owns the log."""
+        self.used = True
+        file = self._file
+        if file is None:
+            file = self._file = self.pool.disk.open(self.paths.path(LOG))
+            self.pool.admit(self)
+        return file
+
+    def create(self, *, directory_is_empty: bool) -> None:
+        """Make the file, or empty the one that is there."""
+        file = self.pool.disk.open(self.paths.path(LOG), create=True)
+        self._file = file
+        try:
+            if not directory_is_empty and file.size():
+                file.truncate(0)
+        except OSError:
+            self._file = None
+            file.close()
+            raise
+        self.pool.admit(self)
+
+    @contextmanager
+    def pinned(self) -> Iterator[File]:
+        """The open file for use in another thread: the pool will not close it meanwhile."""
+        # The order matters: pin first, then look. `release` takes the file away first, then looks for pins.
+        self.pins.append(None)
+        own: File | None = None
+        try:
+            file = self._file
+            if file is None:
+                file = own = self.paths.open_log()
+            yield file
+        finally:
+            if own is not None:
+                own.close()
+            self.pins.pop()
+
+    def release(self) -> bool:
+        """Close the file and drop the mapping and saved indexes; False while another thread uses the file."""
+        file, self._file = self._file, None
+        if file is not None and self.pins:
+            self._file = file
+            return False
+        if file is not None:
+            file.close()
+        self._mapped = memoryview(b"")
+        self.loaded.drop_saved()
+        return True
+
+    def close(self) -> None:
+        self.pool.forget(self)
+        self.release()
+
+    def reserve(self, size_bytes: int) -> None:
+        """Reserve room on the disk until the segment is sealed. Where the disk refuses, the file grows as it
+        is written.
+        """
+        self.is_reserved = True
+        try:
+            self.open().reserve(size_bytes)
+        except OSError:
+            pass
+
+    def release_reserved(self) -> None:
+        """Give back the reserved room that is not needed."""
+        if not self.is_reserved:
+            return
+        try:
+            self.open().truncate(self.extent.size_bytes)
+        except OSError:
+            return
+        self.is_reserved = False
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        return self.open().read(position, size_bytes)
+
+    def read_now(self, position: int, size_bytes: int) -> Buffer | None:
+        """None where the disk would have to be waited for."""
+        return self.open().read_now(position, size_bytes)
+
+    def read_promptly(self, position: int, size_bytes: int) -> bytes:
+        """As `read`; `WouldWait` instead of waiting for the disk."""
+        found = self.read_now(position, size_bytes)
+        if found is None:
+            raise WouldWait(self, position, size_bytes)
+        return bytes(found)
+
+    def is_resident(self, position: int, size_bytes: int) -> bool:
+        # Of a mapping the kernel says it for certain, and the caller is going to send from the mapping.
+        self.view(position, size_bytes)
+        return self.open().is_resident(position, size_bytes)
+
+    def load(self, position: int, size_bytes: int) -> None:
+        """Wait until this stretch is in the system's memory. For a worker thread."""
+        with self.pinned() as file:
+            file.load(position, size_bytes)
+
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        """A view of the mapped file, which is mapped anew when it has grown."""
+        end = position + size_bytes
+        mapped = self._mapped
+        if end > len(mapped):
+            mapped = self._mapped = self.open().map(self.extent.size_bytes)
+        return mapped[position:end]

@@ -327,7 +327,7 @@ class LogStore:
             ) from error
         if partition.config is not config:
             partition.set_config(config)
-        partition.leader_epoch = max(partition.leader_epoch, leader_epoch)
+        partition.follow_leader_epoch(leader_epoch)
         return partition
 
     def _look_before_adopting(self, topic: str, index: int, topic_id: bytes) -> None:

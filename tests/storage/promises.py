@@ -251,7 +251,7 @@ class World:
             book.epochs[producer_id] += 1
             book.sequences[producer_id] = 0
         marker = EndMarker(producer_id, book.epochs[producer_id], 0, chance.random() < 0.5, version)
-        (record,) = iter_records(memoryview(marker_batch(marker, self.now_ms)))
+        (record,) = iter_records(marker_batch(marker, self.now_ms).content)
         begun = {one.producer_id: one.current_txn_start_offset for one in partition.producers()}
         offset = partition.append_marker(marker, now_ms=self.now_ms).base_offset
         sent = book.staged[offset] = Sent(record.timestamp, record.key, record.value)
@@ -355,7 +355,7 @@ class World:
         book = self._some_book(chance)
         if book is not None:
             book.leader_epoch += 1
-            self._partition(book).leader_epoch = book.leader_epoch
+            self._partition(book).follow_leader_epoch(book.leader_epoch)
 
     def maintain(self, chance: random.Random) -> None:
         """Retention, and removing the files of what was deleted."""

@@ -186,7 +186,7 @@ def test_a_coordinator_may_append_many_batches_at_once():
 
 
 def test_a_leaders_batches_keep_their_offsets_and_epochs():
-    partition = partition_with()
+    partition = partition_with(cleanup_policy=frozenset({"compact"}))
     batches = batch_of(Record(7, NOW_MS, b"k", b"v"), leader_epoch=3) + batch_of(
         Record(9, NOW_MS, b"k", b"v"), leader_epoch=5, compression=Compression.GZIP
     )

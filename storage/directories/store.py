@@ -41,6 +41,7 @@ from odradek.storage.directories.places import (
     unknown_topic_id,
 )
 from odradek.storage.directories.relocation import Relocation
+from odradek.storage.directories.truncation import Truncation
 from odradek.storage.directories.upkeep import Upkeep
 from odradek.storage.disk import Disk
 from odradek.storage.log.flush_journal import FlushJournal
@@ -147,6 +148,9 @@ class LogStore:
         )
         self._failing = FailingDisks(self._table, self._opening)
         self._relocation = Relocation(self._table, self.get, self._upkeep.remove_directory)
+        self._truncation = Truncation(
+            self._table, lambda: self.flush_journals, self._is_compacting, self.remove_later
+        )
         self._cleaner: Cleaner | None = None
         self._flushes_asked_ms: int | None = None
 
@@ -691,7 +695,24 @@ class LogStore:
         }
         return list(due | dict.fromkeys(self._checkpointing.waiting_for_flush()))
 
+    def truncating(self, partition: Partition, offset: int) -> Work[bool]:
+        """Cut a log: the batch that holds `offset` goes, and all after it. False where it ends before. What
+        is staged is refused, and the high watermark is lowered where it is after the end.
+
+        Refuses with KAFKA_STORAGE_ERROR when it is offline or the disk does not play along, and then it is
+        offline; with OFFSET_OUT_OF_RANGE what is before the first segment; with REASSIGNMENT_IN_PROGRESS
+        while it is on its way to another directory.
+        """
+        key = (partition.topic, partition.index)
+        place = self._places.get(key)
+        if self._relocation.is_moved(key) or (place is not None and place.old_home is not None):
+            raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{partition.name} is being moved.")
+        return (yield from self._truncation.truncating(partition, offset))
+
     # Compaction
+
+    def _is_compacting(self, partition: Partition) -> bool:
+        return self._cleaner is not None and self._cleaner.is_swapping(partition)
 
     def compact(self, now_ms: int, budget_bytes: int = CLEANING_STEP_BYTES) -> bool:
         """One bounded step of compaction here and now; True while there is more to do."""

@@ -443,7 +443,9 @@ class Partition:
         if not self.log.has_staged:
             if self._dropped_staged:
                 self._dropped_staged = False
-                raise self._unavailable()
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, self._appender.failure or f"{self.name} was cut."
+                )
             return
         try:
             self.log.commit()
@@ -657,8 +659,7 @@ class Partition:
             if not is_reported:
                 self.on_trouble(self, OSError(errno.EIO, reason), self._appender.failure)
         if self._is_broken:
-            self._dropped_staged = self._dropped_staged or self.log.has_staged
-            self.log.rollback()
+            self.refuse_staged()
             self._appender.high_watermark.fail(self._unavailable())
 
     def reopen(self, log: Log, log_start_offset: int) -> None:
@@ -666,14 +667,33 @@ class Partition:
         answer to whoever has committed to the one before.
         """
         assert self._is_broken
-        self.log.release_files()
-        self.log = log
-        self._appender.buffer = log.buffer
-        self._appender.log_start_offset = log_start_offset
         self._appender.failure = None
         self._is_broken = False
+        self.replace_log(log, log_start_offset)
+
+    def replace_log(self, log: Log, log_start_offset: int) -> None:
+        """Go on with another log, which has what this one had or the beginning of it. The high watermark is
+        not after its end; who waits for more gets an error, watchers are woken.
+        """
+        assert not self.log.has_staged
+        self.log.release_files()
+        self.log = log
+        appender, high_watermark = self._appender, self._appender.high_watermark
+        appender.buffer = log.buffer
+        appender.log_start_offset = log_start_offset
         self.set_config(self.config)
-        self._restore_high_watermark()
+        high_watermark.lower(
+            log.log_end_offset,
+            KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was cut at {log.log_end_offset}."),
+        )
+        if appender.is_sole_replica:
+            self.advance_high_watermark(log.log_end_offset)
+        self._check_order()
+
+    def refuse_staged(self) -> None:
+        """Take back what is staged: its commit fails."""
+        self._dropped_staged = self._dropped_staged or self.log.has_staged
+        self.log.rollback()
 
     def moved_to_deletion(self, directory: str) -> None:
         """The partition's directory is now `directory` and will soon be gone: refuse appends, wake the
@@ -681,8 +701,7 @@ class Partition:
         """
         self._appender.failure = f"{self.name} has been deleted."
         self._is_broken = False
-        self._dropped_staged = self._dropped_staged or self.log.has_staged
-        self.log.rollback()
+        self.refuse_staged()
         self.log.move_to(directory)
         self._appender.high_watermark.fail(self._unavailable())
 
@@ -841,15 +860,6 @@ class Partition:
     @property
     def is_watched(self) -> bool:
         return self._appender.high_watermark.is_watched
-
-    def _restore_high_watermark(self) -> None:
-        """The log is another, or ends sooner."""
-        high_watermark = self._appender.high_watermark
-        gone = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has been cut.")
-        high_watermark.lower(self.log_end_offset, gone)
-        if self._appender.is_sole_replica:
-            high_watermark.advance(self.log_end_offset)
-        self._check_order()
 
 
 def _look_ahead(segments: list[Segment]) -> None:

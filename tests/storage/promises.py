@@ -23,6 +23,7 @@ from transacting import check_transactions
 
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.storage.directories.truncation import find_cut
 from odradek.storage.log.flush_journal import PAGE_BYTES, FlushJournal
 from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.partition import Partition
@@ -382,6 +383,34 @@ class World:
             partition = self._partition(book)
             partition.delete_records(chance.randint(partition.log_start_offset, partition.high_watermark))
 
+    def truncate(self, chance: random.Random) -> None:
+        """What is after the cut is no promise any more; once it is done nothing may bring it back."""
+        book = self._some_book(chance)
+        if book is None:
+            return
+        partition = self._partition(book)
+        if not partition.is_available:
+            return
+        offset = chance.randint(partition.log.bases[0], partition.log_end_offset)
+        try:
+            end_offset = find_cut(partition.log, offset).end_offset
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        book.flushed_end = min(book.flushed_end, end_offset)
+        book.safe_start = min(book.safe_start, end_offset)
+        # Compaction may have taken the record before the one that goes now.
+        found = records_of(partition)
+        book.committed = {one: record for one, record in found.items() if one < end_offset}
+        if not finish(self.store.truncating(partition, offset)):
+            assert partition.log_end_offset == offset
+            return
+        assert partition.log_end_offset == end_offset
+        for of_offset in (book.sent, book.owners):
+            for one in [one for one in of_offset if one >= end_offset]:
+                del of_offset[one]
+        book.may_be_cleaned = {one for one in book.may_be_cleaned if one < end_offset}
+        self._learn_sequences(book)
+
     def compact(self, chance: random.Random) -> None:
         book = self.books.get("compacted")
         if book is None or book not in self._live_books():
@@ -627,6 +656,7 @@ WEIGHTS = {
     "checkpoint": 2,
     "make_scan_checkpoints": 2,
     "delete_records": 1,
+    "truncate": 2,
     "compact": 2,
     "create": 2,
     "delete": 1,
@@ -679,10 +709,14 @@ EVERY_OPERATION = [
     ("group_flush", 0),
     ("tear", 5),
     ("delete_records", 5),
+    ("truncate", 3),
+    ("append", 5),
     ("checkpoint", 0),
     ("append", 9),
     ("compact", 0),
     ("make_scan_checkpoints", 0),
+    ("append", 17),
+    ("truncate", 4),
     ("append", 17),
     ("kill", 0),
     ("pass_by", 1),

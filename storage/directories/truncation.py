@@ -6,10 +6,11 @@ change the files. It waits until no flush is under way, no block is on its way t
 compaction is swapping segments. A compaction of the old segments comes to nothing: the log has others then.
 
 A crash may come at any point. So it is done in this order:
-1. The checkpoints on the disk stop vouching for what is going to be cut.
+1. The checkpoints on the disk stop vouching for what is going to be cut, and the part of the last segment
+   that stays is copied. So far an error, such as a full disk, is a refusal; later ones take it offline.
 2. The flush journal gets an entry that ends the log there, so that a replay does not put back what was cut.
-3. The segments after it are renamed out of sight, the last one first. The one that holds the offset is
-   copied up to there and the copy takes its place: readers have the old file mapped, and it must not shrink.
+3. The segments after it are renamed out of sight, the last one first. The copy takes the place of the one
+   that holds the offset: readers have the old file mapped, and it must not shrink.
 4. The log is opened anew as after a crash: indexes, transaction index, leader epochs and producers are made
    of what is left. The directory is synced, so that no snapshot of what was cut comes back.
 """
@@ -42,6 +43,11 @@ class Cut(NamedTuple):
     position: int
     end_offset: int
 
+    @property
+    def is_within(self) -> bool:
+        """Whether that segment loses something."""
+        return self.position < self.segment.size_bytes
+
 
 class Truncation:
     """See the module. `is_compacting` says whether segments of a partition are being swapped just now."""
@@ -68,8 +74,13 @@ class Truncation:
             return False
         try:
             cut = find_cut(partition.log, offset)
+            self._lower_checkpoints(place, partition, cut)
+            if cut.is_within:
+                _copy(partition.log.disk, cut.segment, cut.position)
         except OSError as error:
-            raise partition.reading_failed(error) from error
+            sentence = f"Truncating {partition.directory} to {offset} failed: {error}"
+            partition.on_trouble(partition, error, sentence)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, sentence) from error
         try:
             doomed, recovered = self._cut(place, partition, cut)
         except OSError as error:
@@ -97,22 +108,24 @@ class Truncation:
     def _journals_of(self, place: Place) -> list[FlushJournal]:
         return [journal for journal in self._journals() if journal.directory == place.home.path]
 
-    def _cut(self, place: Place, partition: Partition, cut: Cut) -> tuple[list[Segment], Recovered]:
-        log, home, key = partition.log, place.home, (partition.topic, partition.index)
-        disk, directory = log.disk, log.directory
-        recovery_point = min(log.recovery_checkpoint, cut.end_offset)
-        home.offsets[RECOVERY_POINTS][key] = recovery_point
+    def _lower_checkpoints(self, place: Place, partition: Partition, cut: Cut) -> None:
+        home, key = place.home, (partition.topic, partition.index)
+        home.offsets[RECOVERY_POINTS][key] = min(partition.log.recovery_checkpoint, cut.end_offset)
         if key in home.offsets[FIRST_DIRTY]:
             home.offsets[FIRST_DIRTY][key] = min(home.offsets[FIRST_DIRTY][key], cut.end_offset)
         home.scan_checkpoints.pop(key, None)
         home.end_checkpoints.pop(key, None)
         home.want(RECOVERY_POINTS, FIRST_DIRTY)
         home.write()
+
+    def _cut(self, place: Place, partition: Partition, cut: Cut) -> tuple[list[Segment], Recovered]:
+        log = partition.log
+        disk, directory = log.disk, log.directory
         for journal in self._journals_of(place):
             journal.cut(partition.identity, cut.segment.base_offset, cut.position, cut.end_offset)
         doomed = _doom(log.segments[cut.place + 1 :])
-        if cut.position < cut.segment.size_bytes:
-            _copy_over(disk, cut.segment, cut.position)
+        if cut.is_within:
+            disk.rename(_copy_path(cut.segment), cut.segment.path(LOG))
         disk.sync_directory(directory)
         log.release_files()
         recovered = open_log(
@@ -120,7 +133,7 @@ class Truncation:
             directory,
             partition.config,
             clean=False,
-            recovery_point=recovery_point,
+            recovery_point=min(log.recovery_checkpoint, cut.end_offset),
             log_start_offset=min(partition.log_start_offset, cut.end_offset),
             now_ms=self._places.now_ms,
             gaps_until=LONG_MAX if partition.config.is_compacted else 0,
@@ -157,17 +170,22 @@ def _doom(segments: Sequence[Segment]) -> list[Segment]:
     return doomed
 
 
-def _copy_over(disk: Disk, segment: Segment, size_bytes: int) -> None:
-    """Put a flushed copy of a segment's beginning in its place."""
-    path = segment.path(LOG)
-    copy_path = f"{path.removesuffix(LOG)}{COPY}"
-    copy = disk.open(copy_path, create=True)
+def _copy_path(segment: Segment) -> str:
+    return f"{segment.path(LOG).removesuffix(LOG)}{COPY}"
+
+
+def _copy(disk: Disk, segment: Segment, size_bytes: int) -> None:
+    """Put a flushed copy of a segment's beginning beside it."""
+    path = _copy_path(segment)
+    copy = disk.open(path, create=True)
     try:
         copy.truncate(0)
         for position in range(0, size_bytes, COPIED_BYTES):
             part = segment.read(position, min(COPIED_BYTES, size_bytes - position))
             write_all(copy, position, [part], len(part))
         copy.sync()
+    except OSError:
+        disk.remove(path)
+        raise
     finally:
         copy.close()
-    disk.rename(copy_path, path)

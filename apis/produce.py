@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from odradek.apis.produce_gates import Preparation
     from odradek.apis.transaction_verification import TransactionVerification, Verdicts
     from odradek.apis.turn import Turn, WorkQueue
-    from odradek.storage.log.partition import Appended, Partition
+    from odradek.storage.log._staging import Appended
+    from odradek.storage.log.partition import Partition
     from odradek.storage.log.transactions import Verified
     from odradek.storage.log.validation import Batch
 

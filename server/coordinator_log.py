@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.storage.log import transactions as storage
-from odradek.storage.log.partition import READ_LOG_END, Origin
+from odradek.storage.log.appends import Origin
+from odradek.storage.log.partition import READ_LOG_END
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
     batch_records,
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
     from odradek.coordinator.effects import LoggedRecord, LogRecord
     from odradek.server.turn import LoopTurn
-    from odradek.storage.log.partition import Appended, Partition
+    from odradek.storage.log._staging import Appended
+    from odradek.storage.log.partition import Partition
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.records import BatchHeader
 

@@ -91,15 +91,15 @@ class ProducerTable:
     @property
     def open(self) -> dict[int, int]:
         """First offset -> producer id of the open transactions, without those whose end is staged."""
-    @property
-    def undo(self) -> list[tuple[int, ProducerEntry | None, Any]]:
-        """Newest last: (producer id, entry, its memory before); (producer id, entry before, None) where there
-        is another now; (producer id, None, None) where there was none."""
+    undo: list[tuple[int, ProducerEntry | None, Any]]
+    """Newest last: (producer id, entry, its memory before); (producer id, entry before, None) where there is
+    another now; (producer id, None, None) where there was none."""
     @property
     def ended(self) -> list[int]:
         """First offsets of the transactions whose end is staged."""
-    order: deque[int]
-    """The offsets of `open`, ascending, and among them some that are not open any more."""
+    order: deque[int] | None
+    """The offsets of `open`, ascending, and among them some that are not open any more. None where no
+    transaction has been open: a deque takes more memory than all else here."""
     def __init__(self, producers: dict[int, ProducerEntry] | None) -> None: ...
     def stage(
         self,

@@ -189,7 +189,7 @@ cdef class ProducerTable:
     cdef readonly dict producers
     cdef readonly dict verifications
     cdef readonly dict open
-    cdef readonly list undo
+    cdef public list undo
     cdef readonly list ended
     cdef public object order
 
@@ -202,7 +202,7 @@ cdef class ProducerTable:
         for producer_id, entry in self.producers.items():
             if entry.current_txn_first_offset >= 0:
                 self.open[entry.current_txn_first_offset] = producer_id
-        self.order = _deque(sorted(self.open))
+        self.order = _deque(sorted(self.open)) if self.open else None
 
     def stage(
         self, int64_t producer_id, int64_t producer_epoch, int64_t first_sequence, int64_t last_sequence,
@@ -237,11 +237,13 @@ cdef class ProducerTable:
             if entry.current_txn_first_offset < 0:
                 entry.current_txn_first_offset = first_offset
                 self.open[first_offset] = producer_id
+                if self.order is None:
+                    self.order = _deque()
                 self.order.append(first_offset)
 
     cdef void _commit(self):
         if self.undo:
-            self.undo.clear()
+            self.undo = []
         if self.ended:
             self.ended.clear()
 

@@ -20,35 +20,22 @@ import errno
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import NoReturn
 
-from odradek.storage.config import LONG_MAX, LogConfig
-from odradek.storage.disk import Buffer, SyncFailed
-from odradek.storage.log._staging import Appended, Appender, Tail
-from odradek.storage.log.batches import LOG_APPEND_TIME, BatchMemory
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import SyncFailed
+from odradek.storage.log._staging import Appender, Tail
+from odradek.storage.log.appends import Appends
 from odradek.storage.log.flush_journal import identity_of
 from odradek.storage.log.log import Log
-from odradek.storage.log.preparation import prepare, prepare_quickly
 from odradek.storage.log.retention import segments_to_delete
 from odradek.storage.log.scan_checkpoint import ScanCheckpoint
 from odradek.storage.log.segment import Segment
 from odradek.storage.log.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.log.time_search import Found, finding_first, finding_latest
-from odradek.storage.log.transactions import ProducerInfo, Verification, Verified, marker_batch
-from odradek.storage.log.validation import (
-    Batch,
-    check_size,
-    in_stored_codec,
-    rules_of,
-    segment_too_small,
-    with_append_time,
-)
-from odradek.wire.compression import Compression
-from odradek.wire.end_marker import EndMarker
+from odradek.storage.log.transactions import ProducerInfo, Verification
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import BatchHeader, iter_batches, verify_crc
 from odradek.wire.work import Work
 
 READ_UNCOMMITTED = 0
@@ -63,16 +50,6 @@ SEGMENTS_PER_STEP = 4
 
 def _not_told(partition: "Partition", error: OSError, sentence: str) -> None:
     pass
-
-
-class Origin(Enum):
-    """Who appends: clients are checked in everything, coordinators own what they write, leaders assigned
-    offsets.
-    """
-
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-    REPLICATION = "replication"
 
 
 @dataclass(slots=True)
@@ -91,16 +68,19 @@ class ReadResult:
 class Partition:
     """See the module. One thread owns it; `flush` alone may run in another.
 
-    `append_ordinary` and `commit` are those of its `Appender`.
+    `append`, `append_marker` and `preparing` are those of `Appends`, `append_ordinary` and `commit` those of
+    `Appender`.
     """
 
     __slots__ = (
-        "_appender",
         "_dropped_staged",
         "_identity",
         "_is_broken",
-        "_rules",
+        "append",
+        "append_marker",
         "append_ordinary",
+        "appender",
+        "appends",
         "commit",
         "config",
         "gate",
@@ -109,6 +89,7 @@ class Partition:
         "is_flushing",
         "log",
         "on_trouble",
+        "preparing",
         "topic",
         "topic_id",
     )
@@ -135,12 +116,16 @@ class Partition:
         self.topic_id = topic_id
         self._identity: bytes | None = None
         self.log = log
-        self._appender = Appender(log.buffer, self._commit_whole, self._commit_failed)
-        self._appender.leader_epoch = leader_epoch
-        self._appender.log_start_offset = log_start_offset
-        self._appender.is_sole_replica = is_sole_replica
-        self.append_ordinary = self._appender.append_ordinary
-        self.commit = self._appender.commit
+        self.appender = Appender(log.buffer, self._commit_whole, self._commit_failed)
+        self.appender.leader_epoch = leader_epoch
+        self.appender.log_start_offset = log_start_offset
+        self.appender.is_sole_replica = is_sole_replica
+        self.commit = self.appender.commit
+        self.appends = Appends(self.name, log, self.appender)
+        self.append_ordinary = self.appends.append_ordinary
+        self.append = self.appends.append
+        self.append_marker = self.appends.append_marker
+        self.preparing = self.appends.preparing
         # Offline since the disk has failed, and not since it was deleted or closed.
         self._is_broken = False
         self.is_flushing = False
@@ -162,26 +147,26 @@ class Partition:
     @property
     def log_start_offset(self) -> int:
         """The offset of the first record that can be read."""
-        return self._appender.log_start_offset
+        return self.appender.log_start_offset
 
     @property
     def high_watermark(self) -> int:
         """The offset after the last record that all replicas in sync have."""
-        return self._appender.high_watermark.offset
+        return self.appender.high_watermark.offset
 
     @property
     def log_end_offset(self) -> int:
         """The offset of the next record. What is staged does not count."""
-        return self._appender.buffer.log_end_offset
+        return self.appender.buffer.log_end_offset
 
     @property
     def leader_epoch(self) -> int:
         """The epoch of the leader that appends: every batch but a replicated one gets it."""
-        return self._appender.leader_epoch
+        return self.appender.leader_epoch
 
     def follow_leader_epoch(self, leader_epoch: int) -> None:
         """The cluster's view says this epoch. No change by one that is older than ours."""
-        self._appender.leader_epoch = max(self._appender.leader_epoch, leader_epoch)
+        self.appender.leader_epoch = max(self.appender.leader_epoch, leader_epoch)
 
     @property
     def last_stable_offset(self) -> int:
@@ -201,7 +186,7 @@ class Partition:
 
     @property
     def is_available(self) -> bool:
-        return self._appender.failure is None
+        return self.appender.failure is None
 
     @property
     def is_broken(self) -> bool:
@@ -211,22 +196,12 @@ class Partition:
     @property
     def failure(self) -> str | None:
         """Why it is offline; None while it serves."""
-        return self._appender.failure
+        return self.appender.failure
 
     def set_config(self, config: LogConfig) -> None:
         """Take new topic settings, from the next append on."""
         self.config = config
-        # What is to be packed anew does not go the short way either: that takes uncompressed batches alone.
-        appender = self._appender
-        appender.packs_anew = config.codec not in (None, Compression.NONE)
-        appender.inspects_records = (
-            config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX or appender.packs_anew
-        )
-        appender.log_append_time = config.uses_log_append_time
-        appender.size_bytes_max = min(config.max_message_bytes, config.segment_bytes)
-        appender.ahead_ms_max = config.message_timestamp_after_max_ms
-        appender.flush_messages = config.flush_messages
-        self._rules = rules_of(config)
+        self.appends.set_config(config)
         self.log.set_config(config)
 
     def _check_order(self) -> None:
@@ -239,177 +214,6 @@ class Partition:
         ), f"{self!r}: high watermark {self.high_watermark}"
 
     # Appending
-
-    def append(
-        self,
-        records: Buffer | list[Batch],
-        *,
-        now_ms: int,
-        origin: Origin = Origin.CLIENT,
-        magic_limit: int = 2,
-        transactions: Verified | None = None,
-        prompt: bool = False,
-    ) -> Appended:
-        """Judge `records`, or what `preparing` has made of them, and stage all or none of them. Refuses with
-        `KafkaError`.
-
-        Of a client exactly one batch is expected, of the others one or more. `magic_limit` is the record
-        format of a client's request: 0 in Produce 0 and 1, 1 in Produce 2, else 2. Below 2 message sets of
-        the old formats are converted. A `prompt` append raises `TakesLong` where the records take long to
-        prepare.
-
-        The first batch of a transaction is refused with INVALID_TXN_STATE unless `transactions` brings a
-        verification that still holds; that of a coordinator may come without any.
-
-        A leader's batches keep their offsets and leader epochs. They have to begin where the log ends; after
-        it only in a compacted topic, whose leader may have dropped the records in between.
-        """
-        if isinstance(records, list):
-            batches = records
-        else:
-            records = memoryview(records)
-            if magic_limit == 2 and origin is not Origin.REPLICATION:
-                is_coordinators = origin is Origin.COORDINATOR
-                appended = self.append_ordinary(
-                    records, 0, len(records), now_ms, transactions, is_coordinators
-                )
-                if appended is not None:
-                    return appended
-            self._check_available()
-            if origin is Origin.CLIENT:
-                prepares = prepare_quickly if prompt else prepare
-                batches = prepares(records, magic_limit, self.config, self._rules, now_ms, self.name)
-            else:
-                batches = self._batches_of(records, now_ms, origin)
-        return self._check_and_stage(batches, now_ms, origin, transactions)
-
-    def preparing(self, records: Buffer, *, now_ms: int, magic_limit: int = 2) -> Callable[[], list[Batch]]:
-        """The part of a client's append that may take long, by the settings of now: to be called in any
-        thread, while `records` stay as they are. It refuses as `append`, which takes its result.
-        """
-        return partial(prepare, memoryview(records), magic_limit, self.config, self._rules, now_ms, self.name)
-
-    def _batches_of(self, records: memoryview, now_ms: int, origin: Origin) -> list[Batch]:
-        """What a coordinator or a leader has sent, as it will stand in the log."""
-        batches = [
-            Batch(records[at : at + header.size_bytes], header) for at, header in iter_batches(records)
-        ]
-        if not batches:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"No records came for {self.name}.")
-        for batch, header in batches:
-            if origin is Origin.COORDINATOR:
-                check_size(header.size_bytes, self.config, self.name)
-            verify_crc(batch, 0, header)
-            if header.is_control and origin is Origin.COORDINATOR:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD, f"A control batch for {self.name} came as records."
-                )
-        if origin is Origin.COORDINATOR:
-            batches = [in_stored_codec(batch, self.config, self.name) for batch in batches]
-            if self._appender.log_append_time:
-                batches = [with_append_time(batch, now_ms) for batch in batches]
-        return batches
-
-    def _check_and_stage(
-        self, batches: list[Batch], now_ms: int, origin: Origin, transactions: Verified | None
-    ) -> Appended:
-        """Judge by what is in the log, and stage. Large batches must stay as they are until the commit."""
-        self._check_available()
-        if not batches:
-            return Appended(-1, -1, -1, self.log_start_offset, False, False)
-        is_replication = origin is Origin.REPLICATION
-        if is_replication:
-            self._check_offsets(batches)
-        else:
-            size_bytes = sum(header.size_bytes for _, header in batches)
-            if size_bytes > self.config.segment_bytes:
-                raise segment_too_small(size_bytes, self.config, self.name)
-            for _, header in batches:
-                known = self._check_producer(header, origin, transactions)
-                if known is not None:
-                    return self._duplicate(known)
-        return self._stage(batches, now_ms, is_replication=is_replication)
-
-    def _stage(
-        self,
-        batches: list[Batch],
-        now_ms: int,
-        *,
-        is_replication: bool = False,
-        marker: EndMarker | None = None,
-    ) -> Appended:
-        log, appender = self.log, self._appender
-        base_offset, leader_epoch = log.next_offset, appender.leader_epoch
-        for batch, header in batches:
-            if is_replication:
-                log.stage(batch, header, header.base_offset, header.leader_epoch, now_ms)
-            else:
-                log.stage(batch, header, log.next_offset, leader_epoch, now_ms, marker)
-        return appender.appended(
-            base_offset, header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
-        )
-
-    def _check_producer(
-        self, header: BatchHeader, origin: Origin, transactions: Verified | None
-    ) -> BatchMemory | None:
-        """The memory of the same batch, if a client had it appended before."""
-        if header.producer_id < 0:
-            return None
-        producers, is_transactional = self.log.producers, header.is_transactional
-        if origin is Origin.COORDINATOR:
-            producers.check_coordinators(
-                header.producer_id, header.producer_epoch, is_transactional, transactions
-            )
-            return None
-        return producers.check(
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            header.last_sequence,
-            is_transactional,
-            transactions,
-        )
-
-    def _check_offsets(self, batches: list[Batch]) -> None:
-        """A leader's batches go on where the log ends. A gap would pass for a loss at the next recovery
-        where compaction makes none.
-        """
-        expected, may_skip = self.log.next_offset, self.config.is_compacted
-        for _, header in batches:
-            if header.base_offset < expected or (header.base_offset > expected and not may_skip):
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"{self.name} cannot append offset {header.base_offset} after {expected - 1}.",
-                )
-            expected = header.last_offset + 1
-
-    def _duplicate(self, known: BatchMemory) -> Appended:
-        log = self.log
-        _, _, first_offset, last_offset, timestamp = known
-        return Appended(
-            first_offset,
-            last_offset,
-            timestamp,  # Kafka tells it here, whatever the topic's timestamp type
-            self.log_start_offset,
-            True,
-            last_offset >= log.durable_offset
-            and log.next_offset - log.durable_offset >= self.config.flush_messages,
-        )
-
-    def append_marker(self, marker: EndMarker, *, now_ms: int) -> Appended:
-        """Stage the end of a producer's transaction; no error when it has none here. Commit and flush as with
-        `append`.
-
-        Refuses with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and, as Kafka does, with
-        MESSAGE_TOO_LARGE where not even a marker fits into `max.message.bytes`.
-        """
-        self._check_available()
-        batch = marker_batch(marker, now_ms)
-        if self._appender.log_append_time:
-            batch = with_append_time(batch, now_ms)
-        check_size(batch.header.size_bytes, self.config, self.name)
-        self.log.producers.check_marker(marker)
-        return self._stage([batch], now_ms, marker=marker)
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, version: int
@@ -444,14 +248,14 @@ class Partition:
             if self._dropped_staged:
                 self._dropped_staged = False
                 raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, self._appender.failure or f"{self.name} was cut."
+                    ErrorCode.KAFKA_STORAGE_ERROR, self.appender.failure or f"{self.name} was cut."
                 )
             return
         try:
             self.log.commit()
         except OSError as error:
             self._commit_failed(error)
-        self._appender.committed()
+        self.appender.committed()
         self._check_order()
 
     def _commit_failed(self, error: OSError) -> NoReturn:
@@ -460,7 +264,7 @@ class Partition:
 
     def tail(self, size_bytes_max: int) -> Tail | None:
         """See `AppendBuffer.tail`; None also while it is offline."""
-        return None if self._appender.failure is not None else self.log.buffer.tail(size_bytes_max)
+        return None if self.appender.failure is not None else self.log.buffer.tail(size_bytes_max)
 
     def note_journaled(self, tail: Tail) -> None:
         """The flush journal has it: recovery will find it, whatever becomes of the files."""
@@ -494,11 +298,11 @@ class Partition:
             self.log.flush()
         except SyncFailed as error:
             # Not `take_offline`: that is for the thread that owns the partition.
-            self._appender.failure = f"{self.name} is offline: flushing {self.log.directory} failed: {error}"
+            self.appender.failure = f"{self.name} is offline: flushing {self.log.directory} failed: {error}"
             self._is_broken = True
             self.is_flushing = False
-            self.on_trouble(self, error, self._appender.failure)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._appender.failure) from error
+            self.on_trouble(self, error, self.appender.failure)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.appender.failure) from error
         except OSError as error:
             raise self._refusal("Flushing", error) from error
         finally:
@@ -565,7 +369,7 @@ class Partition:
     def _drop_oldest(self, now_ms: int, count_max: int) -> list[Segment]:
         """The next segments that retention takes, renamed; none when something is staged."""
         log = self.log
-        if log.has_staged or self._appender.failure is not None:
+        if log.has_staged or self.appender.failure is not None:
             return []
         count = segments_to_delete(
             log.oldest(),
@@ -585,7 +389,7 @@ class Partition:
         return dropped
 
     def _start_at(self, offset: int) -> None:
-        self._appender.log_start_offset = offset
+        self.appender.log_start_offset = offset
         self.log.leader_epochs.truncate_start(offset)
         self._check_order()
 
@@ -632,18 +436,18 @@ class Partition:
     def close(self, scan_checkpoint: ScanCheckpoint | None = None) -> ScanCheckpoint | None:
         """Flush and close; see `Log.close`. What is staged is forgotten. Watchers are woken."""
         self._check_available()
-        self._appender.failure = f"{self.name} is closed."
+        self.appender.failure = f"{self.name} is closed."
         self._dropped_staged = self.log.has_staged
         scan_checkpoint = self.log.close(scan_checkpoint)
-        self._appender.high_watermark.fail(self._unavailable())
+        self.appender.high_watermark.fail(self._unavailable())
         return scan_checkpoint
 
     def _check_available(self) -> None:
-        if self._appender.failure is not None:
+        if self.appender.failure is not None:
             raise self._unavailable()
 
     def _unavailable(self) -> KafkaError:
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._appender.failure)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.appender.failure)
 
     def _check_online(self) -> None:
         if self._is_broken:
@@ -653,21 +457,21 @@ class Partition:
         """The files are not what we believe, or cannot be reached: answer KAFKA_STORAGE_ERROR to everything
         until `reopen`. No change when it has been deleted or closed. `is_reported`: `on_trouble` need not be.
         """
-        if self._appender.failure is None:
-            self._appender.failure = f"{self.name} is offline: {reason}"
+        if self.appender.failure is None:
+            self.appender.failure = f"{self.name} is offline: {reason}"
             self._is_broken = True
             if not is_reported:
-                self.on_trouble(self, OSError(errno.EIO, reason), self._appender.failure)
+                self.on_trouble(self, OSError(errno.EIO, reason), self.appender.failure)
         if self._is_broken:
             self.refuse_staged()
-            self._appender.high_watermark.fail(self._unavailable())
+            self.appender.high_watermark.fail(self._unavailable())
 
     def reopen(self, log: Log, log_start_offset: int) -> None:
         """Go on with the log that a rescan has found; records at its end may be gone, so no flush of it is an
         answer to whoever has committed to the one before.
         """
         assert self._is_broken
-        self._appender.failure = None
+        self.appender.failure = None
         self._is_broken = False
         self.replace_log(log, log_start_offset)
 
@@ -678,8 +482,9 @@ class Partition:
         assert not self.log.has_staged
         self.log.release_files()
         self.log = log
-        appender, high_watermark = self._appender, self._appender.high_watermark
+        appender, high_watermark = self.appender, self.appender.high_watermark
         appender.buffer = log.buffer
+        self.appends.log = log
         appender.log_start_offset = log_start_offset
         self.set_config(self.config)
         high_watermark.lower(
@@ -699,11 +504,11 @@ class Partition:
         """The partition's directory is now `directory` and will soon be gone: refuse appends, wake the
         watchers.
         """
-        self._appender.failure = f"{self.name} has been deleted."
+        self.appender.failure = f"{self.name} has been deleted."
         self._is_broken = False
         self.refuse_staged()
         self.log.move_to(directory)
-        self._appender.high_watermark.fail(self._unavailable())
+        self.appender.high_watermark.fail(self._unavailable())
 
     # Reading
 
@@ -836,30 +641,30 @@ class Partition:
         """All replicas in sync have what is before `offset`, or before the end of this log. No change where
         it is there already. Of a sole replica each commit advances it to the log's end.
         """
-        self._appender.high_watermark.advance(min(offset, self.log_end_offset))
+        self.appender.high_watermark.advance(min(offset, self.log_end_offset))
 
     def when_high_watermark(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
         """Call `done` once the high watermark is at `offset` or after it, perhaps at once; with an error
         where that offset has been cut off, or the partition goes away or offline.
         """
-        if self._appender.failure is not None:
+        if self.appender.failure is not None:
             done(self._unavailable())
         else:
-            self._appender.high_watermark.when(offset, done)
+            self.appender.high_watermark.when(offset, done)
 
     def watch(self, wake: Callable[[], None], *, at_log_end: bool = False) -> None:
         """Call `wake` whenever the high watermark or the last stable offset moves, or with `at_log_end` the
         end of the log; also when the partition goes away.
         """
-        self._appender.high_watermark.watch(wake, at_log_end)
+        self.appender.high_watermark.watch(wake, at_log_end)
 
     def unwatch(self, wake: Callable[[], None]) -> None:
         """Stop that; no error when it was not watching."""
-        self._appender.high_watermark.unwatch(wake)
+        self.appender.high_watermark.unwatch(wake)
 
     @property
     def is_watched(self) -> bool:
-        return self._appender.high_watermark.is_watched
+        return self.appender.high_watermark.is_watched
 
 
 def _look_ahead(segments: list[Segment]) -> None:

@@ -260,8 +260,9 @@ class ProducerState:
         table.ended.append(first_offset)
         table.open.pop(first_offset, None)
         following = self._first_open()
-        if len(table.order) > _STALE_MAX + 2 * len(table.open):
-            table.order = deque(first for first in table.order if first in table.open)
+        order = table.order
+        if order is not None and len(order) > _STALE_MAX + 2 * len(table.open):
+            table.order = deque(first for first in order if first in table.open)
         if marker.commit:
             return None
         last_stable_offset = offset + 1 if following is None else following
@@ -283,7 +284,7 @@ class ProducerState:
             if entry.current_txn_first_offset >= 0:
                 table.open[entry.current_txn_first_offset] = producer_id
         table.ended.clear()
-        table.order = deque(sorted(table.open))
+        table.order = deque(sorted(table.open)) if table.open else None
 
     def replay(self, batch: StoredBatch, read: Callable[[int, int], bytes]) -> AbortedTransaction | None:
         """Take in a batch that is in the log: no questions asked. `read(position, size)` gives bytes of its

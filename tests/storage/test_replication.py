@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.storage.config import LogConfig
-from odradek.storage.log.partition import READ_LOG_END, Origin
+from odradek.storage.log.appends import Origin
+from odradek.storage.log.partition import READ_LOG_END
 from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError

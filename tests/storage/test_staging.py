@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.log._staging import ProducerEntry, Stretch
+from odradek.storage.log.appends import Origin
 from odradek.storage.log.batches import EXTENT
-from odradek.storage.log.partition import Origin
 from odradek.storage.log.transactions import Verification, Verified
 from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
@@ -86,7 +86,7 @@ def verified(partition, step):
 
 def without_short_ways(partition):
     """The partition, for which nothing is ordinary."""
-    partition.append_ordinary = lambda *_: None
+    partition.appends.append_ordinary = lambda *_: None
     partition.commit = partition._commit_whole
     return partition
 

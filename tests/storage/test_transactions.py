@@ -12,8 +12,9 @@ from odradek.storage.compaction.plan import plan_partition
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import read_file
+from odradek.storage.log.appends import Origin
 from odradek.storage.log.batches import SEQUENCE_MAX
-from odradek.storage.log.partition import READ_COMMITTED, Origin, Partition
+from odradek.storage.log.partition import READ_COMMITTED, Partition
 from odradek.storage.log.producer_state import decode_snapshot
 from odradek.storage.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
 from odradek.storage.log.transactions import ProducerInfo, Verified

@@ -2,5 +2,6 @@
 
 `data_directory` (one of `log.dirs`, with its checkpoint files), `places` (the table that all share),
 `opening` (a start), `upkeep` (retention, removing files, expiry of producers), `checkpointing`,
-`failing_disks`, `moving` and `relocation` (of partitions between directories), `store` (what others see).
+`failing_disks`, `moving` and `relocation` (of partitions between directories), `truncation`, `store` (what
+others see).
 """

@@ -80,6 +80,7 @@ class Leadership:
         log = self._store.get(topic, index)
         if log is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        log.follow_leader_epoch(partition_view.leader_epoch)
         return LedPartition(log, partition_view)
 
 

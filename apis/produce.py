@@ -26,7 +26,7 @@ from odradek.apis.prefixes import AppendBatch, Prefix
 from odradek.apis.produce_gates import Gates
 from odradek.apis.unverified import Unverified
 from odradek.coordinator.cluster.topics import INTERNAL_TOPICS
-from odradek.wire.batch_validation import InvalidRecords
+from odradek.wire.batch_validation import InvalidRecords, TakesLong
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import PLACEHOLDERS, response_template
 from odradek.wire.messages.produce import (
@@ -46,8 +46,10 @@ if TYPE_CHECKING:
     from odradek.apis.produce_gates import Preparation
     from odradek.apis.transaction_verification import TransactionVerification, Verdicts
     from odradek.apis.turn import Turn, WorkQueue
-    from odradek.storage.log.partition import Appended, Partition
+    from odradek.storage.log._staging import Appended
+    from odradek.storage.log.partition import Partition
     from odradek.storage.log.transactions import Verified
+    from odradek.storage.log.validation import Batch
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id with which Kafka's own tools may write to internal topics."""
@@ -196,20 +198,22 @@ class _LateAppend:
 
     def attempt(self) -> Preparation | None:
         self._check_leadership()
-        appended = self._log.append_quickly(
-            self._records,
-            now_ms=self._now_ms,
-            magic_limit=self._magic_limit,
-            transactions=self._verified,
-        )
-        if appended is None:
+        try:
+            appended = self._log.append(
+                self._records,
+                now_ms=self._now_ms,
+                magic_limit=self._magic_limit,
+                transactions=self._verified,
+                prompt=True,
+            )
+        except TakesLong:
             return self.preparation()
         self._produce.take(self._answer, self._partition, self._log, appended)
         return None
 
-    def make(self, prepared: memoryview) -> None:
+    def make(self, prepared: list[Batch]) -> None:
         self._check_leadership()
-        appended = self._log.append_prepared(prepared, now_ms=self._now_ms, transactions=self._verified)
+        appended = self._log.append(prepared, now_ms=self._now_ms, transactions=self._verified)
         self._produce.take(self._answer, self._partition, self._log, appended)
 
     def refuse(self, error: KafkaError) -> None:
@@ -333,12 +337,18 @@ class Produce:
                     _refuse(partition, whole_refusal)
                     continue
                 try:
-                    log, records, verified = judge(name, data, version, acks, context.client_id, verdicts)
                     appended = None
+                    log, records, verified = judge(name, data, version, acks, context.client_id, verdicts)
                     if not gates or log not in gates:
-                        appended = log.append_quickly(
-                            records, now_ms=now_ms, magic_limit=magic_limit, transactions=verified
+                        appended = log.append(
+                            records,
+                            now_ms=now_ms,
+                            magic_limit=magic_limit,
+                            transactions=verified,
+                            prompt=True,
                         )
+                except TakesLong:
+                    pass
                 except KafkaError as error:
                     last_error = error
                     self.explain(partition, error, name, response, context)

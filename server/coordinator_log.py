@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from odradek.coordinator.effects import MarkerRecord, TransactionalRecord
 from odradek.storage.log import transactions as storage
-from odradek.storage.log.partition import Origin
+from odradek.storage.log.appends import Origin
+from odradek.storage.log.partition import READ_LOG_END
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.records import (
     batch_records,
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
     from odradek.coordinator.effects import LoggedRecord, LogRecord
     from odradek.server._pipeline import Turn
-    from odradek.storage.log.partition import Appended, Partition
+    from odradek.storage.log._staging import Appended
+    from odradek.storage.log.partition import Partition
     from odradek.wire.end_marker import EndMarker
     from odradek.wire.records import BatchHeader
 
@@ -131,11 +133,7 @@ class PartitionLog:
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{len(batch)} bytes of records are over max.message.bytes={limit_bytes}",
             )
-        now_ms = self._now_ms()
-        appended = self._partition.append_own(batch, now_ms)
-        if appended is None:
-            appended = self._partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR)
-        return appended
+        return self._partition.append(batch, now_ms=self._now_ms(), origin=Origin.COORDINATOR)
 
     def read_all(self) -> Iterator[LoggedRecord]:
         """Every record and every end of a transaction, from the log's start to its end."""
@@ -145,7 +143,7 @@ class PartitionLog:
         partition = self._partition
         offset = partition.log_start_offset
         while offset < partition.log_end_offset:
-            records = partition.read(offset, max_bytes=READ_BYTES).records
+            records = partition.read(offset, max_bytes=READ_BYTES, isolation=READ_LOG_END).records
             buffer = b"".join(records.buffers())
             if not buffer:
                 return

@@ -282,7 +282,12 @@ class Coordinators:
         from odradek.server.coordinator_log import PartitionLog
 
         partition = self._store.get(topic, index)
-        return None if partition is None else PartitionLog(partition, self._turn, self._now_ms, self._loop)
+        if partition is None:
+            return None
+        led = self.leadership.view.partition(topic, index)
+        if led is not None:
+            partition.follow_leader_epoch(led.leader_epoch)
+        return PartitionLog(partition, self._turn, self._now_ms, self._loop)
 
     def _batch_bytes_max(self, view: ClusterView, topic: str) -> int:
         return self._live.log_config(view.topics[topic].configs).max_message_bytes

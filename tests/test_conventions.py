@@ -20,7 +20,7 @@ OWNERS = {"self", "cls", "KafkaError"}
 
 PRIVATE_ATTRIBUTES = {
     "tests/apis/test_fetch.py": 1,
-    "tests/apis/test_opening.py": 3,
+    "tests/apis/test_opening.py": 2,
     "tests/apis/test_transaction_verification.py": 2,
     "tests/coordinator/migration_transcript.py": 2,
     "tests/coordinator/streams_transcript.py": 2,
@@ -38,8 +38,7 @@ PRIVATE_ATTRIBUTES = {
     "tests/storage/test_failing_disks.py": 1,
     "tests/storage/test_os_disk.py": 6,
     "tests/storage/test_preallocation.py": 1,
-    "tests/storage/test_staging.py": 3,
-    "tests/storage/test_transactions.py": 3,
+    "tests/storage/test_staging.py": 1,
     "tests/wire/test_messages_elsewhere.py": 1,
     "compat_tests/groups/member.py": 3,
     "compat_tests/transactions/planted/sitecustomize.py": 3,

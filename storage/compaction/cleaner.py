@@ -72,6 +72,11 @@ class Cleaning:
         )
 
     @property
+    def is_of_present_log(self) -> bool:
+        """False once the log has been truncated or read anew."""
+        return self.partition.log is self._log
+
+    @property
     def is_intact(self) -> bool:
         """Whether the log is what the round was planned on, save for what itself has put in place."""
         return self.is_current([base for base in self._segments if base not in self._swapped])
@@ -205,6 +210,7 @@ class Cleaner:
     def __init__(self, store: Cleanable) -> None:
         self._store = store
         self._under_way: set[Partition] = set()
+        self._swapping: set[Partition] = set()
         self._uncleanable: dict[Partition, str] = {}
         self._own: tuple[Cleaning, Round] | None = None
         self.on_uncleanable: Callable[[str, str], None] = _not_told
@@ -254,18 +260,25 @@ class Cleaner:
         partition = cleaning.partition
         if not self._store.is_held(partition) or not partition.is_available:
             return False
+        self._swapping.add(partition)
         try:
             replaced = yield from cleaning.swapping(group)
         except OSError as error:
             partition.take_offline(f"replacing its segments failed: {error}")
             return False
+        finally:
+            self._swapping.discard(partition)
         self._store.remove_later(replaced, now_ms + partition.config.file_delete_delay_ms)
         return len(replaced) == len(group.old_bases)
+
+    def is_swapping(self, partition: Partition) -> bool:
+        """Whether segments of it are being replaced just now."""
+        return partition in self._swapping
 
     def finish(self, cleaning: Cleaning, first_dirty: int) -> Work[None]:
         """The round is over and all its groups are in place: note how far the log is clean."""
         self._under_way.discard(cleaning.partition)
-        if not self._store.is_held(cleaning.partition):
+        if not self._store.is_held(cleaning.partition) or not cleaning.is_of_present_log:
             return
         try:
             yield from self._store.noting_first_dirty(cleaning.partition, first_dirty)

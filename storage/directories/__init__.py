@@ -2,6 +2,7 @@
 
 `data_directory` (one of `log.dirs`, with its checkpoint files), `places` (the table that all share),
 `opening` (a start), `upkeep` (retention, removing files, expiry of producers), `checkpointing`,
-`failing_disks`, `moving` and `relocation` (of partitions between directories), `creating`, `compaction_view`
-(what compaction uses of all this), `store` (holds these parts; starts and stops; what others see).
+`failing_disks`, `moving` and `relocation` (of partitions between directories), `truncation`, `creating`,
+`compaction_view` (what compaction uses of all this), `store` (holds these parts; starts and stops; what
+others see).
 """

@@ -47,6 +47,7 @@ from odradek.storage.directories.places import (
     unknown_topic_id,
 )
 from odradek.storage.directories.relocation import Relocation
+from odradek.storage.directories.truncation import Truncation
 from odradek.storage.directories.upkeep import Upkeep
 from odradek.storage.disk import Disk
 from odradek.storage.log.flush_journal import FlushJournal
@@ -149,6 +150,9 @@ class LogStore:
         self.failing_disks = FailingDisks(self.places, self.opening)
         self.relocation = Relocation(self.places, self.get, self.upkeep.remove_directory)
         self.creating = Creating(self.places, self.relocation.take_preferred)
+        self._truncation = Truncation(
+            self.places, lambda: self.flush_journals, self._is_compacting, self.upkeep.remove_segments
+        )
         self._cleaner: Cleaner | None = None
         self._flushes_asked_ms: int | None = None
 
@@ -303,7 +307,7 @@ class LogStore:
             ) from error
         if partition.config is not config:
             partition.set_config(config)
-        partition.leader_epoch = max(partition.leader_epoch, leader_epoch)
+        partition.follow_leader_epoch(leader_epoch)
         return partition
 
     def _check_before_adopting(self, topic: str, index: int, topic_id: bytes) -> None:
@@ -451,7 +455,24 @@ class LogStore:
         }
         return list(due | dict.fromkeys(self.checkpointing.waiting_for_flush()))
 
+    def truncating(self, partition: Partition, offset: int) -> Work[bool]:
+        """Cut a log: the batch that holds `offset` goes, and all after it. False where it ends before. What
+        is staged is refused, and the high watermark is lowered where it is after the end.
+
+        Refuses with KAFKA_STORAGE_ERROR when it is offline or the disk does not play along, and then it is
+        offline; with OFFSET_OUT_OF_RANGE what is before the first segment; with REASSIGNMENT_IN_PROGRESS
+        while it is on its way to another directory.
+        """
+        key = (partition.topic, partition.index)
+        place = self.places.by_key.get(key)
+        if self.relocation.is_moved(key) or (place is not None and place.old_home is not None):
+            raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{partition.name} is being moved.")
+        return (yield from self._truncation.truncating(partition, offset))
+
     # Compaction
+
+    def _is_compacting(self, partition: Partition) -> bool:
+        return self._cleaner is not None and self._cleaner.is_swapping(partition)
 
     def compact(self, now_ms: int, budget_bytes: int = CLEANING_STEP_BYTES) -> bool:
         """One bounded step of compaction here and now; True while there is more to do."""

@@ -1,10 +1,13 @@
-"""The hot parts of storage: what is staged, the short way of an ordinary batch to it, and the first look at
-what an earlier run has written."""
+"""The hot parts of storage, each held by a class in Python: what is staged for a log and what is known of its
+producers, the short way of an ordinary batch, who waits for the high watermark, and the first look at what an
+earlier run has written."""
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from odradek.storage.log.batches import BatchMemory
+from odradek.wire.errors import KafkaError
 
 class Appended:
     """The answer to one append. `log_append_time_ms` is -1 unless the topic has LogAppendTime."""
@@ -77,17 +80,41 @@ class ProducerEntry:
         """As it was when `memory` was taken."""
 
 class ProducerTable:
-    """The producers of a partition, and what takes back the staging of their newest batches."""
+    """The producers of a partition, their transactions, and what takes back the staging of their newest
+    batches."""
 
-    producers: dict[int, ProducerEntry]
-    _verifications: dict[int, Any]
-    """What is being asked about transactions, by producer id."""
-    _undo: list[tuple[int, ProducerEntry | None, Any]]
+    @property
+    def producers(self) -> dict[int, ProducerEntry]: ...
+    @property
+    def verifications(self) -> dict[int, Any]:
+        """What is being asked about transactions, by producer id."""
+    @property
+    def open(self) -> dict[int, int]:
+        """First offset -> producer id of the open transactions, without those whose end is staged."""
+    undo: list[tuple[int, ProducerEntry | None, Any]]
     """Newest last: (producer id, entry, its memory before); (producer id, entry before, None) where there is
     another now; (producer id, None, None) where there was none."""
-    _ended: list[int]
-    """First offsets of the transactions whose end is staged."""
-    def __init__(self) -> None: ...
+    @property
+    def ended(self) -> list[int]:
+        """First offsets of the transactions whose end is staged."""
+    order: deque[int] | None
+    """The offsets of `open`, ascending, and among them some that are not open any more. None where no
+    transaction has been open: a deque takes more memory than all else here."""
+    def __init__(self, producers: dict[int, ProducerEntry] | None) -> None: ...
+    def stage(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        first_offset: int,
+        last_offset: int,
+        timestamp: int,
+        is_transactional: bool = False,
+    ) -> None:
+        """Remember a batch, until further notice."""
+    def commit(self) -> None:
+        """What was staged is in the log."""
 
 class SegmentExtent:
     """The numbers of a segment that its parts share and a commit changes."""
@@ -124,73 +151,132 @@ class StagedSegment:
     snapshot: bytes | None
     def __init__(self, segment: Any, index_room: int) -> None: ...
 
-class LogStaging:
-    """The part of a `Log` that staging and committing change or ask."""
+class AppendBuffer:
+    """What is staged for a log. `log_end_offset` is committed, `next_offset` counts what is staged too."""
 
-    _changed: bool
-    _cut_wanted: bool
-    _full_segments: list[StagedSegment]
-    _hints: dict[int, tuple[Any, int]]
-    _older_hints: dict[int, tuple[Any, int]]
-    _pending_epochs: list[tuple[int, int]]
-    _staged_aborted: list[tuple[Any, Any]]
-    """Transactions whose abort is staged, each with the stage of its marker: (stage, transaction)."""
-    durable_offset: int
     log_end_offset: int
-    _index_interval_bytes: int
-    _latest_staged_epoch: int
-    _segment_bytes: int
-    _stage: StagedSegment
-    _flushed_position: tuple[Any, int, int] | None
+    next_offset: int
+    durable_offset: int
+    segment_bytes: int
+    index_interval_bytes: int
+    latest_epoch: int
+    """The newest leader epoch of a batch, be it only staged."""
+    stage: StagedSegment
+    full_segments: list[StagedSegment]
+    """Those before `stage` that a commit will fill."""
+    epochs: list[tuple[int, int]]
+    """Leader epochs that begin with a staged batch: (epoch, first offset)."""
+    aborted: list[tuple[StagedSegment, Any]]
+    """Transactions whose abort is staged, each with the stage of its marker: (stage, transaction)."""
+    is_cut_wanted: bool
+    """A cut that failed: the bytes after a segment's size are a failed commit's and have to go first."""
+    is_changed: bool
+    """Whether a clean stop has something to write."""
+    hints: dict[int, tuple[Any, int]]
+    older_hints: dict[int, tuple[Any, int]]
+    """Where recent commits begin, for those who read on where they stopped: (segment, position)."""
+    flushed_position: tuple[Any, int, int] | None
     """The active segment, how much of it is on the disk, here or in the flush journal, and the flush epoch
     when the flush that found it so began; None before a flush. That one runs in a thread of its own: were it
     to compare and then to write, a new epoch could begin in between, so whoever reads compares."""
-    _flush_epoch: int
+    flush_epoch: int
     """How often something has been taken back, or named anew, that a flush may have seen before."""
-    next_offset: int
-    producers: Any
+    @property
+    def producers(self) -> ProducerTable: ...
+    def __init__(self, log_end_offset: int, producers: ProducerTable, durable_offset: int) -> None: ...
+    def has_room(self, size_bytes: int, last_offset: int, timestamp: int) -> bool:
+        """Whether a batch goes to the newest segment without a further thought."""
+    def put(
+        self, batch: Any, first_offset: int, last_offset: int, max_timestamp: int, leader_epoch: int
+    ) -> None:
+        """Stage a batch for the newest segment, where there has to be room. One that is large must not change
+        until the commit."""
+    def committed(self) -> None:
+        """All that is staged is in the log."""
+    def write(self, stage: StagedSegment) -> None:
+        """Write what is staged for one segment. Raises `OSError`."""
+    def add_hint(self, segment: Any) -> None:
+        """The first staged batch will stand at the segment's end: whoever reads on finds it there."""
+    def apply(self, stage: StagedSegment) -> None:
+        """The bytes are in the file: have the segment know, and get the stage ready for the next commit."""
+    def tail(self, size_bytes_max: int) -> Tail | None:
+        """What is committed and on no disk; the flush journal may write it down instead of a `flush`. None
+        when only a `flush` will do."""
+    def note_journaled(self, tail: Tail) -> None:
+        """The flush journal has it: recovery will find it, whatever becomes of the files."""
 
-class PartitionStaging:
-    """The part of a `Partition` that takes ordinary batches."""
+class HighWatermark:
+    """Up to where a partition's records are on all replicas that count, and who waits for it to move."""
 
-    _ahead_ms_max: int
-    _failure: str | None
-    _flush_messages: int
-    _inspects_records: bool
-    _log_append_time: bool
-    _packs_anew: bool
-    _size_bytes_max: int
-    leader_epoch: int
-    log: Any
+    @property
+    def offset(self) -> int: ...
+    def __init__(self, offset: int) -> None: ...
+    def advance(self, offset: int) -> None:
+        """It is at `offset` now, if it was before it."""
+    def lower(self, offset: int, error: KafkaError) -> None:
+        """The log ends at `offset` now: who waits for what is after it gets the error."""
+    def when(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
+        """Call `done(None)` once it is at `offset` or after it, perhaps now; `done(error)` if it will not
+        come there."""
+    def fail(self, error: KafkaError) -> None:
+        """The partition goes away or offline: nobody need wait any more."""
+    @property
+    def is_watched(self) -> bool: ...
+    def watch(self, wake: Callable[[], None], at_log_end: bool) -> None: ...
+    def unwatch(self, wake: Callable[[], None]) -> None: ...
+    def wake(self) -> None:
+        """Have all who watch look again."""
+
+class Appender:
+    """The short way of a partition: takes ordinary batches, commits what needs no more than a write."""
+
+    buffer: AppendBuffer
     log_start_offset: int
-    high_watermark: int
-    _watchers: dict[Callable[[], None], None]
+    leader_epoch: int
+    failure: str | None
+    is_sole_replica: bool
+    """Whether nobody follows: then the high watermark is where the log ends."""
+    inspects_records: bool
+    log_append_time: bool
+    packs_anew: bool
+    size_bytes_max: int
+    ahead_ms_max: int
+    flush_messages: int
+    @property
+    def high_watermark(self) -> HighWatermark: ...
+    def __init__(
+        self,
+        buffer: AppendBuffer,
+        commit_whole: Callable[[], None],
+        commit_failed: Callable[[OSError], NoReturn],
+    ) -> None:
+        """`commit_whole` commits what is not plain, `commit_failed` takes all of it back and raises."""
     def commit(self) -> None:
         """Write what is staged and let readers see it.
 
         When that fails nothing staged remains, neither here nor on the disk, and KAFKA_STORAGE_ERROR is
         raised for all of it. The next append tries again: a full disk heals when there is room.
         """
-    def tail(self, size_bytes_max: int) -> Tail | None:
-        """What is committed and on no disk; the flush journal may write it down instead of a `flush`. None
-        when only a `flush` will do."""
-    def note_journaled(self, tail: Tail) -> None:
-        """The flush journal has it: recovery will find it, whatever becomes of the files."""
-    def append_own(self, buffer: Any, now_ms: int) -> Appended | None:
-        """`append_ordinary` of a batch of no transaction that a coordinator has made, whose records nobody
-        has to look at."""
-    def stage_own(self, batch: bytes, timestamp: int) -> bool:
-        """Stage a batch of one record that was made here and judged; it gets the next offset. False, and
-        nothing done, where there is more to it than that."""
+    def committed(self) -> None:
+        """The log has grown."""
     def append_ordinary(
-        self, buffer: memoryview, start: int, end: int, now_ms: int, verified: Any = None
+        self,
+        buffer: Any,
+        start: int,
+        end: int,
+        now_ms: int,
+        verified: Any = None,
+        is_coordinators: bool = False,
     ) -> Appended | None:
         """Stage the batch that is `buffer[start:end]`; None, and nothing done, if it is not ordinary.
 
         One that goes on in its producer's open transaction is, and so is the first of a known producer's
         transaction when `verified` vouches for it. Large batches are written from `buffer` at the commit,
-        which must be as it is until then.
+        which must be as it is until then. Of a coordinator's batch, which is in no transaction, nobody has to
+        look at the records.
         """
+    def appended(self, first_offset: int, log_append_time_ms: int) -> Appended:
+        """The answer for what was staged from an offset on."""
 
 class Stretch:
     """Whole batches that follow each other, as far as that has been looked at.

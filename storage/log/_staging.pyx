@@ -1,11 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, binding=False
-"""The hot parts of storage: what is staged, the short way of an ordinary batch to it, and the first look at
-what an earlier run has written.
+"""The hot parts of storage, each held by a class in Python: what is staged for a log (`AppendBuffer`) and what is
+known of its producers (`ProducerTable`), the short way of an ordinary batch (`Appender`), who waits for the high
+watermark (`HighWatermark`), and the first look at what an earlier run has written (`Stretch`).
 
-`append_ordinary` stages one batch, or returns None when anything about it is not ordinary; then nothing has
-happened and `Partition.append` has to judge it. It takes the steady state only: it declines a batch at which
-the log would roll, start a segment or an epoch.
+None of them calls the class that holds it, save for what it was given to call.
 """
+
+from bisect import insort as _insort
+from collections import deque as _deque
+from operator import itemgetter as _itemgetter
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -34,8 +37,10 @@ cdef enum:
     FEW_BYTES = 4096
     # Up to here one copy with its prefix is cheaper than two objects to be joined later.
     COPIED_BYTES_MAX = 4096
+    # Up to here in all, and of such parts on average, one copy costs less than a system call that gathers them.
     JOIN_BELOW_BYTES = 262_144
     JOIN_PARTS_BELOW_BYTES = 4096
+    # Of each of two generations.
     HINTS_MAX = 64
     SMALL_BATCH_BYTES = 4096
     WINDOW_BYTES = 16384
@@ -151,11 +156,14 @@ cdef class ProducerEntry:
 
     def remember(self, producer_epoch, batch):
         """The batch is this producer's newest; one of another epoch makes it forget those before."""
+        self._begin_epoch(producer_epoch)
+        self._remember(batch[0], batch[1], batch[2], batch[3], batch[4])
+        self.last_timestamp = batch[4]
+
+    cdef inline void _begin_epoch(self, int64_t producer_epoch):
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self._count = 0
-        self._remember(batch[0], batch[1], batch[2], batch[3], batch[4])
-        self.last_timestamp = batch[4]
 
     cpdef memory(self):
         """What a batch changes, for `restore`."""
@@ -176,18 +184,72 @@ cdef class ProducerEntry:
 
 
 cdef class ProducerTable:
-    """The producers of a partition, and what takes back the staging of their newest batches."""
+    """The producers of a partition, their transactions, and what takes back the staging of their newest batches."""
 
-    cdef public dict producers
-    cdef public dict _verifications
-    cdef public list _undo
-    cdef public list _ended
+    cdef readonly dict producers
+    cdef readonly dict verifications
+    cdef readonly dict open
+    cdef public list undo
+    cdef readonly list ended
+    cdef public object order
 
-    def __init__(self):
-        self.producers = {}
-        self._verifications = {}
-        self._undo = []
-        self._ended = []
+    def __init__(self, dict producers):
+        self.producers = {} if producers is None else producers
+        self.verifications = {}
+        self.open = {}
+        self.undo = []
+        self.ended = []
+        for producer_id, entry in self.producers.items():
+            if entry.current_txn_first_offset >= 0:
+                self.open[entry.current_txn_first_offset] = producer_id
+        self.order = _deque(sorted(self.open)) if self.open else None
+
+    def stage(
+        self, int64_t producer_id, int64_t producer_epoch, int64_t first_sequence, int64_t last_sequence,
+        int64_t first_offset, int64_t last_offset, int64_t timestamp, bint is_transactional=False,
+    ):
+        """Remember a batch, until further notice."""
+        self._stage(
+            self.producers.get(producer_id), producer_id, producer_epoch, first_sequence, last_sequence,
+            first_offset, last_offset, timestamp, is_transactional,
+        )
+
+    cdef _stage(
+        self, ProducerEntry entry, object producer_id, int64_t producer_epoch, int64_t first_sequence,
+        int64_t last_sequence, int64_t first_offset, int64_t last_offset, int64_t timestamp,
+        bint is_transactional,
+    ):
+        """`entry` is what is known of the producer."""
+        if entry is None:
+            self.undo.append((producer_id, None, None))
+            entry = ProducerEntry.__new__(ProducerEntry)
+            entry.producer_epoch = producer_epoch
+            entry.coordinator_epoch = entry.current_txn_first_offset = -1
+            self.producers[producer_id] = entry
+        else:
+            self.undo.append((producer_id, entry, entry.memory()))
+            entry._begin_epoch(producer_epoch)
+        entry._remember(first_sequence, last_sequence, first_offset, last_offset, timestamp)
+        entry.last_timestamp = timestamp
+        if is_transactional:
+            if self.verifications:
+                self.verifications.pop(producer_id, None)
+            if entry.current_txn_first_offset < 0:
+                entry.current_txn_first_offset = first_offset
+                self.open[first_offset] = producer_id
+                if self.order is None:
+                    self.order = _deque()
+                self.order.append(first_offset)
+
+    cdef void _commit(self):
+        if self.undo:
+            self.undo = []
+        if self.ended:
+            self.ended.clear()
+
+    def commit(self):
+        """What was staged is in the log."""
+        self._commit()
 
 
 cdef class SegmentExtent:
@@ -262,50 +324,151 @@ cdef class StagedSegment:
             self.bytes_since_index += size_bytes
         self.size_bytes += size_bytes
 
+    cdef _index(self):
+        """Take the entries that were staged into the indexes."""
+        segment = self.segment
+        try:
+            offsets, times = segment.indexes.offset_index, segment.indexes.time_index
+            for last_offset, position, timestamp_ms, timestamp_offset in self.index_entries:
+                offsets.append(last_offset, position)
+                times.append(timestamp_ms, timestamp_offset)
+        except OSError:
+            # The index had been dropped and cannot be read: without these entries it is only sparser.
+            pass
+        self.index_entries = []
 
-cdef class LogStaging:
-    """The part of a `Log` that staging and committing change or ask."""
 
-    cdef public bint _changed
-    cdef public bint _cut_wanted
-    cdef public list _full_segments
-    cdef public dict _hints
-    cdef public dict _older_hints
-    cdef public list _pending_epochs
-    cdef public list _staged_aborted
-    cdef public int64_t durable_offset
+cdef class AppendBuffer:
+    """What is staged for a log. `log_end_offset` is committed, `next_offset` counts what is staged too."""
+
     cdef public int64_t log_end_offset
-    cdef public int64_t _index_interval_bytes
-    cdef public int64_t _latest_staged_epoch
-    cdef public int64_t _segment_bytes
-    cdef public StagedSegment _stage
-    cdef public tuple _flushed_position
-    cdef public int64_t _flush_epoch
     cdef public int64_t next_offset
-    cdef public ProducerTable producers
+    cdef public int64_t durable_offset
+    cdef public int64_t segment_bytes
+    cdef public int64_t index_interval_bytes
+    cdef public int64_t latest_epoch
+    cdef public StagedSegment stage
+    cdef public list full_segments
+    cdef public list epochs
+    cdef public list aborted
+    cdef public bint is_cut_wanted
+    cdef public bint is_changed
+    cdef public dict hints
+    cdef public dict older_hints
+    cdef public tuple flushed_position
+    cdef public int64_t flush_epoch
+    cdef readonly ProducerTable producers
 
-    cdef bint _commit(self) except -1:
-        """Write what is staged for the active segment; False, and nothing done, if there is more to do."""
-        cdef StagedSegment stage = self._stage
+    def __init__(self, int64_t log_end_offset, ProducerTable producers not None, int64_t durable_offset):
+        self.log_end_offset = self.next_offset = log_end_offset
+        self.producers = producers
+        self.durable_offset = durable_offset
+        self.full_segments = []
+        self.epochs = []
+        self.aborted = []
+        self.hints = {}
+        self.older_hints = {}
+
+    # Staging
+
+    def has_room(self, int64_t size_bytes, int64_t last_offset, int64_t timestamp):
+        """Whether a batch goes to the newest segment without a further thought."""
+        return self.stage._has_room(size_bytes, last_offset, timestamp, self.segment_bytes)
+
+    def put(
+        self, object batch, int64_t first_offset, int64_t last_offset, int64_t max_timestamp, int64_t leader_epoch
+    ):
+        """Stage a batch for the newest segment, where there has to be room. One that is large must not change until
+        the commit."""
+        cdef Py_buffer view
+        PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+        try:
+            self._put(
+                batch, <const uint8_t *> view.buf, 0, view.len, first_offset, last_offset, max_timestamp, leader_epoch
+            )
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef _put(
+        self, object buffer, const uint8_t *bytes_, Py_ssize_t start, Py_ssize_t end, int64_t first_offset,
+        int64_t last_offset, int64_t max_timestamp, int64_t leader_epoch,
+    ):
+        cdef StagedSegment stage = self.stage
+        cdef bytes copy
+        cdef uint8_t *target
+        cdef Py_ssize_t size_bytes = end - start
+        cdef Py_ssize_t copied = size_bytes if size_bytes <= COPIED_BYTES_MAX else PREFIX_BYTES
+        copy = PyBytes_FromStringAndSize(<const char *> bytes_ + start, copied)
+        target = <uint8_t *> PyBytes_AsString(copy)
+        put_big_endian(target, <uint64_t> first_offset, 8)
+        put_big_endian(target + 12, <uint64_t> leader_epoch, 4)
+        stage.parts.append(copy)
+        if copied < size_bytes:
+            stage.parts.append(memoryview(buffer)[start + PREFIX_BYTES : end])
+        stage._count_in(size_bytes, last_offset, max_timestamp, self.index_interval_bytes)
+        if leader_epoch > self.latest_epoch:
+            self.latest_epoch = leader_epoch
+            self.epochs.append((leader_epoch, first_offset))
+        self.next_offset = last_offset + 1
+
+    # Committing
+
+    cdef bint _is_plain(self):
+        """Whether what is staged goes to the active segment, and nothing else has to be done for it."""
+        return not (self.is_cut_wanted or self.full_segments or self.epochs or self.aborted)
+
+    cdef _commit(self):
+        """Write what is staged, if it is plain."""
+        cdef StagedSegment stage = self.stage
+        self._write(stage)
+        self._add_hint(stage.segment)
+        self._apply(stage)
+        self._committed()
+
+    def committed(self):
+        """All that is staged is in the log."""
+        self._committed()
+
+    cdef _committed(self):
+        self.is_changed = True
+        self.log_end_offset = self.next_offset
+        self.producers._commit()
+
+    def write(self, StagedSegment stage not None):
+        """Write what is staged for one segment. Raises `OSError`."""
+        self._write(stage)
+
+    cdef _write(self, StagedSegment stage):
         cdef SegmentExtent extent = stage.segment.extent
-        cdef list parts = stage.parts
-        cdef list undo = self.producers._undo
         cdef int64_t position = extent.size_bytes
         cdef int64_t size_bytes = stage.size_bytes - position
         cdef int64_t written
+        cdef list parts = stage.parts
         cdef Py_ssize_t count = len(parts)
-        if self._cut_wanted or self._full_segments or self._pending_epochs or self._staged_aborted:
-            return False
         if 1 < count and size_bytes <= JOIN_BELOW_BYTES and size_bytes < count * JOIN_PARTS_BELOW_BYTES:
             parts = [b"".join(parts)]
         file = stage.segment.file.open()
         written = file.write(position, parts)
         if written < size_bytes:
             _write_rest(file, position, parts, size_bytes, written)
-        if len(self._hints) >= HINTS_MAX:
-            self._older_hints = self._hints
-            self._hints = {}
-        self._hints[self.log_end_offset] = (stage.segment, position)
+
+    def add_hint(self, segment):
+        """The first staged batch will stand at the segment's end: whoever reads on finds it there."""
+        self._add_hint(segment)
+
+    cdef _add_hint(self, segment):
+        cdef SegmentExtent extent = segment.extent
+        if len(self.hints) >= HINTS_MAX:
+            self.older_hints = self.hints
+            self.hints = {}
+        self.hints[self.log_end_offset] = (segment, extent.size_bytes)
+
+    def apply(self, StagedSegment stage not None):
+        """The bytes are in the file: have the segment know, and get the stage ready for the next commit."""
+        self._apply(stage)
+
+    cdef _apply(self, StagedSegment stage):
+        cdef SegmentExtent extent = stage.segment.extent
         extent.size_bytes = stage.size_bytes
         extent.bytes_since_index = stage.bytes_since_index
         extent.max_timestamp_ms = stage.max_timestamp_ms
@@ -313,14 +476,135 @@ cdef class LogStaging:
         extent.first_timestamp_ms = stage.first_timestamp_ms
         stage.parts = []
         if stage.index_entries:
-            self._index(stage)
-        self._changed = True
-        self.log_end_offset = self.next_offset
-        if undo:
-            self.producers._undo = []
-        if self.producers._ended:
-            self.producers._ended = []
-        return True
+            stage._index()
+
+    # The end that no disk is known to have
+
+    def tail(self, int64_t size_bytes_max):
+        """What is committed and on no disk; the flush journal may write it down instead of a `flush`.
+
+        That is as good as long as recovery finds it: all before it is in the partition's files, under names
+        that survive. None when only a `flush` will do: a segment is new, it is more than `size_bytes_max`,
+        or something was taken back or renamed since the last flush.
+        """
+        cdef tuple flushed = self.flushed_position
+        cdef object segment = self.stage.segment
+        cdef SegmentExtent extent = segment.extent
+        cdef int64_t size_bytes
+        cdef Tail tail
+        if flushed is None or flushed[0] is not segment or <int64_t> flushed[2] != self.flush_epoch:
+            return None
+        tail = Tail.__new__(Tail)
+        tail.base_offset = extent.base_offset
+        tail.position = flushed[1]
+        tail.end_position = extent.size_bytes
+        tail.end_offset = self.log_end_offset
+        size_bytes = tail.end_position - tail.position
+        if size_bytes > size_bytes_max:
+            return None
+        try:
+            tail.content = segment.file.read(tail.position, size_bytes)
+        except OSError:
+            return None  # the flush will say it better
+        return tail if len(tail.content) == size_bytes else None
+
+    def note_journaled(self, Tail tail not None):
+        """The flush journal has it: recovery will find it, whatever becomes of the files."""
+        cdef tuple flushed = self.flushed_position
+        if tail.end_offset > self.durable_offset:
+            self.durable_offset = tail.end_offset
+        if flushed is not None:
+            if flushed[0].base_offset == tail.base_offset and flushed[1] < tail.end_position:
+                self.flushed_position = (flushed[0], tail.end_position, flushed[2])
+
+
+cdef class HighWatermark:
+    """Up to where a partition's records are on all replicas that count, and who waits for it to move."""
+
+    cdef readonly int64_t offset
+    cdef dict _watchers
+    cdef dict _end_watchers
+    cdef list _waits
+
+    def __init__(self, int64_t offset):
+        self.offset = offset
+        self._watchers = {}
+        self._end_watchers = {}
+        self._waits = []
+
+    def advance(self, int64_t offset):
+        """It is at `offset` now, if it was before it."""
+        if offset > self.offset:
+            self._advance(offset)
+
+    cdef _advance(self, int64_t offset):
+        self.offset = offset
+        if self._waits:
+            self._settle_waits()
+        if self._watchers:
+            _wake_all(self._watchers)
+
+    def lower(self, int64_t offset, error):
+        """The log ends at `offset` now: who waits for what is after it gets the error."""
+        if offset < self.offset:
+            self.offset = offset
+        waits = self._waits
+        self._waits = [wait for wait in waits if wait[0] <= offset]
+        for wait in waits[len(self._waits):]:
+            wait[1](error)
+        self.wake()
+
+    cdef _settle_waits(self):
+        cdef list waits = self._waits
+        cdef Py_ssize_t count = 0
+        while count < len(waits) and <int64_t> waits[count][0] <= self.offset:
+            count += 1
+        if count:
+            self._waits = waits[count:]
+            for _, done in waits[:count]:
+                done(None)
+
+    def when(self, int64_t offset, done):
+        """Call `done(None)` once it is at `offset` or after it, perhaps now; `done(error)` if it will not come there."""
+        if offset <= self.offset:
+            done(None)
+        else:
+            _insort(self._waits, (offset, done), key=_wanted_offset)
+
+    def fail(self, error):
+        """The partition goes away or offline: nobody need wait any more."""
+        waits = self._waits
+        self._waits = []
+        for _, done in waits:
+            done(error)
+        self.wake()
+
+    def watch(self, wake, bint at_log_end):
+        if at_log_end:
+            self._end_watchers[wake] = None
+        else:
+            self._watchers[wake] = None
+
+    def unwatch(self, wake):
+        self._watchers.pop(wake, None)
+        self._end_watchers.pop(wake, None)
+
+    @property
+    def is_watched(self):
+        return bool(self._watchers or self._end_watchers)
+
+    def wake(self):
+        """Have all who watch look again."""
+        _wake_all(self._watchers)
+        _wake_all(self._end_watchers)
+
+
+_wanted_offset = _itemgetter(0)
+
+
+cdef _wake_all(dict watchers):
+    for wake in tuple(watchers):
+        wake()
 
 
 cdef struct Batch:
@@ -335,21 +619,34 @@ cdef struct Batch:
     bint is_transactional
 
 
-cdef class PartitionStaging:
-    """The part of a `Partition` that takes ordinary batches."""
+cdef class Appender:
+    """The short way of a partition: takes ordinary batches, commits what needs no more than a write.
 
-    cdef public int64_t _ahead_ms_max
-    cdef public object _failure
-    cdef public int64_t _flush_messages
-    cdef public bint _inspects_records
-    cdef public bint _log_append_time
-    cdef public bint _packs_anew
-    cdef public int64_t _size_bytes_max
-    cdef public int64_t leader_epoch
-    cdef public LogStaging log
+    `append_ordinary` takes the steady state only; all else is for `Partition.append`, which alone explains refusals.
+    `commit_whole()` commits what is not plain, `commit_failed(error)` takes everything staged back and raises.
+    """
+
+    cdef public AppendBuffer buffer
+    cdef readonly HighWatermark high_watermark
     cdef public int64_t log_start_offset
-    cdef public int64_t high_watermark
-    cdef public dict _watchers
+    cdef public int64_t leader_epoch
+    cdef public object failure
+    cdef public bint is_sole_replica
+    cdef public bint inspects_records
+    cdef public bint log_append_time
+    cdef public bint packs_anew
+    cdef public int64_t size_bytes_max
+    cdef public int64_t ahead_ms_max
+    cdef public int64_t flush_messages
+    cdef object _commit_whole
+    cdef object _commit_failed
+
+    def __init__(self, AppendBuffer buffer not None, commit_whole, commit_failed):
+        self.buffer = buffer
+        self.high_watermark = HighWatermark(buffer.log_end_offset)
+        self.is_sole_replica = True
+        self._commit_whole = commit_whole
+        self._commit_failed = commit_failed
 
     def commit(self):
         """Write what is staged and let readers see it.
@@ -357,112 +654,53 @@ cdef class PartitionStaging:
         When that fails nothing staged remains, neither here nor on the disk, and KAFKA_STORAGE_ERROR is
         raised for all of it. The next append tries again: a full disk heals when there is room.
         """
-        cdef LogStaging log = self.log
-        if log.next_offset == log.log_end_offset:
+        cdef AppendBuffer buffer = self.buffer
+        if buffer.next_offset == buffer.log_end_offset or not buffer._is_plain():
             self._commit_whole()
             return
         try:
-            if not log._commit():
-                self._commit_whole()
-                return
+            buffer._commit()
         except OSError as error:
             self._commit_failed(error)
-        assert self.log_start_offset <= log.log_end_offset
-        self.high_watermark = log.log_end_offset
-        if self._watchers:
-            self._wake()
+        self._committed()
 
-    def tail(self, int64_t size_bytes_max):
-        """What is committed and on no disk; the flush journal may write it down instead of a `flush`.
+    def committed(self):
+        """The log has grown."""
+        self._committed()
 
-        That is as good as long as recovery finds it: all before it is in the partition's files, under names
-        that survive. None when only a `flush` will do: a segment is new, it is more than `size_bytes_max`,
-        or the partition is out of order.
-        """
-        cdef LogStaging log = self.log
-        cdef tuple flushed = log._flushed_position
-        cdef object segment = log._stage.segment
-        cdef SegmentExtent extent = segment.extent
-        cdef int64_t size_bytes
-        cdef Tail tail
-        if flushed is None or flushed[0] is not segment or self._failure is not None:
-            return None
-        if <int64_t> flushed[2] != log._flush_epoch:
-            return None
-        tail = Tail.__new__(Tail)
-        tail.base_offset = extent.base_offset
-        tail.position = flushed[1]
-        tail.end_position = extent.size_bytes
-        tail.end_offset = log.log_end_offset
-        size_bytes = tail.end_position - tail.position
-        if size_bytes > size_bytes_max:
-            return None
-        try:
-            tail.content = segment.file.read(tail.position, size_bytes)
-        except OSError:
-            return None  # the flush will say it better
-        return tail if len(tail.content) == size_bytes else None
-
-    def note_journaled(self, Tail tail not None):
-        """The flush journal has it: recovery will find it, whatever becomes of the files."""
-        cdef LogStaging log = self.log
-        cdef tuple flushed = log._flushed_position
-        if tail.end_offset > log.durable_offset:
-            log.durable_offset = tail.end_offset
-        if flushed is not None:
-            segment = flushed[0]
-            if segment.base_offset == tail.base_offset and flushed[1] < tail.end_position:
-                log._flushed_position = (segment, tail.end_position, flushed[2])
+    cdef _committed(self):
+        cdef HighWatermark high_watermark = self.high_watermark
+        assert self.log_start_offset <= self.buffer.log_end_offset
+        if self.is_sole_replica:
+            high_watermark._advance(self.buffer.log_end_offset)
+        if high_watermark._end_watchers:
+            _wake_all(high_watermark._end_watchers)
 
     def append_ordinary(
-        self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms, object verified=None
+        self, object buffer, Py_ssize_t start, Py_ssize_t end, int64_t now_ms, object verified=None,
+        bint is_coordinators=False,
     ):
         """Stage the batch that is `buffer[start:end]`; None, and nothing done, if it is not ordinary.
 
         One that goes on in its producer's open transaction is, and so is the first of a known producer's
         transaction when `verified` vouches for it. Large batches are written from `buffer` at the commit,
-        which must be as it is until then.
+        which must be as it is until then. Of a coordinator's batch, which is in no transaction, nobody has to look
+        at the records.
         """
         cdef Py_buffer view
-        if self._inspects_records or self._log_append_time or self._failure is not None:
+        if self.log_append_time or self.failure is not None:
+            return None
+        if self.packs_anew if is_coordinators else self.inspects_records:
             return None
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
             if not 0 <= start <= end <= view.len:
                 return None
-            return self._append(buffer, <const uint8_t *> view.buf, start, end, now_ms, False, verified)
+            return self._append(
+                buffer, <const uint8_t *> view.buf, start, end, now_ms, verified, is_coordinators
+            )
         finally:
             PyBuffer_Release(&view)
-
-    def append_own(self, object buffer, int64_t now_ms):
-        """`append_ordinary` of a batch of no transaction that a coordinator has made, whose records nobody
-        has to look at."""
-        cdef Py_buffer view
-        if self._packs_anew or self._log_append_time or self._failure is not None:
-            return None
-        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-        try:
-            return self._append(buffer, <const uint8_t *> view.buf, 0, view.len, now_ms, True, None)
-        finally:
-            PyBuffer_Release(&view)
-
-    def stage_own(self, bytes batch not None, int64_t timestamp):
-        """Stage a batch of one record that was made here and judged; it gets the next offset. False, and
-        nothing done, where there is more to it than that."""
-        cdef LogStaging log = self.log
-        cdef StagedSegment stage = log._stage
-        cdef Py_ssize_t size_bytes = len(batch)
-        cdef int64_t offset = log.next_offset
-        if self.leader_epoch > log._latest_staged_epoch or size_bytes > COPIED_BYTES_MAX:
-            return False
-        if not stage._has_room(size_bytes, offset, timestamp, log._segment_bytes):
-            return False
-        _stage_bytes(
-            stage, batch, <const uint8_t *> PyBytes_AsString(batch), 0, size_bytes, offset, self.leader_epoch
-        )
-        stage._count_in(size_bytes, offset, timestamp, log._index_interval_bytes)
-        log.next_offset = offset + 1
-        return True
 
     cdef _append(
         self,
@@ -471,34 +709,33 @@ cdef class PartitionStaging:
         Py_ssize_t start,
         Py_ssize_t end,
         int64_t now_ms,
-        bint is_own,
         object verified,
+        bint is_coordinators,
     ):
         cdef Batch batch
-        cdef LogStaging log = self.log
-        cdef StagedSegment stage = log._stage
+        cdef AppendBuffer log = self.buffer
+        cdef ProducerTable producers = log.producers
         cdef ProducerEntry entry = None
-        cdef Appended appended
+        cdef object producer_id = None
         cdef bint is_first = False
         cdef Py_ssize_t size_bytes = end - start
         cdef int64_t first_offset = log.next_offset
         cdef int64_t last_offset
         cdef uint32_t crc
-        if size_bytes > self._size_bytes_max or not _read(bytes_ + start, size_bytes, &batch):
+        if size_bytes > self.size_bytes_max or not _read(bytes_ + start, size_bytes, &batch):
             return None
-        if is_own and batch.producer_id >= 0:
+        if is_coordinators and batch.producer_id >= 0:
             return None
-        if batch.max_timestamp < -1 or batch.max_timestamp - now_ms > self._ahead_ms_max:
+        if batch.max_timestamp < -1 or batch.max_timestamp - now_ms > self.ahead_ms_max:
             return None
         last_offset = first_offset + batch.last_offset_delta
-        if self.leader_epoch > log._latest_staged_epoch:
-            return None
-        if not stage._has_room(size_bytes, last_offset, batch.max_timestamp, log._segment_bytes):
+        if not log.stage._has_room(size_bytes, last_offset, batch.max_timestamp, log.segment_bytes):
             return None
         if batch.producer_id >= 0:
             if batch.base_sequence + batch.last_offset_delta > SEQUENCE_MAX:
                 return None
-            entry = log.producers.producers.get(batch.producer_id)
+            producer_id = batch.producer_id
+            entry = producers.producers.get(producer_id)
             # Of a producer that is not known any sequence will do.
             if entry is not None and (
                 entry.producer_epoch != batch.producer_epoch
@@ -508,7 +745,7 @@ cdef class PartitionStaging:
                 return None
         # The first batch of a transaction needs a yes of its coordinator, and settles what was asked.
         if batch.is_transactional:
-            verification = log.producers._verifications.get(batch.producer_id)
+            verification = producers.verifications.get(producer_id)
             is_first = entry is not None and entry.current_txn_first_offset < 0
             if entry is None or is_first == (verification is None):
                 return None
@@ -522,37 +759,33 @@ cdef class PartitionStaging:
             crc = _crc32c_of_many(memoryview(buffer)[start + CHECKED_FROM : end])
         if crc != batch.crc:
             return None
-        if not is_own:
+        if not is_coordinators:
             survey = _survey_if_sound(
                 memoryview(buffer)[start + HEADER_BYTES : end], batch.record_count, batch.base_timestamp
             )
             if survey is None or survey[1] != batch.max_timestamp:
                 return None
-        _stage_bytes(stage, buffer, bytes_, start, end, first_offset, self.leader_epoch)
-        stage._count_in(size_bytes, last_offset, batch.max_timestamp, log._index_interval_bytes)
-        log.next_offset = last_offset + 1
+        log._put(buffer, bytes_, start, end, first_offset, last_offset, batch.max_timestamp, self.leader_epoch)
         if batch.producer_id >= 0:
-            if entry is None:
-                log.producers._undo.append((batch.producer_id, None, None))
-                entry = ProducerEntry.__new__(ProducerEntry)
-                entry.producer_epoch = batch.producer_epoch
-                entry.coordinator_epoch = entry.current_txn_first_offset = -1
-                log.producers.producers[batch.producer_id] = entry
-            else:
-                log.producers._undo.append((batch.producer_id, entry, entry.memory()))
-            entry._remember(
-                batch.base_sequence, batch.base_sequence + batch.last_offset_delta, first_offset, last_offset,
-                batch.max_timestamp,
+            producers._stage(
+                entry, producer_id, batch.producer_epoch, batch.base_sequence,
+                batch.base_sequence + batch.last_offset_delta, first_offset, last_offset, batch.max_timestamp,
+                batch.is_transactional,
             )
-            entry.last_timestamp = batch.max_timestamp
-            if is_first:
-                log.producers.open_transaction(batch.producer_id, first_offset)
-        appended = Appended.__new__(Appended)
+        return self._appended(first_offset, -1)
+
+    def appended(self, int64_t first_offset, int64_t log_append_time_ms):
+        """The answer for what was staged from an offset on."""
+        return self._appended(first_offset, log_append_time_ms)
+
+    cdef Appended _appended(self, int64_t first_offset, int64_t log_append_time_ms):
+        cdef AppendBuffer log = self.buffer
+        cdef Appended appended = Appended.__new__(Appended)
         appended.base_offset = first_offset
-        appended.last_offset = last_offset
-        appended.log_append_time_ms = -1
+        appended.last_offset = log.next_offset - 1
+        appended.log_append_time_ms = log_append_time_ms
         appended.log_start_offset = self.log_start_offset
-        appended.must_flush = last_offset - log.durable_offset >= self._flush_messages - 1
+        appended.must_flush = log.next_offset - log.durable_offset >= self.flush_messages
         return appended
 
 
@@ -582,25 +815,6 @@ cdef bint _read(const uint8_t *start, Py_ssize_t size_bytes, Batch *batch) noexc
     return batch.producer_id == -1 or (
         batch.producer_id >= 0 and batch.producer_epoch >= 0 and batch.base_sequence >= 0
     )
-
-
-cdef _stage_bytes(
-    StagedSegment stage, object buffer, const uint8_t *bytes_, Py_ssize_t start, Py_ssize_t end,
-    int64_t first_offset, int64_t leader_epoch,
-):
-    cdef bytes copy
-    cdef uint8_t *target
-    cdef Py_ssize_t size_bytes = end - start
-    if size_bytes <= COPIED_BYTES_MAX:
-        copy = PyBytes_FromStringAndSize(<const char *> bytes_ + start, size_bytes)
-    else:
-        copy = PyBytes_FromStringAndSize(<const char *> bytes_ + start, PREFIX_BYTES)
-    target = <uint8_t *> PyBytes_AsString(copy)
-    put_big_endian(target, <uint64_t> first_offset, 8)
-    put_big_endian(target + 12, <uint64_t> leader_epoch, 4)
-    stage.parts.append(copy)
-    if size_bytes > COPIED_BYTES_MAX:
-        stage.parts.append(memoryview(buffer)[start + PREFIX_BYTES : end])
 
 
 # The first look at what an earlier run has written

@@ -14,6 +14,7 @@ After a crash `replay` puts the bytes back where they belong, before anything is
   records of another origin stand there (another broker had the directory since). Else its bytes are written,
   even when they are there: a page whose writing failed counts as clean, and the disk may not have it.
 - Entries hold whole batches and begin where a flush or the entry before ended, so doing it twice is harmless.
+- An entry without a batch says that the log ended there: what earlier ones have of later positions was cut.
 The files go when a start has replayed them, and at a clean stop.
 
 A failed write or sync ends the use of the log until the next start, since nobody knows what the disk has of
@@ -116,6 +117,8 @@ class FlushJournal:
         self.directory = directory
         self.is_ready = False
         self.has_failed = False
+        self.is_writing = False
+        """Whether a block is on its way."""
         self._disk = disk
         self._file_bytes = file_bytes
         self._files: list[File] = []
@@ -190,7 +193,7 @@ class FlushJournal:
             self._generation == 0 or self._position + size_bytes + padding > self._file_bytes
         ) and not self._switch():
             return None
-        head = _HEAD.pack(0, size_bytes, self._generation, self._number, len(tails))[_CHECKSUM.size :]
+        head = _HEAD.pack(0, size_bytes, self._generation, self._number, max(len(tails), 1))[_CHECKSUM.size :]
         parts[0] = head
         body = b"".join(parts)
         content = b"".join((_CHECKSUM.pack(crc32c(body)), body, bytes(padding)))
@@ -200,7 +203,27 @@ class FlushJournal:
         for partition, _ in tails:
             self._holds[partition] = None
             partition.is_being_journaled = True
+        self.is_writing = True
         return block
+
+    def cut(self, identity: bytes, base_offset: int, position: int, end_offset: int) -> None:
+        """A partition is about to be truncated, to a position of a segment: a replay must not bring back what
+        was after it. Returns when the disk knows; no block may be on its way. Raises `OSError`.
+        """
+        if self._generation == 0:
+            return  # nothing was written, and what an earlier run had is gone
+        if not self.is_usable:
+            raise OSError(errno.EIO, "the flush journal has failed, and may hold what is to be cut")
+        entry = _ENTRY.pack(base_offset, position, end_offset, 0)
+        block = self._block([b"", identity, entry], [])
+        if block is None:
+            raise OSError(errno.EBUSY, "the flush journal waits for a flush of its other file")
+        try:
+            block.write()
+        except OSError as error:
+            self.finish(block, error)
+            raise
+        self.finish(block, None)
 
     def _switch(self) -> bool:
         """Go on in the other file; False while what that one holds is not flushed."""
@@ -221,6 +244,7 @@ class FlushJournal:
     def finish(self, block: Block, error: OSError | None) -> None:
         """Say how `block.write` went; the partitions then know up to where the disk has them."""
         self.has_failed = self.has_failed or error is not None
+        self.is_writing = False
         for partition, tail in block.tails:
             partition.is_being_journaled = False
             if error is None:
@@ -346,11 +370,30 @@ def _is_of_another_origin(file: File, size_bytes: int, position: int, content: b
 
 
 def read_entries(disk: Disk, directory: str, names: Sequence[str] = NAMES) -> Iterator[Entry]:
-    """What the files of a flush journal hold, in the order in which it was written."""
+    """What the files of a flush journal hold of each partition, in the order in which it was written."""
     files = [_read_blocks(disk, f"{directory}/{name}") for name in names]
+    of_partition: dict[tuple[bytes, str], list[Entry]] = {}
     for _, blocks in sorted(files, key=lambda file: file[0]):
-        for block in blocks:
-            yield from _entries_of(block)
+        for entry in (entry for block in blocks for entry in _entries_of(block)):
+            entries = of_partition.setdefault((entry.topic_id, entry.name), [])
+            if entry.content:
+                entries.append(entry)
+            else:
+                entries[:] = [left for one in entries if (left := _before(one, entry)) is not None]
+    for entries in of_partition.values():
+        yield from entries
+
+
+def _before(entry: Entry, end: Entry) -> Entry | None:
+    """The part of an entry that is before the end of the log."""
+    if entry.base_offset != end.base_offset:
+        return entry if entry.base_offset < end.base_offset else None
+    size_bytes = end.position - entry.position
+    if size_bytes >= len(entry.content):
+        return entry
+    if size_bytes <= 0:
+        return None
+    return entry._replace(content=entry.content[:size_bytes], end_offset=end.end_offset)
 
 
 def _read_blocks(disk: Disk, path: str) -> tuple[int, list[memoryview]]:

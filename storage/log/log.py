@@ -17,7 +17,7 @@ from operator import attrgetter
 from odradek.storage.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_leader_epochs
 from odradek.storage.config import LONG_MAX, LogConfig
 from odradek.storage.disk import Buffer, Disk, SyncFailed, sync_file, write_all
-from odradek.storage.log._staging import LogStaging, StagedSegment
+from odradek.storage.log._staging import AppendBuffer, StagedSegment
 from odradek.storage.log.batches import HEADER_BYTES, StoredBatch, scan
 from odradek.storage.log.end_checkpoint import EndCheckpoint
 from odradek.storage.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
@@ -39,26 +39,22 @@ from odradek.storage.log.segment_paths import (
 )
 from odradek.storage.log.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.log.transaction_index import AbortedTransaction
+from odradek.storage.log.transactions import read_marker
 from odradek.wire.checksums import crc32c
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
+from odradek.wire.records import BatchHeader
 from odradek.wire.work import Work
 
-JOIN_BELOW_BYTES = 262_144
-JOIN_PARTS_BELOW_BYTES = 4096
-"""Up to here in all, and of such parts on average, copying them into one buffer costs less than a system call
-that gathers them."""
 READ_SOONER_BYTES = 4096
 """A log up to here, that was never rolled, a start reads sooner than files about it, and a stop of many need
 not make those: thirty thousand for ten thousand partitions, which takes most of its time."""
-HINTS_MAX = 64
-"""Of each of two generations."""
 _OF_A_START = (INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
 _base_offset_of = attrgetter("base_offset")
 
 
-class Log(LogStaging):
-    """See the module. `log_end_offset` is committed, `next_offset` counts what is staged too."""
+class Log:
+    """See the module. What is staged is in `buffer`."""
 
     def __init__(
         self,
@@ -78,24 +74,20 @@ class Log(LogStaging):
         self.bases = [segment.base_offset for segment in segments]
         for segment, limit_offset in zip(segments, [*self.bases[1:], log_end_offset], strict=True):
             segment.inherited.begin(limit_offset)
-        self.log_end_offset = log_end_offset
-        self.next_offset = log_end_offset
         self.producers = producers
+        self.buffer = AppendBuffer(log_end_offset, producers.table, recovery_point)
         self.leader_epochs = leader_epochs
-        # Up to which offset the files are flushed, and up to which the files or the flush journal are.
+        # Up to which offset the files are flushed; `durable_offset` counts the flush journal, too.
         self.recovery_point = recovery_point
         # The indexes of all segments that end before it are safe. What is appended to the last one from here
         # on is not, however much of its log is flushed.
         self._indexes_end = min(recovery_point, segments[-1].base_offset)
-        self.durable_offset = recovery_point
-        self._flushed_position = None
-        self._flush_epoch = 0
         self._waiting_since_ms: int | None = None
         self._waiting_from = -1
         # The name of an empty file may not have reached the disk: no flush has made it safe.
         self._directory_is_synced = recovery_point >= log_end_offset and segments[-1].size_bytes > 0
-        # Whether a clean stop has something to write. After a recovery it has: indexes, a snapshot.
-        self._changed = recovery_point < log_end_offset
+        # After a recovery a clean stop has to write indexes and a snapshot.
+        self.buffer.is_changed = recovery_point < log_end_offset
         # After a crash the directory's entry in its parent may not be durable.
         self._directory_is_new = not self._directory_is_synced
         # What `write_down` has left is safe; the scan checkpoint that it makes, if it does.
@@ -103,22 +95,13 @@ class Log(LogStaging):
         self._written_checkpoint: ScanCheckpoint | None = None
         # Moved here, and no flush has made the name of the directory safe.
         self._is_unsafe_place = False
-        # Where the batch with an offset begins, for those who read on where they stopped.
-        self._hints = {}
-        self._older_hints = {}
-        self._pending_epochs = []
-        self._full_segments = []
-        self._staged_aborted = []
         # Those with a transaction index, oldest first; None where that has to be looked up.
         self._with_aborted: list[Segment] | None = None
         # Where the last question for a position ended: (segment, offset, position).
         self._bound: tuple[Segment, int, int] | None = None
-        # A cut that failed: the bytes after a segment's size are a failed commit's and have to go first.
-        self._cut_wanted = False
-        self._latest_staged_epoch = leader_epochs.latest
         self._jitter_ms = 0
         self._take_config(config)
-        self._stage = self._new_stage(self.active)
+        self.buffer.stage = self._new_stage(self.active)
         # Of an earlier run, too: what a crash left set aside is given back like the rest.
         self.active.file.is_reserved = config.preallocate
 
@@ -134,11 +117,26 @@ class Log(LogStaging):
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)
 
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record. What is staged does not count."""
+        return self.buffer.log_end_offset
+
+    @property
+    def next_offset(self) -> int:
+        """The same, if what is staged is committed."""
+        return self.buffer.next_offset
+
+    @property
+    def durable_offset(self) -> int:
+        """Up to here the files or the flush journal have been flushed."""
+        return self.buffer.durable_offset
+
     def set_config(self, config: LogConfig) -> None:
         """Take new settings, for the segments to come and the rolling of the current one."""
         offsets_max, times_max = self._offset_entries_max, self._time_entries_max
         self._take_config(config)
-        stage = self._stage
+        stage = self.buffer.stage
         stage.roll_after_ms = -2
         # Not counted anew: the index may have been dropped, and very many logs are told at once.
         stage.index_room += min(self._offset_entries_max - offsets_max, self._time_entries_max - times_max)
@@ -146,8 +144,8 @@ class Log(LogStaging):
 
     def _take_config(self, config: LogConfig) -> None:
         self.config = config
-        self._segment_bytes = config.segment_bytes
-        self._index_interval_bytes = config.index_interval_bytes
+        self.buffer.segment_bytes = config.segment_bytes
+        self.buffer.index_interval_bytes = config.index_interval_bytes
         self._offset_entries_max = config.segment_index_bytes // OFFSET_ENTRY_BYTES
         # One place is kept for the entry that sealing adds (as in `TimeIndex.isFull`).
         self._time_entries_max = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
@@ -156,57 +154,66 @@ class Log(LogStaging):
 
     def stage(
         self,
-        parts: tuple[Buffer, ...],
-        size_bytes: int,
+        batch: Buffer,
+        header: BatchHeader,
         first_offset: int,
-        last_offset: int,
-        max_timestamp_ms: int,
         leader_epoch: int,
         now_ms: int,
+        marker: EndMarker | None = None,
     ) -> None:
-        """Take one batch, from `next_offset` or later on. Its buffers must not change until the commit."""
-        stage = self._stage
-        position = stage.size_bytes
-        if position and (
-            position + size_bytes > self._segment_bytes
+        """Take one batch, from `next_offset` or later on, and what it says of its producer; `marker` if it is
+        known to be that. A large batch must not change until the commit.
+        """
+        buffer = self.buffer
+        size_bytes, max_timestamp = header.size_bytes, header.max_timestamp
+        last_offset = first_offset + header.last_offset_delta
+        if not buffer.has_room(size_bytes, last_offset, max_timestamp):
+            self._make_room(size_bytes, first_offset, last_offset, max_timestamp, now_ms)
+        buffer.put(batch, first_offset, last_offset, max_timestamp, leader_epoch)
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return
+        # After the room was made: the snapshot of a log that has rolled is of what came before this batch.
+        if header.is_control:
+            marker = read_marker(memoryview(batch), header) if marker is None else marker
+            aborted = (
+                None if marker is None else self.producers.stage_marker(marker, first_offset, max_timestamp)
+            )
+            if aborted is not None:
+                buffer.aborted.append((buffer.stage, aborted))
+            return
+        buffer.producers.stage(
+            producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.last_sequence,
+            first_offset,
+            last_offset,
+            max_timestamp,
+            # Compaction leaves an empty batch of a transaction that is long decided.
+            header.is_transactional and header.record_count > 0,
+        )
+
+    def _make_room(
+        self, size_bytes: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> None:
+        """Roll if the batch does not belong into the newest segment."""
+        stage = self.buffer.stage
+        if stage.size_bytes and (
+            stage.size_bytes + size_bytes > self.buffer.segment_bytes
             or (stage.index_room <= 0 and self._indexes_are_full(stage))
-            or last_offset - stage.segment.base_offset > RELATIVE_OFFSET_MAX
+            or last_offset - stage.base_offset > RELATIVE_OFFSET_MAX
             or (
-                max_timestamp_ms > stage.roll_after_ms
-                and self._waited_long_enough(stage, max_timestamp_ms, now_ms)
+                max_timestamp > stage.roll_after_ms and self._waited_long_enough(stage, max_timestamp, now_ms)
             )
         ):
             stage = self._stage_roll(first_offset, now_ms)
-            position = 0
-        if position == 0:
-            stage.first_timestamp_ms = max_timestamp_ms
+        if stage.size_bytes == 0:
+            stage.first_timestamp_ms = max_timestamp
             stage.roll_after_ms = -2
-        stage.parts += parts
-        if max_timestamp_ms > stage.max_timestamp_ms:
-            stage.max_timestamp_ms = max_timestamp_ms
-            stage.max_timestamp_offset = last_offset
-        if stage.bytes_since_index > self._index_interval_bytes:
-            stage.index_entries.append(
-                (last_offset, position, stage.max_timestamp_ms, stage.max_timestamp_offset)
-            )
-            stage.index_room -= 1
-            stage.bytes_since_index = size_bytes
-        else:
-            stage.bytes_since_index += size_bytes
-        stage.size_bytes = position + size_bytes
-        if leader_epoch > self._latest_staged_epoch:
-            self._latest_staged_epoch = leader_epoch
-            self._pending_epochs.append((leader_epoch, first_offset))
-        self.next_offset = last_offset + 1
-
-    def stage_marker(self, marker: EndMarker, offset: int, timestamp_ms: int) -> None:
-        """The batch that was staged last is this marker."""
-        aborted = self.producers.stage_marker(marker, offset, timestamp_ms)
-        if aborted is not None:
-            self._staged_aborted.append((self._stage, aborted))
 
     def _new_stage(self, segment: Segment) -> StagedSegment:
-        self._latest_staged_epoch = self.leader_epochs.latest
+        self.buffer.latest_epoch = self.leader_epochs.latest
         self._jitter_ms = self._jitter_of(segment.base_offset)
         return StagedSegment(segment, self._index_room(segment, []))
 
@@ -256,60 +263,49 @@ class Log(LogStaging):
 
     def _stage_roll(self, base_offset: int, now_ms: int) -> StagedSegment:
         """Let what follows go to a new segment, which the commit will make."""
-        stage = self._stage
+        stage = self.buffer.stage
         stage.snapshot = encode_snapshot(self.producers.producers)
-        self._full_segments.append(stage)
+        self.buffer.full_segments.append(stage)
         segment = Segment(self.pool, self.directory, base_offset, 0, now_ms)
         segment.indexes.reset()
-        self._stage = StagedSegment(segment, self._index_room(segment, []))
+        self.buffer.stage = StagedSegment(segment, self._index_room(segment, []))
         self._jitter_ms = self._jitter_of(base_offset)
-        return self._stage
+        return self.buffer.stage
 
     # Committing
 
     @property
     def has_staged(self) -> bool:
-        return self.next_offset != self.log_end_offset
+        return self.buffer.next_offset != self.buffer.log_end_offset
 
     def commit(self) -> None:
         """Write what is staged. On `OSError` the log is what it was before the staging, and so is the
         disk.
         """
-        if self.next_offset == self.log_end_offset:
+        buffer = self.buffer
+        if not self.has_staged:
             return
-        stage = self._stage
+        stage = buffer.stage
         try:
-            if self._cut_wanted:
+            if buffer.is_cut_wanted:
                 self._cut()
-            if self._full_segments:
+            if buffer.full_segments:
                 self._commit_with_rolls()
             else:
-                self._write(stage)
-                if self._staged_aborted:
-                    self._write_aborted(stage)
+                buffer.write(stage)
+                self._write_aborted(stage)
         except OSError:
             self.rollback()
             raise
-        if not self._full_segments:
-            self._remember(self.log_end_offset, stage.segment, stage.segment.size_bytes)
-        self._full_segments.clear()
+        if not buffer.full_segments:
+            buffer.add_hint(stage.segment)
+        buffer.full_segments.clear()
         self._apply(stage)
-        self._staged_aborted.clear()
-        self._changed = True
-        self.log_end_offset = self.next_offset
-        self.producers.commit()
-        if self._pending_epochs:
-            self._commit_epochs()
-
-    def _write(self, stage: StagedSegment) -> None:
-        segment = stage.segment
-        position = segment.size_bytes
-        parts = stage.parts
-        size_bytes = stage.size_bytes - position
-        count = len(parts)
-        if count > 1 and size_bytes <= JOIN_BELOW_BYTES and size_bytes < count * JOIN_PARTS_BELOW_BYTES:
-            parts = [b"".join(parts)]
-        write_all(segment.file.open(), position, parts, size_bytes)
+        buffer.aborted.clear()
+        buffer.committed()
+        for epoch, start_offset in buffer.epochs:
+            self.leader_epochs.assign(epoch, start_offset)
+        buffer.epochs.clear()
 
     def _write_aborted(self, stage: StagedSegment) -> None:
         """After its batches: an entry whose marker is missing would hide what is appended there later."""
@@ -318,9 +314,11 @@ class Log(LogStaging):
             stage.segment.transactions.write(aborted)
 
     def _aborted_in_stage(self, stage: StagedSegment) -> list[AbortedTransaction]:
-        return [aborted for place, aborted in self._staged_aborted if place is stage]
+        return [aborted for place, aborted in self.buffer.aborted if place is stage]
 
-    def _take_aborted(self, stage: StagedSegment) -> None:
+    def _apply(self, stage: StagedSegment) -> None:
+        """`AppendBuffer.apply`, with the transactions that were aborted."""
+        self.buffer.apply(stage)
         aborted = self._aborted_in_stage(stage)
         if not aborted:
             return
@@ -330,39 +328,12 @@ class Log(LogStaging):
             self._with_aborted = None
         stage.segment.transactions.commit(aborted)
 
-    def _apply(self, stage: StagedSegment) -> None:
-        """The bytes are in the file: say so, and get the stage ready for the next commit."""
-        segment = stage.segment
-        segment.extent.size_bytes = stage.size_bytes
-        segment.extent.bytes_since_index = stage.bytes_since_index
-        segment.extent.max_timestamp_ms = stage.max_timestamp_ms
-        segment.extent.max_timestamp_offset = stage.max_timestamp_offset
-        segment.extent.first_timestamp_ms = stage.first_timestamp_ms
-        if stage.index_entries:
-            self._index(stage)
-        if self._staged_aborted:
-            self._take_aborted(stage)
-        stage.parts = []
-
-    def _index(self, stage: StagedSegment) -> None:
-        """Takes the entries that were staged into the indexes."""
-        segment = stage.segment
-        try:
-            offsets, times = segment.indexes.offset_index, segment.indexes.time_index
-            for last_offset, position, timestamp_ms, timestamp_offset in stage.index_entries:
-                offsets.append(last_offset, position)
-                times.append(timestamp_ms, timestamp_offset)
-        except OSError:
-            # The index had been dropped and cannot be read: without these entries it is only sparser.
-            pass
-        stage.index_entries = []
-
     def _commit_with_rolls(self) -> None:
         """Fill the active segment, make the new ones and fill them. Only then does the log know of any of
         it.
         """
         made: list[Segment] = []
-        stages = [*self._full_segments, self._stage]
+        stages = [*self.buffer.full_segments, self.buffer.stage]
         try:
             for number, stage in enumerate(stages):
                 if number:
@@ -375,7 +346,7 @@ class Log(LogStaging):
                     stage.segment = segment
                     self._write_snapshot(segment.base_offset, stages[number - 1].snapshot or b"")
                 if stage.parts:
-                    self._write(stage)
+                    self.buffer.write(stage)
                 self._write_aborted(stage)
         except OSError:
             for segment in made:
@@ -392,7 +363,7 @@ class Log(LogStaging):
 
     def _reserve(self, segment: Segment) -> None:
         if self.config.preallocate:
-            segment.file.reserve(self._segment_bytes)
+            segment.file.reserve(self.buffer.segment_bytes)
 
     def _save_indexes_if_possible(self, segment: Segment) -> None:
         """An index that could not be written stays in memory, and is written before the next checkpoint."""
@@ -414,25 +385,21 @@ class Log(LogStaging):
         finally:
             file.close()
 
-    def _commit_epochs(self) -> None:
-        for epoch, start_offset in self._pending_epochs:
-            self.leader_epochs.assign(epoch, start_offset)
-        self._pending_epochs.clear()
-
     def rollback(self) -> None:
         """Forget what is staged, and cut from the file what a failed commit may have written of it."""
-        if self.next_offset == self.log_end_offset:
+        if not self.has_staged:
             return
-        self.next_offset = self.log_end_offset
-        self._full_segments.clear()
-        self._staged_aborted.clear()
-        self._pending_epochs.clear()
+        buffer = self.buffer
+        buffer.next_offset = buffer.log_end_offset
+        buffer.full_segments.clear()
+        buffer.aborted.clear()
+        buffer.epochs.clear()
         self.producers.rollback()
-        self._stage = self._new_stage(self.active)
+        buffer.stage = self._new_stage(self.active)
         try:
             self._cut()
         except OSError:
-            self._cut_wanted = True
+            buffer.is_cut_wanted = True
 
     def _cut(self) -> None:
         file = self.active.file.open()
@@ -442,7 +409,7 @@ class Log(LogStaging):
             # else's when the flush journal puts back what came in their place: the files have to be flushed.
             self.invalidate_flushed_position()
         self.active.transactions.truncate()
-        self._cut_wanted = False
+        self.buffer.is_cut_wanted = False
 
     def _discard(self, segment: Segment) -> None:
         """Take back a segment that a failed commit has made."""
@@ -483,7 +450,7 @@ class Log(LogStaging):
             and not self.has_unsafe_indexes
         ):
             return recovery_point
-        flushed = (active, active.size_bytes, self._flush_epoch)
+        flushed = (active, active.size_bytes, self.buffer.flush_epoch)
         indexes_end = self._indexes_end
         for segment in self._segments_after(min(recovery_point, indexes_end)):
             try:
@@ -513,11 +480,11 @@ class Log(LogStaging):
             except OSError:
                 self._directory_is_synced = False
                 raise
-        if self._flushed_position is None or self._flushed_position[2] != flushed[2]:
+        if self.buffer.flushed_position is None or self.buffer.flushed_position[2] != flushed[2]:
             self._sync_identity()
-        self._flushed_position = flushed
+        self.buffer.flushed_position = flushed
         self.recovery_point = max(self.recovery_point, end_offset)
-        self.durable_offset = max(self.durable_offset, end_offset)
+        self.buffer.durable_offset = max(self.buffer.durable_offset, end_offset)
         return self.recovery_point
 
     def _sync_identity(self) -> None:
@@ -536,7 +503,7 @@ class Log(LogStaging):
         """How things are at the log's end, for `scan_checkpoint.py`; None while something is staged. Raises
         `OSError`.
         """
-        if self.has_staged or self._cut_wanted:
+        if self.has_staged or self.buffer.is_cut_wanted:
             return None
         active = self.active
         return PendingCheckpoint(
@@ -598,7 +565,7 @@ class Log(LogStaging):
         """The next flush has to be of the files, and of the directory's identity too; one that is under way
         does not count, since what it has seen is not what there is now.
         """
-        self._flush_epoch += 1
+        self.buffer.flush_epoch += 1
 
     @property
     def has_unsafe_indexes(self) -> bool:
@@ -623,9 +590,9 @@ class Log(LogStaging):
         """Since when something has waited for a flush, or a little earlier. An append does not note the time
         for it: what was not there at the question before this one, at `asked_ms`, has come since.
         """
-        if self._waiting_since_ms is None or self._waiting_from != self.durable_offset:
+        if self._waiting_since_ms is None or self._waiting_from != self.buffer.durable_offset:
             self._waiting_since_ms = asked_ms
-            self._waiting_from = self.durable_offset
+            self._waiting_from = self.buffer.durable_offset
         return self._waiting_since_ms
 
     def _segments_after(self, offset: int) -> list[Segment]:
@@ -647,7 +614,7 @@ class Log(LogStaging):
         assert not self.has_staged
         if self.active.size_bytes == 0:
             return
-        if self._cut_wanted:
+        if self.buffer.is_cut_wanted:
             # From then on nobody would.
             self._cut()
         old = self.active
@@ -663,9 +630,9 @@ class Log(LogStaging):
         self._save_indexes_if_possible(old)
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
-        self._changed = True
+        self.buffer.is_changed = True
         self._directory_is_synced = False
-        self._stage = self._new_stage(segment)
+        self.buffer.stage = self._new_stage(segment)
 
     # Deleting and closing
 
@@ -733,14 +700,14 @@ class Log(LogStaging):
     @property
     def is_changed(self) -> bool:
         """Whether `close` has something to write."""
-        return self._changed
+        return self.buffer.is_changed
 
     def write_down(self) -> None:
         """Write what `close` writes, without a sync: for who syncs the file system and then calls
         `is_safe`, since many are to be closed; so only what is worth its file. Forgets what is staged.
         """
         self.rollback()
-        if self._cut_wanted:
+        if self.buffer.is_cut_wanted:
             self._cut()
         self._written_checkpoint = None
         if not self._is_read_sooner():
@@ -779,9 +746,11 @@ class Log(LogStaging):
 
     def is_safe(self) -> None:
         """What `write_down` wrote will survive a loss of power: `close` has only the files to close."""
-        self.recovery_point = self.durable_offset = self._indexes_end = self.log_end_offset
+        self.recovery_point = self.buffer.durable_offset = self._indexes_end = self.log_end_offset
         self._directory_is_synced = True
-        self._directory_is_new = self._changed = self.leader_epochs.dirty = self._is_unsafe_place = False
+        self._directory_is_new = self.buffer.is_changed = self.leader_epochs.dirty = self._is_unsafe_place = (
+            False
+        )
         self._is_written_down = True
 
     def close(self, scan_checkpoint: ScanCheckpoint | None = None) -> ScanCheckpoint | None:
@@ -790,10 +759,10 @@ class Log(LogStaging):
         where nothing has changed.
         """
         self.rollback()
-        if self._cut_wanted:
+        if self.buffer.is_cut_wanted:
             self._cut()
         self.active.file.release_reserved()
-        if self._changed:
+        if self.buffer.is_changed:
             self.flush()
             try:
                 scan_checkpoint = self._write_scan_checkpoint_at_end(sync=True)
@@ -813,12 +782,12 @@ class Log(LogStaging):
     def mark_flushed_until(self, offset: int) -> None:
         """The log was flushed so far before. (Not so the indexes that a recovery has made.)"""
         self.recovery_point = max(self.recovery_point, offset)
-        self.durable_offset = max(self.durable_offset, offset)
+        self.buffer.durable_offset = max(self.buffer.durable_offset, offset)
 
     def end_checkpoint(self) -> EndCheckpoint | None:
         """How the log ends, when a flush has had all of it."""
         if (
-            self._cut_wanted
+            self.buffer.is_cut_wanted
             or self.recovery_point < self.log_end_offset
             or self.has_unsafe_indexes
             or not self._directory_is_synced
@@ -865,14 +834,14 @@ class Log(LogStaging):
             # Though compaction may just be about to take it away.
             segment.paths.suffix = ""
         self.directory = directory
-        self.recovery_point = self.durable_offset = synced_offset
+        self.recovery_point = self.buffer.durable_offset = synced_offset
         self._indexes_end = active.base_offset
         self.invalidate_flushed_position()
         self._directory_is_synced = False
         self._directory_is_new = True
         self._is_unsafe_place = True
-        self._cut_wanted = False
-        self._changed = True
+        self.buffer.is_cut_wanted = False
+        self.buffer.is_changed = True
 
     # Reading
 
@@ -882,7 +851,7 @@ class Log(LogStaging):
 
         The size is 0 where nothing had to be read to find the batch.
         """
-        hint = self._hints.get(offset) or self._older_hints.get(offset)
+        hint = self.buffer.hints.get(offset) or self.buffer.older_hints.get(offset)
         if hint is not None:
             return *hint, 0
         # Not a slice of the list: it would touch every segment of a long log.
@@ -956,15 +925,10 @@ class Log(LogStaging):
                 yield None
         return None
 
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        if len(self._hints) >= HINTS_MAX:
-            self._older_hints, self._hints = self._hints, {}
-        self._hints[offset] = (segment, position)
-
     def _forget_hints(self) -> None:
         """There are other segments than before."""
-        self._hints.clear()
-        self._older_hints.clear()
+        self.buffer.hints.clear()
+        self.buffer.older_hints.clear()
         self._with_aborted = None
         self._bound = None
 

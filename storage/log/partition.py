@@ -20,54 +20,29 @@ import errno
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import NoReturn
 
-from odradek.storage.config import LONG_MAX, LogConfig
-from odradek.storage.disk import Buffer, SyncFailed
-from odradek.storage.log._staging import Appended, PartitionStaging
-from odradek.storage.log.batches import (
-    HEADER,
-    LOG_APPEND_TIME,
-    LOG_OVERHEAD_BYTES,
-    PREFIX,
-    PREFIX_BYTES,
-    SEQUENCE_MAX,
-    TRANSACTIONAL,
-)
+from odradek.storage.config import LogConfig
+from odradek.storage.disk import SyncFailed
+from odradek.storage.log._staging import Appender, Tail
+from odradek.storage.log.appends import Appends
 from odradek.storage.log.flush_journal import identity_of
 from odradek.storage.log.log import Log
-from odradek.storage.log.preparation import prepare, prepare_quickly
 from odradek.storage.log.retention import segments_to_delete
 from odradek.storage.log.scan_checkpoint import ScanCheckpoint
 from odradek.storage.log.segment import Segment
 from odradek.storage.log.slices import EMPTY, FIRST_TOO_LARGE, Slice
 from odradek.storage.log.time_search import Found, finding_first, finding_latest
-from odradek.storage.log.transactions import ProducerInfo, Verification, Verified, marker_batch, read_marker
-from odradek.storage.log.validation import (
-    check_size,
-    in_stored_codec,
-    rules_of,
-    segment_too_small,
-    with_append_time,
-)
-from odradek.wire.compression import Compression
-from odradek.wire.end_marker import EndMarker
+from odradek.storage.log.transactions import ProducerInfo, Verification
 from odradek.wire.errors import ErrorCode, KafkaError
-from odradek.wire.records import (
-    BatchHeader,
-    iter_batches,
-    read_batch_header,
-    verify_crc,
-)
 from odradek.wire.work import Work
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
+READ_LOG_END = -1
+"""What is not on all replicas, too: for coordinators, which own what they append, and for followers."""
 
-_HEADER = HEADER.unpack_from
-_PREFIX_PACK = PREFIX.pack
 ZERO_UUID = bytes(16)
 SEGMENTS_PER_STEP = 4
 """A few tenths of a millisecond of renaming."""
@@ -75,16 +50,6 @@ SEGMENTS_PER_STEP = 4
 
 def _not_told(partition: "Partition", error: OSError, sentence: str) -> None:
     pass
-
-
-class Origin(Enum):
-    """Who appends: clients are checked in everything, coordinators own what they write, leaders assigned
-    offsets.
-    """
-
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-    REPLICATION = "replication"
 
 
 @dataclass(slots=True)
@@ -100,20 +65,31 @@ class ReadResult:
     aborted: list[tuple[int, int]] | None = None
 
 
-class Partition(PartitionStaging):
-    """See the module. One thread owns it; `flush` alone may run in another."""
+class Partition:
+    """See the module. One thread owns it; `flush` alone may run in another.
+
+    `append`, `append_marker` and `preparing` are those of `Appends`, `append_ordinary` and `commit` those of
+    `Appender`.
+    """
 
     __slots__ = (
         "_dropped_staged",
         "_identity",
         "_is_broken",
-        "_rules",
+        "append",
+        "append_marker",
+        "append_ordinary",
+        "appender",
+        "appends",
+        "commit",
         "config",
         "gate",
         "index",
         "is_being_journaled",
         "is_flushing",
+        "log",
         "on_trouble",
+        "preparing",
         "topic",
         "topic_id",
     )
@@ -128,20 +104,28 @@ class Partition(PartitionStaging):
         *,
         log_start_offset: int = 0,
         leader_epoch: int = 0,
+        is_sole_replica: bool = True,
         on_trouble: Callable[["Partition", OSError, str], None] = _not_told,
     ) -> None:
-        """`on_trouble` hears of each error of the disk, in the thread that met it: with a sentence, which is
-        `failure` when the partition goes offline for it."""
+        """Of a sole replica the high watermark is where the log ends. `on_trouble` gets each error of the
+        disk, in the thread that met it: with a sentence, which is `failure` when the partition goes offline
+        for it.
+        """
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self._identity: bytes | None = None
         self.log = log
-        self.leader_epoch = leader_epoch
-        self.log_start_offset = log_start_offset
-        self.high_watermark = log.log_end_offset
-        self._watchers = {}
-        self._failure: str | None = None
+        self.appender = Appender(log.buffer, self._commit_whole, self._commit_failed)
+        self.appender.leader_epoch = leader_epoch
+        self.appender.log_start_offset = log_start_offset
+        self.appender.is_sole_replica = is_sole_replica
+        self.commit = self.appender.commit
+        self.appends = Appends(self.name, log, self.appender)
+        self.append_ordinary = self.appends.append_ordinary
+        self.append = self.appends.append
+        self.append_marker = self.appends.append_marker
+        self.preparing = self.appends.preparing
         # Offline since the disk has failed, and not since it was deleted or closed.
         self._is_broken = False
         self.is_flushing = False
@@ -161,9 +145,28 @@ class Partition(PartitionStaging):
         return f"{self.topic}-{self.index}"
 
     @property
+    def log_start_offset(self) -> int:
+        """The offset of the first record that can be read."""
+        return self.appender.log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset after the last record that all replicas in sync have."""
+        return self.appender.high_watermark.offset
+
+    @property
     def log_end_offset(self) -> int:
         """The offset of the next record. What is staged does not count."""
-        return self.log.log_end_offset
+        return self.appender.buffer.log_end_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leader that appends: every batch but a replicated one gets it."""
+        return self.appender.leader_epoch
+
+    def follow_leader_epoch(self, leader_epoch: int) -> None:
+        """The cluster's view says this epoch. No change by one that is older than ours."""
+        self.appender.leader_epoch = max(self.appender.leader_epoch, leader_epoch)
 
     @property
     def last_stable_offset(self) -> int:
@@ -183,7 +186,7 @@ class Partition(PartitionStaging):
 
     @property
     def is_available(self) -> bool:
-        return self._failure is None
+        return self.appender.failure is None
 
     @property
     def is_broken(self) -> bool:
@@ -193,21 +196,12 @@ class Partition(PartitionStaging):
     @property
     def failure(self) -> str | None:
         """Why it is offline; None while it serves."""
-        return self._failure
+        return self.appender.failure
 
     def set_config(self, config: LogConfig) -> None:
         """Take new topic settings, from the next append on."""
         self.config = config
-        # What is to be packed anew does not go the short way either: that takes uncompressed batches alone.
-        self._packs_anew = config.codec not in (None, Compression.NONE)
-        self._inspects_records = (
-            config.is_compacted or config.message_timestamp_before_max_ms < LONG_MAX or self._packs_anew
-        )
-        self._log_append_time = config.uses_log_append_time
-        self._rules = rules_of(config)
-        self._size_bytes_max = min(config.max_message_bytes, config.segment_bytes)
-        self._ahead_ms_max = config.message_timestamp_after_max_ms
-        self._flush_messages = config.flush_messages
+        self.appends.set_config(config)
         self.log.set_config(config)
 
     def _check_order(self) -> None:
@@ -220,160 +214,6 @@ class Partition(PartitionStaging):
         ), f"{self!r}: high watermark {self.high_watermark}"
 
     # Appending
-
-    def append(
-        self,
-        records: Buffer,
-        *,
-        now_ms: int,
-        origin: Origin = Origin.CLIENT,
-        magic_limit: int = 2,
-        transactions: Verified | None = None,
-    ) -> Appended:
-        """Judge `records` and stage them. Nothing is staged when this raises `KafkaError`.
-
-        `magic_limit` is the record format of the request: 0 in Produce 0 and 1, 1 in Produce 2, else 2. Below
-        2 message sets of the old formats are converted; exactly one batch is expected of a client.
-
-        The first batch of a transaction is refused with INVALID_TXN_STATE unless `transactions` brings a
-        verification that still holds; that of a coordinator may come without any.
-        """
-        if origin is not Origin.CLIENT:
-            return self._append_many(memoryview(records), now_ms, origin, transactions)
-        appended = self.append_quickly(
-            records, now_ms=now_ms, magic_limit=magic_limit, transactions=transactions
-        )
-        if appended is not None:
-            return appended
-        prepared = self.preparing(records, now_ms=now_ms, magic_limit=magic_limit)()
-        return self.append_prepared(prepared, now_ms=now_ms, transactions=transactions)
-
-    def append_quickly(
-        self,
-        records: Buffer,
-        *,
-        now_ms: int,
-        magic_limit: int = 2,
-        transactions: Verified | None = None,
-    ) -> Appended | None:
-        """`append` of what a client sent, or None, and nothing done, where that would take long: then call
-        what `preparing` gives, and give what that returns to `append_prepared`.
-        """
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
-        if type(records) is not memoryview:
-            records = memoryview(records)
-        if magic_limit == 2:
-            appended = self.append_ordinary(records, 0, len(records), now_ms, transactions)
-            if appended is not None:
-                return appended
-        prepared = prepare_quickly(records, magic_limit, self.config, self._rules, now_ms, self.name)
-        if prepared is None:
-            return None
-        return self.append_prepared(prepared, now_ms=now_ms, transactions=transactions)
-
-    def preparing(self, records: Buffer, *, now_ms: int, magic_limit: int = 2) -> Callable[[], memoryview]:
-        """The part of an append that may take long, by the settings of now: to be called in any thread, while
-        `records` stay as they are. It refuses as `append`.
-        """
-        return partial(prepare, memoryview(records), magic_limit, self.config, self._rules, now_ms, self.name)
-
-    def append_prepared(
-        self, records: memoryview, *, now_ms: int, transactions: Verified | None = None
-    ) -> Appended:
-        """The rest: judge by what is in the log, and stage. `records` must stay as they are until commit."""
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
-        size_bytes = len(records)
-        if size_bytes == 0:
-            return Appended(-1, -1, -1, self.log_start_offset, False, False)
-        if size_bytes > self.config.segment_bytes:
-            raise segment_too_small(size_bytes, self.config, self.name)
-        (
-            _, length, _, _, _, attributes, last_offset_delta, _, max_timestamp, producer_id, producer_epoch,
-            base_sequence, _,
-        ) = _HEADER(records)  # fmt: skip
-        log = self.log
-        first_offset = log.next_offset
-        last_offset = first_offset + last_offset_delta
-        if producer_id >= 0:
-            last_sequence = base_sequence + last_offset_delta
-            if last_sequence > SEQUENCE_MAX:
-                last_sequence -= SEQUENCE_MAX + 1
-            is_transactional = bool(attributes & TRANSACTIONAL)
-            known = log.producers.check(
-                producer_id, producer_epoch, base_sequence, last_sequence, is_transactional, transactions
-            )
-            if known is not None:
-                return self._duplicate(known)
-        leader_epoch = self.leader_epoch
-        parts = (_PREFIX_PACK(first_offset, length, leader_epoch), records[PREFIX_BYTES:])
-        log.stage(parts, size_bytes, first_offset, last_offset, max_timestamp, leader_epoch, now_ms)
-        if producer_id >= 0:
-            # After the log, which may have rolled: its snapshot is of what came before this batch.
-            log.producers.stage(
-                producer_id,
-                producer_epoch,
-                base_sequence,
-                last_sequence,
-                first_offset,
-                last_offset,
-                max_timestamp,
-                is_transactional,
-            )
-        return Appended(
-            first_offset,
-            last_offset,
-            max_timestamp if attributes & LOG_APPEND_TIME else -1,
-            self.log_start_offset,
-            False,
-            last_offset - log.durable_offset >= self._flush_messages - 1,
-        )
-
-    def _duplicate(self, known: tuple[int, int, int, int, int]) -> Appended:
-        log = self.log
-        _, _, first_offset, last_offset, timestamp = known
-        return Appended(
-            first_offset,
-            last_offset,
-            timestamp,  # Kafka tells it here, whatever the topic's timestamp type
-            self.log_start_offset,
-            True,
-            last_offset >= log.durable_offset
-            and log.next_offset - log.durable_offset >= self._flush_messages,
-        )
-
-    def append_marker(self, marker: EndMarker, *, now_ms: int) -> Appended:
-        """Stage the end of a producer's transaction; no error when it has none here. Commit and flush as with
-        `append`.
-
-        Refuses with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and, as Kafka does, with
-        MESSAGE_TOO_LARGE where not even a marker fits into `max.message.bytes`.
-        """
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
-        log = self.log
-        batch = marker_batch(marker, now_ms)
-        if self._log_append_time:
-            batch = bytes(with_append_time(memoryview(batch), now_ms))
-        size_bytes = len(batch)
-        if size_bytes > self.config.max_message_bytes:
-            check_size(size_bytes, self.config, self.name)
-        log.producers.check_marker(marker)
-        offset, leader_epoch = log.next_offset, self.leader_epoch
-        if not self.stage_own(batch, now_ms):
-            prefix = _PREFIX_PACK(offset, size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
-            parts = (prefix, batch[PREFIX_BYTES:])
-            log.stage(parts, size_bytes, offset, offset, now_ms, leader_epoch, now_ms)
-        log.stage_marker(marker, offset, now_ms)
-        return Appended(
-            offset,
-            offset,
-            now_ms if self._log_append_time else -1,
-            self.log_start_offset,
-            False,
-            log.next_offset - log.durable_offset >= self._flush_messages,
-        )
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, version: int
@@ -402,121 +242,33 @@ class Partition(PartitionStaging):
             for producer_id, entry in self.log.producers.producers.items()
         ]
 
-    def _append_many(
-        self, records: memoryview, now_ms: int, origin: Origin, transactions: Verified | None
-    ) -> Appended:
-        """What coordinators and leaders append: any number of batches, all or none."""
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
-        config = self.config
-        batches = [(records[at : at + header.size_bytes], header) for at, header in iter_batches(records)]
-        if not batches:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"No records came for {self.name}.")
-        batches = [self._checked(batch, header, origin, transactions) for batch, header in batches]
-        size_bytes = sum(len(batch) for batch, _ in batches)
-        if size_bytes > config.segment_bytes:
-            raise segment_too_small(size_bytes, config, self.name)
-        return self._stage_many(batches, now_ms, origin)
-
-    def _checked(
-        self, batch: memoryview, header: BatchHeader, origin: Origin, transactions: Verified | None
-    ) -> tuple[memoryview, BatchHeader]:
-        if origin is Origin.REPLICATION:
-            verify_crc(batch, 0, header)
-            return batch, header
-        check_size(header.size_bytes, self.config, self.name)
-        verify_crc(batch, 0, header)
-        if header.is_control:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"A control batch for {self.name} came as records.")
-        if header.producer_id >= 0:
-            self.log.producers.check_coordinators(
-                header.producer_id, header.producer_epoch, header.is_transactional, transactions
-            )
-        stored = in_stored_codec(batch, header, self.config, self.name)
-        return stored, header if stored is batch else read_batch_header(stored)
-
-    def _stage_many(
-        self, batches: list[tuple[memoryview, BatchHeader]], now_ms: int, origin: Origin
-    ) -> Appended:
-        log = self.log
-        if origin is Origin.REPLICATION:
-            self._check_replicated_offsets(batches)
-        stamps = self._log_append_time and origin is not Origin.REPLICATION
-        base_offset = log.next_offset
-        for batch, header in batches:
-            first_offset = header.base_offset if origin is Origin.REPLICATION else log.next_offset
-            leader_epoch = header.leader_epoch if origin is Origin.REPLICATION else self.leader_epoch
-            max_timestamp = header.max_timestamp
-            if stamps:
-                batch, max_timestamp = with_append_time(batch, now_ms), now_ms
-            last_offset = first_offset + header.last_offset_delta
-            prefix = _PREFIX_PACK(first_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
-            log.stage(
-                (prefix, batch[PREFIX_BYTES:]),
-                header.size_bytes,
-                first_offset,
-                last_offset,
-                max_timestamp,
-                leader_epoch,
-                now_ms,
-            )
-            if header.producer_id < 0:
-                continue
-            if header.is_control:
-                marker = read_marker(batch, header)
-                if marker is not None:
-                    log.stage_marker(marker, first_offset, max_timestamp)
-                continue
-            log.producers.stage(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                header.last_sequence,
-                first_offset,
-                last_offset,
-                max_timestamp,
-                header.is_transactional and header.record_count > 0,
-            )
-        return Appended(
-            base_offset,
-            log.next_offset - 1,
-            now_ms if stamps else -1,
-            self.log_start_offset,
-            False,
-            log.next_offset - log.durable_offset >= self.config.flush_messages,
-        )
-
-    def _check_replicated_offsets(self, batches: list[tuple[memoryview, BatchHeader]]) -> None:
-        expected = self.log.next_offset
-        for _, header in batches:
-            if header.base_offset < expected:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"{self.name} cannot append offset {header.base_offset} after {expected - 1}.",
-                )
-            expected = header.last_offset + 1
-
     def _commit_whole(self) -> None:
         """`commit`, with all that it may have to do."""
-        log = self.log
-        if log.next_offset == log.log_end_offset:
+        if not self.log.has_staged:
             if self._dropped_staged:
                 self._dropped_staged = False
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, self.appender.failure or f"{self.name} was cut."
+                )
             return
         try:
-            log.commit()
+            self.log.commit()
         except OSError as error:
             self._commit_failed(error)
-        end_offset = log.log_end_offset
-        self.high_watermark = end_offset
-        assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark <= end_offset
-        if self._watchers:
-            self._wake()
+        self.appender.committed()
+        self._check_order()
 
     def _commit_failed(self, error: OSError) -> NoReturn:
         self.log.rollback()
         raise self._refusal("Writing", error) from error
+
+    def tail(self, size_bytes_max: int) -> Tail | None:
+        """See `AppendBuffer.tail`; None also while it is offline."""
+        return None if self.appender.failure is not None else self.log.buffer.tail(size_bytes_max)
+
+    def note_journaled(self, tail: Tail) -> None:
+        """The flush journal has it: recovery will find it, whatever becomes of the files."""
+        self.log.buffer.note_journaled(tail)
 
     def reading_failed(self, error: OSError) -> KafkaError:
         """For whoever reads what `read` has found: what an error of the disk is to the client then."""
@@ -542,16 +294,15 @@ class Partition(PartitionStaging):
             with self.gate:
                 pass  # its files are being changed for others, which takes a moment
         try:
-            if self._failure is not None:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+            self._check_available()
             self.log.flush()
         except SyncFailed as error:
             # Not `take_offline`: that is for the thread that owns the partition.
-            self._failure = f"{self.name} is offline: flushing {self.log.directory} failed: {error}"
+            self.appender.failure = f"{self.name} is offline: flushing {self.log.directory} failed: {error}"
             self._is_broken = True
             self.is_flushing = False
-            self.on_trouble(self, error, self._failure)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure) from error
+            self.on_trouble(self, error, self.appender.failure)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.appender.failure) from error
         except OSError as error:
             raise self._refusal("Flushing", error) from error
         finally:
@@ -618,7 +369,7 @@ class Partition(PartitionStaging):
     def _drop_oldest(self, now_ms: int, count_max: int) -> list[Segment]:
         """The next segments that retention takes, renamed; none when something is staged."""
         log = self.log
-        if log.has_staged or self._failure is not None:
+        if log.has_staged or self.appender.failure is not None:
             return []
         count = segments_to_delete(
             log.oldest(),
@@ -638,7 +389,7 @@ class Partition(PartitionStaging):
         return dropped
 
     def _start_at(self, offset: int) -> None:
-        self.log_start_offset = offset
+        self.appender.log_start_offset = offset
         self.log.leader_epochs.truncate_start(offset)
         self._check_order()
 
@@ -684,57 +435,80 @@ class Partition(PartitionStaging):
 
     def close(self, scan_checkpoint: ScanCheckpoint | None = None) -> ScanCheckpoint | None:
         """Flush and close; see `Log.close`. What is staged is forgotten. Watchers are woken."""
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
-        self._failure = f"{self.name} is closed."
+        self._check_available()
+        self.appender.failure = f"{self.name} is closed."
         self._dropped_staged = self.log.has_staged
         scan_checkpoint = self.log.close(scan_checkpoint)
-        self._wake()
+        self.appender.high_watermark.fail(self._unavailable())
         return scan_checkpoint
+
+    def _check_available(self) -> None:
+        if self.appender.failure is not None:
+            raise self._unavailable()
+
+    def _unavailable(self) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.appender.failure)
 
     def _check_online(self) -> None:
         if self._is_broken:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+            raise self._unavailable()
 
     def take_offline(self, reason: str, *, is_reported: bool = False) -> None:
         """The files are not what we believe, or cannot be reached: answer KAFKA_STORAGE_ERROR to everything
         until `reopen`. No change when it has been deleted or closed. `is_reported`: `on_trouble` need not be.
         """
-        if self._failure is None:
-            self._failure = f"{self.name} is offline: {reason}"
+        if self.appender.failure is None:
+            self.appender.failure = f"{self.name} is offline: {reason}"
             self._is_broken = True
             if not is_reported:
-                self.on_trouble(self, OSError(errno.EIO, reason), self._failure)
+                self.on_trouble(self, OSError(errno.EIO, reason), self.appender.failure)
         if self._is_broken:
-            self._dropped_staged = self._dropped_staged or self.log.has_staged
-            self.log.rollback()
-            self._wake()
+            self.refuse_staged()
+            self.appender.high_watermark.fail(self._unavailable())
 
     def reopen(self, log: Log, log_start_offset: int) -> None:
         """Go on with the log that a rescan has found; records at its end may be gone, so no flush of it is an
         answer to whoever has committed to the one before.
         """
         assert self._is_broken
+        self.appender.failure = None
+        self._is_broken = False
+        self.replace_log(log, log_start_offset)
+
+    def replace_log(self, log: Log, log_start_offset: int) -> None:
+        """Go on with another log, which has what this one had or the beginning of it. The high watermark is
+        not after its end; who waits for more gets an error, watchers are woken.
+        """
+        assert not self.log.has_staged
         self.log.release_files()
         self.log = log
-        self.log_start_offset = log_start_offset
-        self.high_watermark = log.log_end_offset
-        self._failure = None
-        self._is_broken = False
+        appender, high_watermark = self.appender, self.appender.high_watermark
+        appender.buffer = log.buffer
+        self.appends.log = log
+        appender.log_start_offset = log_start_offset
         self.set_config(self.config)
+        high_watermark.lower(
+            log.log_end_offset,
+            KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was cut at {log.log_end_offset}."),
+        )
+        if appender.is_sole_replica:
+            self.advance_high_watermark(log.log_end_offset)
         self._check_order()
-        self._wake()
+
+    def refuse_staged(self) -> None:
+        """Take back what is staged: its commit fails."""
+        self._dropped_staged = self._dropped_staged or self.log.has_staged
+        self.log.rollback()
 
     def moved_to_deletion(self, directory: str) -> None:
         """The partition's directory is now `directory` and will soon be gone: refuse appends, wake the
         watchers.
         """
-        self._failure = f"{self.name} has been deleted."
+        self.appender.failure = f"{self.name} has been deleted."
         self._is_broken = False
-        self._dropped_staged = self._dropped_staged or self.log.has_staged
-        self.log.rollback()
+        self.refuse_staged()
         self.log.move_to(directory)
-        self._wake()
+        self.appender.high_watermark.fail(self._unavailable())
 
     # Reading
 
@@ -760,7 +534,7 @@ class Partition(PartitionStaging):
         have to wait for the disk.
         """
         if self._is_broken:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+            raise self._unavailable()
         log = self.log
         if offset < self.log_start_offset or offset > log.log_end_offset:
             raise KafkaError(
@@ -769,7 +543,10 @@ class Partition(PartitionStaging):
                 f"[{self.log_start_offset}, {log.log_end_offset}].",
             )
         last_stable_offset = self.last_stable_offset
-        end_offset = self.high_watermark if isolation == READ_UNCOMMITTED else last_stable_offset
+        if isolation == READ_COMMITTED:
+            end_offset = last_stable_offset
+        else:
+            end_offset = self.high_watermark if isolation == READ_UNCOMMITTED else log.log_end_offset
         if offset >= end_offset:
             records = EMPTY
         elif max_bytes < 0:
@@ -784,7 +561,7 @@ class Partition(PartitionStaging):
             self.high_watermark,
             last_stable_offset,
             self.log_start_offset,
-            None if isolation == READ_UNCOMMITTED else self._aborted_in(offset, records, prompt),
+            self._aborted_in(offset, records, prompt) if isolation == READ_COMMITTED else None,
         )
 
     def _aborted_in(self, offset: int, records: Slice, prompt: bool) -> list[tuple[int, int]] | None:
@@ -858,21 +635,36 @@ class Partition(PartitionStaging):
         except OSError as error:
             raise self._refusal("Reading", error) from error
 
-    # Watching
+    # The high watermark
 
-    def watch(self, wake: Callable[[], None]) -> None:
-        """Call `wake` whenever the high watermark or the last stable offset moves, or the partition goes
-        away.
+    def advance_high_watermark(self, offset: int) -> None:
+        """All replicas in sync have what is before `offset`, or before the end of this log. No change where
+        it is there already. Of a sole replica each commit advances it to the log's end.
         """
-        self._watchers[wake] = None
+        self.appender.high_watermark.advance(min(offset, self.log_end_offset))
+
+    def when_high_watermark(self, offset: int, done: Callable[[KafkaError | None], None]) -> None:
+        """Call `done` once the high watermark is at `offset` or after it, perhaps at once; with an error
+        where that offset has been cut off, or the partition goes away or offline.
+        """
+        if self.appender.failure is not None:
+            done(self._unavailable())
+        else:
+            self.appender.high_watermark.when(offset, done)
+
+    def watch(self, wake: Callable[[], None], *, at_log_end: bool = False) -> None:
+        """Call `wake` whenever the high watermark or the last stable offset moves, or with `at_log_end` the
+        end of the log; also when the partition goes away.
+        """
+        self.appender.high_watermark.watch(wake, at_log_end)
 
     def unwatch(self, wake: Callable[[], None]) -> None:
         """Stop that; no error when it was not watching."""
-        self._watchers.pop(wake, None)
+        self.appender.high_watermark.unwatch(wake)
 
-    def _wake(self) -> None:
-        for wake in tuple(self._watchers):
-            wake()
+    @property
+    def is_watched(self) -> bool:
+        return self.appender.high_watermark.is_watched
 
 
 def _preload(segments: list[Segment]) -> None:

@@ -10,6 +10,7 @@ half a millisecond or so, and leaves all else alone.
 
 from odradek.storage.config import LogConfig
 from odradek.storage.log.validation import (
+    Batch,
     check_batch,
     check_client_batch,
     check_size,
@@ -49,7 +50,7 @@ def prepare(
     partition: str,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     quickly: bool = False,
-) -> memoryview:
+) -> list[Batch]:
     """The one sound v2 batch that `records` become in the log, base offset 0; `KafkaError` if they may not.
 
     `magic_limit` and `records` are those of `Partition.append`. Nothing comes of an old client's empty set of
@@ -59,18 +60,18 @@ def prepare(
     if magic_limit == 2:
         batch = check_client_batch(records, config, rules, now_ms, partition, limit_bytes, quickly)
     elif len(records) == 0:
-        return records
+        return []
     elif _is_old(records):
-        return _converted(records, config, rules, now_ms, partition, limit_bytes)
+        return [_converted(records, config, rules, now_ms, partition, limit_bytes)]
     else:
         batch = _batch_of_old_request(records, config, rules, now_ms, partition, limit_bytes, quickly)
-    return with_append_time(batch, now_ms) if config.uses_log_append_time else batch
+    return [with_append_time(batch, now_ms) if config.uses_log_append_time else batch]
 
 
 def prepare_quickly(
     records: memoryview, magic_limit: int, config: LogConfig, rules: BatchRules, now_ms: int, partition: str
-) -> memoryview | None:
-    """`prepare`, or None where that would take long."""
+) -> list[Batch]:
+    """`prepare`, or `TakesLong` where it would."""
     size_bytes = len(records)
     if size_bytes <= _CODEC_POSITION:
         return prepare(records, magic_limit, config, rules, now_ms, partition)
@@ -82,14 +83,12 @@ def prepare_quickly(
         quick_bytes = _quick_bytes(codec, config)
     # What is packed grows fourfold, as a rule. How much it really is shows when it is unpacked.
     if size_bytes > (quick_bytes // 4 if codec else quick_bytes):
-        return None
+        raise TakesLong
     try:
         return prepare(records, magic_limit, config, rules, now_ms, partition, quick_bytes, quickly=True)
-    except TakesLong:
-        return None
     except KafkaError as error:
         if codec and error.code is ErrorCode.MESSAGE_TOO_LARGE:
-            return None  # perhaps for this limit only
+            raise TakesLong from None  # perhaps for this limit only
         raise
 
 
@@ -124,7 +123,7 @@ def _converted(
     now_ms: int,
     partition: str,
     limit_bytes: int,
-) -> memoryview:
+) -> Batch:
     """A message set as a batch v2, checked and sealed."""
     from odradek.wire.legacy_records import to_v2  # only the oldest clients pay for it
 
@@ -138,7 +137,7 @@ def _converted(
         limit_bytes=limit_bytes,
     )
     check_size(len(batch), config, partition)
-    return memoryview(batch)
+    return Batch(memoryview(batch), read_batch_header(batch))
 
 
 def _batch_of_old_request(
@@ -149,7 +148,7 @@ def _batch_of_old_request(
     partition: str,
     limit_bytes: int,
     quickly: bool,
-) -> memoryview:
+) -> Batch:
     """Produce 0 to 2 may bring a batch v2 as well."""
     header = read_batch_header(records)
     behind = records[header.size_bytes :]
@@ -157,4 +156,4 @@ def _batch_of_old_request(
         # Kafka drops the beginning of another one, as it drops that of a message.
         code = ErrorCode.INVALID_RECORD if leading_batch_bytes(behind) else ErrorCode.CORRUPT_MESSAGE
         raise KafkaError(code, f"More than one record batch came for {partition}.")
-    return check_batch(records, header, config, rules, now_ms, partition, limit_bytes, quickly)
+    return check_batch(Batch(records, header), config, rules, now_ms, partition, limit_bytes, quickly)

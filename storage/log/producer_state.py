@@ -4,8 +4,8 @@ transaction that is open.
 Rules as in `ProducerAppendInfo.java` and `ProducerStateEntry.java`; snapshots in the format of
 `ProducerStateManager.java` (version int16, CRC-32C uint32 over the rest, array of entries).
 
-Appends are recorded when they are staged. `commit` makes them permanent, `rollback` takes all of them back.
-Until a marker is committed its transaction counts for `first_unstable_offset`.
+Appends are recorded when they are staged. `table.commit` makes them permanent, `rollback` takes all of them
+back. Until a marker is committed its transaction counts for `first_unstable_offset`.
 """
 
 import struct
@@ -34,41 +34,34 @@ _SNAPSHOT_ENTRIES_FROM = 6
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 
 
-class ProducerState(ProducerTable):
-    """All producers of a partition."""
+class ProducerState:
+    """All producers of a partition. `table` is the part of them that the short way of an append works with;
+    `producers` is by producer id.
+    """
 
-    __slots__ = ("_open", "_order")
-
-    _verifications: dict[int, Verification]
+    __slots__ = ("_verifications", "producers", "table")
 
     def __init__(self, producers: dict[int, ProducerEntry] | None = None) -> None:
-        super().__init__()
-        # First offset -> producer id of the open transactions, without those whose end is staged.
-        self._open: dict[int, int] = {}
-        # The same offsets in their order, and among them some that are not open any more.
-        self._order: deque[int] = deque()
-        if producers is not None:
-            self.producers = producers
-            for producer_id, entry in producers.items():
-                if entry.current_txn_first_offset >= 0:
-                    self._open[entry.current_txn_first_offset] = producer_id
-            self._order.extend(sorted(self._open))
+        self.table = ProducerTable(producers)
+        self.producers = self.table.producers
+        self._verifications: dict[int, Verification] = self.table.verifications
 
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the earliest transaction begins whose end is not committed here."""
-        if not self._order and not self._ended:
+        table = self.table
+        if not table.order and not table.ended:
             return None
         first_offset = self._first_open()
-        if not self._ended:
+        if not table.ended:
             return first_offset
-        ended = min(self._ended)
+        ended = min(table.ended)
         return ended if first_offset is None else min(first_offset, ended)
 
     def _first_open(self) -> int | None:
         """The earliest one without a marker, be it only staged."""
-        order = self._order
-        while order and order[0] not in self._open:
+        order, still_open = self.table.order, self.table.open
+        while order and order[0] not in still_open:
             order.popleft()
         return order[0] if order else None
 
@@ -237,38 +230,6 @@ class ProducerState(ProducerTable):
 
     # What is appended
 
-    def stage(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        first_sequence: int,
-        last_sequence: int,
-        first_offset: int,
-        last_offset: int,
-        timestamp: int,
-        is_transactional: bool = False,
-    ) -> None:
-        """Remember a batch, until further notice."""
-        batch = (first_sequence, last_sequence, first_offset, last_offset, timestamp)
-        entry = self.producers.get(producer_id)
-        if entry is None:
-            entry = self.producers[producer_id] = ProducerEntry(producer_epoch, timestamp, (batch,))
-            self._undo.append((producer_id, None, None))
-        else:
-            self._undo.append((producer_id, entry, entry.memory()))
-            entry.remember(producer_epoch, batch)
-        if is_transactional:
-            self.open_transaction(producer_id, first_offset)
-
-    def open_transaction(self, producer_id: int, first_offset: int) -> None:
-        """A batch of a transaction has been staged, which begins with it unless it is open already."""
-        self._verifications.pop(producer_id, None)
-        entry = self.producers[producer_id]
-        if entry.current_txn_first_offset < 0:
-            entry.current_txn_first_offset = first_offset
-            self._open[first_offset] = producer_id
-            self._order.append(first_offset)
-
     def stage_marker(self, marker: EndMarker, offset: int, timestamp: int) -> AbortedTransaction | None:
         """A marker stands at `offset`, until further notice. Returns the transaction that it aborts, if there
         was one here.
@@ -278,7 +239,7 @@ class ProducerState(ProducerTable):
         entry = self.producers.get(producer_id)
         first_offset = -1
         if entry is None:
-            self._undo.append((producer_id, None, None))
+            self.table.undo.append((producer_id, None, None))
             self.producers[producer_id] = ProducerEntry(
                 marker.producer_epoch, timestamp, (), marker.coordinator_epoch
             )
@@ -286,7 +247,7 @@ class ProducerState(ProducerTable):
             first_offset = entry.current_txn_first_offset
             # The batches of another epoch are forgotten.
             is_same = entry.producer_epoch == marker.producer_epoch
-            self._undo.append((producer_id, entry, None))
+            self.table.undo.append((producer_id, entry, None))
             self.producers[producer_id] = ProducerEntry(
                 marker.producer_epoch,
                 timestamp,
@@ -295,28 +256,24 @@ class ProducerState(ProducerTable):
             )
         if first_offset < 0:
             return None
-        self._ended.append(first_offset)
-        self._open.pop(first_offset, None)
+        table = self.table
+        table.ended.append(first_offset)
+        table.open.pop(first_offset, None)
         following = self._first_open()
-        if len(self._order) > _STALE_MAX + 2 * len(self._open):
-            self._order = deque(first for first in self._order if first in self._open)
+        order = table.order
+        if order is not None and len(order) > _STALE_MAX + 2 * len(table.open):
+            table.order = deque(first for first in order if first in table.open)
         if marker.commit:
             return None
         last_stable_offset = offset + 1 if following is None else following
         return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
 
-    def commit(self) -> None:
-        """What was staged is in the log."""
-        if self._undo:
-            self._undo.clear()
-        if self._ended:
-            self._ended.clear()
-
     def rollback(self) -> None:
         """What was staged never happened."""
-        while self._undo:
-            producer_id, entry, memory = self._undo.pop()
-            self._open.pop(self.producers[producer_id].current_txn_first_offset, None)
+        table = self.table
+        while table.undo:
+            producer_id, entry, memory = table.undo.pop()
+            table.open.pop(self.producers[producer_id].current_txn_first_offset, None)
             if entry is None:
                 del self.producers[producer_id]
                 continue
@@ -325,9 +282,9 @@ class ProducerState(ProducerTable):
             else:
                 entry.restore(memory)
             if entry.current_txn_first_offset >= 0:
-                self._open[entry.current_txn_first_offset] = producer_id
-        self._ended.clear()
-        self._order = deque(sorted(self._open))
+                table.open[entry.current_txn_first_offset] = producer_id
+        table.ended.clear()
+        table.order = deque(sorted(table.open)) if table.open else None
 
     def replay(self, batch: StoredBatch, read: Callable[[int, int], bytes]) -> AbortedTransaction | None:
         """Take in a batch that is in the log: no questions asked. `read(position, size)` gives bytes of its
@@ -338,7 +295,7 @@ class ProducerState(ProducerTable):
             return None
         aborted = None
         if not batch.is_control:
-            self.stage(
+            self.table.stage(
                 producer_id,
                 batch.producer_epoch,
                 batch.base_sequence,
@@ -351,7 +308,7 @@ class ProducerState(ProducerTable):
             )
         elif (marker := stored_marker(batch, read)) is not None:
             aborted = self.stage_marker(marker, batch.base_offset, batch.max_timestamp)
-        self.commit()
+        self.table.commit()
         return aborted
 
     def expire(self, now_ms: int, expiration_ms: int = EXPIRATION_MS) -> None:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from odradek.storage.log.batches import StoredBatch
+from odradek.storage.log.validation import Batch
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import KafkaError
 from odradek.wire.records import (
@@ -71,18 +72,17 @@ class ProducerInfo(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def marker_batch(marker: EndMarker, now_ms: int) -> bytes:
+def marker_batch(marker: EndMarker, now_ms: int) -> Batch:
     """The control batch that ends a transaction, but for its place (offset and leader epoch), which its
     checksum leaves out: so one serves all partitions of a transaction."""
-    return bytes(
-        end_txn_marker(
-            committed=marker.commit,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            coordinator_epoch=marker.coordinator_epoch,
-            timestamp=now_ms,
-        )
+    content = end_txn_marker(
+        committed=marker.commit,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+        timestamp=now_ms,
     )
+    return Batch(memoryview(bytes(content)), read_batch_header(content))
 
 
 def read_marker(batch: memoryview, header: BatchHeader) -> EndMarker | None:

@@ -4,6 +4,8 @@ Order and error codes as in `ProduceRequest.validateRecords`, `UnifiedLog.analyz
 `LogValidator.java`. What concerns the content of a batch is in `wire/batch_validation.py`.
 """
 
+from typing import NamedTuple
+
 from odradek.storage.config import LogConfig
 from odradek.storage.log.batches import LOG_OVERHEAD_BYTES
 from odradek.wire.batch_validation import BatchRules, validate_batch
@@ -19,6 +21,13 @@ from odradek.wire.records import (
 )
 
 LEGACY_MESSAGE_BYTES_MIN = 14
+
+
+class Batch(NamedTuple):
+    """A whole batch v2 and its header, which was read from it once."""
+
+    content: memoryview
+    header: BatchHeader
 
 
 def rules_of(config: LogConfig) -> BatchRules:
@@ -39,7 +48,7 @@ def check_client_batch(
     partition: str,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     quickly: bool = False,
-) -> memoryview:
+) -> Batch:
     """The batch to append, or the refusal that it deserves: exactly one sound batch v2 is expected.
 
     The batch is another than the one given when its records say another latest timestamp than its header, or
@@ -59,25 +68,24 @@ def check_client_batch(
         raise KafkaError(ErrorCode.INVALID_RECORD, f"More than one record batch came for {partition}.")
     # What follows is the beginning of a batch at most: Kafka cuts it off, and so do we.
     records = records[:size_bytes]
-    header = read_batch_header(records)
-    return check_batch(records, header, config, rules, now_ms, partition, limit_bytes, quickly)
+    batch = Batch(records, read_batch_header(records))
+    return check_batch(batch, config, rules, now_ms, partition, limit_bytes, quickly)
 
 
 def check_batch(
-    records: memoryview,
-    header: BatchHeader,
+    batch: Batch,
     config: LogConfig,
     rules: BatchRules,
     now_ms: int,
     partition: str,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     quickly: bool = False,
-) -> memoryview:
+) -> Batch:
     """A client's one batch, see `check_client_batch`."""
-    check_size(header.size_bytes, config, partition)
-    verify_crc(records, 0, header)
-    records = _check_content(records, header, rules, now_ms, limit_bytes, quickly)
-    return in_stored_codec(records, header, config, partition, limit_bytes)
+    check_size(batch.header.size_bytes, config, partition)
+    verify_crc(batch.content, 0, batch.header)
+    batch = _check_content(batch, rules, now_ms, limit_bytes, quickly)
+    return in_stored_codec(batch, config, partition, limit_bytes)
 
 
 def leading_batch_bytes(records: memoryview) -> int:
@@ -100,41 +108,31 @@ def leading_batch_bytes(records: memoryview) -> int:
     return size_bytes if size_bytes <= len(records) else 0
 
 
-def _check_content(
-    records: memoryview,
-    header: BatchHeader,
-    rules: BatchRules,
-    now_ms: int,
-    limit_bytes: int,
-    quickly: bool,
-) -> memoryview:
-    """Refuse what the topic does not take; see `check_client_batch` for what comes back. `header` follows."""
-    max_timestamp = validate_batch(records, header, rules, now_ms, limit_bytes=limit_bytes, quickly=quickly)
+def _check_content(batch: Batch, rules: BatchRules, now_ms: int, limit_bytes: int, quickly: bool) -> Batch:
+    """Refuse what the topic does not take; see `check_client_batch` for what comes back."""
+    content, header = batch
+    max_timestamp = validate_batch(content, header, rules, now_ms, limit_bytes=limit_bytes, quickly=quickly)
     if max_timestamp == header.max_timestamp:
-        return records
-    copy = bytearray(records)
+        return batch
+    copy = bytearray(content)
     set_max_timestamp(copy, 0, header, max_timestamp)
-    return memoryview(copy)
+    return Batch(memoryview(copy), header)
 
 
 def in_stored_codec(
-    records: memoryview,
-    header: BatchHeader,
-    config: LogConfig,
-    partition: str,
-    limit_bytes: int = DEFAULT_LIMIT_BYTES,
-) -> memoryview:
+    batch: Batch, config: LogConfig, partition: str, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Batch:
     """The sound batch in the codec of `compression.type`. Refuses with MESSAGE_TOO_LARGE what is too large in
-    that one; `header` does not follow.
+    that one.
     """
     codec = config.codec
-    if codec is None or codec == header.compression:
-        return records
+    if codec is None or codec == batch.header.compression:
+        return batch
     from odradek.wire.recompression import recompress  # few topics have a codec of their own
 
-    packed = recompress(records, header, codec, config.codec_level, limit_bytes=limit_bytes)
+    packed = recompress(batch.content, batch.header, codec, config.codec_level, limit_bytes=limit_bytes)
     check_size(len(packed), config, partition)
-    return memoryview(packed)
+    return Batch(memoryview(packed), read_batch_header(packed))
 
 
 def check_size(size_bytes: int, config: LogConfig, partition: str) -> None:
@@ -153,8 +151,9 @@ def segment_too_small(size_bytes: int, config: LogConfig, partition: str) -> Kaf
     )
 
 
-def with_append_time(batch: memoryview, now_ms: int) -> memoryview:
+def with_append_time(batch: Batch, now_ms: int) -> Batch:
     """A copy of the batch in which every record's timestamp is `now_ms`."""
-    copy = bytearray(batch)
-    set_log_append_time(copy, 0, read_batch_header(copy), now_ms)
-    return memoryview(copy)
+    copy = bytearray(batch.content)
+    header = read_batch_header(copy)
+    set_log_append_time(copy, 0, header, now_ms)
+    return Batch(memoryview(copy), header)

@@ -150,7 +150,7 @@ def test_leader_epochs_before_the_start_are_forgotten(node):
     node.create("t")
     log = node.partition("t")
     for epoch in (0, 3, 5):
-        log.leader_epoch = epoch
+        log.follow_leader_epoch(epoch)
         node.fill("t", [b"a", b"b"])
     result(node, "t", 3)
     assert log.log.leader_epochs.entries() == [(3, 3), (5, 4)]

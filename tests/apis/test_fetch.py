@@ -380,7 +380,8 @@ def raise_epoch(node, name, epoch, leader=1):
     topic = view.topics[name]
     moved = tuple(one._replace(leader=leader, leader_epoch=epoch) for one in topic.partitions)
     node.machine.view = replace(view, topics={**view.topics, name: replace(topic, partitions=moved)})
-    node.partition(name).leader_epoch = epoch
+    if leader == 1:
+        node.leadership.lead(name, 0)  # as the next request for it would
 
 
 @pytest.mark.parametrize("version", [12, 13, 16, 18])

@@ -182,7 +182,7 @@ def epoch_end(epoch, topic="t", current=-1):
 def test_an_epoch_ends_where_the_next_begins(node, version):
     node.create("t")
     node.fill("t", [b"a", b"b"])
-    node.partition("t").leader_epoch = 3
+    node.partition("t").follow_leader_epoch(3)
     node.fill("t", [b"c"])
     for epoch, expected in ((0, (0, 2)), (2, (0, 2)), (3, (3, 3)), (4, (-1, -1))):
         answer = only(node.ask(epoch_end(epoch), version))
@@ -193,15 +193,26 @@ def test_an_epoch_ends_where_the_next_begins(node, version):
 
 def test_the_leaders_epoch_begins_with_its_election_not_with_its_first_record(node):
     node.create("t")
-    move(node, leader_epoch=3)
 
-    def end(epoch):
-        answer = only(node.ask(epoch_end(epoch), 4))
-        return answer.leader_epoch, answer.end_offset
+    def ends(*epochs):
+        answers = [only(node.ask(epoch_end(epoch), 4)) for epoch in epochs]
+        return [(answer.leader_epoch, answer.end_offset) for answer in answers]
 
-    assert [end(epoch) for epoch in (2, 3, 4)] == [(2, 0), (3, 0), (-1, -1)]
+    move(node, leader_epoch=1)
+    assert ends(0, 1, 2) == [(0, 0), (1, 0), (-1, -1)]
     node.fill("t", [b"a", b"b"])
-    assert [end(epoch) for epoch in (0, 2, 3, 4)] == [(0, 2), (0, 2), (3, 2), (-1, -1)]
+    move(node, leader_epoch=3)
+    assert ends(1, 2, 3, 4) == [(1, 2), (1, 2), (3, 2), (-1, -1)]
+
+
+def test_a_log_follows_the_leader_epoch_of_the_clusters_view(node):
+    node.create("t")
+    assert node.partition("t").leader_epoch == 0
+    move(node, leader_epoch=3)
+    node.ask(list_offsets(-1), 11)
+    assert node.partition("t").leader_epoch == 3
+    node.fill("t", [b"a"])
+    assert node.partition("t").end_offset_for_epoch(3) == (3, 1)
 
 
 def test_the_epoch_of_a_stranger_is_refused(node):

@@ -406,7 +406,7 @@ def test_a_bug_in_a_conversion_is_told_as_such_and_holds_up_nobody(node, held, m
     def fail(*arguments):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("odradek.storage.log.partition.prepare", fail)
+    monkeypatch.setattr("odradek.storage.log.appends.prepare", fail)
     broken = node.start(produce(long_batch(node, b"a")), 9)
     behind = node.start(produce(node.batch(b"b")), 9)
     held.release()

@@ -49,7 +49,7 @@ def kafka(tmp_path):
         for index in range(partitions):
             topic_id = TOPIC_ID if topic == "orders" else USERS_ID
             partition = store.create(topic, index, topic_id, config)
-            partition.leader_epoch = 4
+            partition.follow_leader_epoch(4)
             for n, (timestamp, key, value) in enumerate(records_of(index)):
                 batch = build_batch(
                     [Record(0, timestamp, key, value)], producer_id=3, producer_epoch=0, base_sequence=n

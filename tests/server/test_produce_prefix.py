@@ -8,7 +8,7 @@ import pytest
 
 from odradek.config.broker_config import load
 from odradek.server.broker import BrokerServer
-from odradek.storage.log import partition as storage_partition
+from odradek.storage.log import appends
 from odradek.wire.compression import Compression
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.frames import read_response, request_frame
@@ -471,13 +471,13 @@ def test_requests_that_arrive_together_are_answered_in_their_order(tmp_path):
 def may_prepare(monkeypatch):
     """Batches that take long are prepared once this is set."""
     event = threading.Event()
-    prepare = storage_partition.prepare
+    prepare = appends.prepare
 
     def wait_and_prepare(*arguments):
         assert event.wait(20)
         return prepare(*arguments)
 
-    monkeypatch.setattr(storage_partition, "prepare", wait_and_prepare)
+    monkeypatch.setattr(appends, "prepare", wait_and_prepare)
     yield event
     event.set()
 

@@ -23,6 +23,7 @@ from transacting import check_transactions
 
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import CHECKPOINT_INTERVAL_MS, LogStore
+from odradek.storage.directories.truncation import find_cut
 from odradek.storage.log.flush_journal import PAGE_BYTES, FlushJournal
 from odradek.storage.log.leader_epochs import LeaderEpochs
 from odradek.storage.log.partition import Partition
@@ -251,7 +252,7 @@ class World:
             book.epochs[producer_id] += 1
             book.sequences[producer_id] = 0
         marker = EndMarker(producer_id, book.epochs[producer_id], 0, chance.random() < 0.5, version)
-        (record,) = iter_records(memoryview(marker_batch(marker, self.now_ms)))
+        (record,) = iter_records(marker_batch(marker, self.now_ms).content)
         begun = {one.producer_id: one.current_txn_start_offset for one in partition.producers()}
         offset = partition.append_marker(marker, now_ms=self.now_ms).base_offset
         sent = book.staged[offset] = Sent(record.timestamp, record.key, record.value)
@@ -355,7 +356,7 @@ class World:
         book = self._some_book(chance)
         if book is not None:
             book.leader_epoch += 1
-            self._partition(book).leader_epoch = book.leader_epoch
+            self._partition(book).follow_leader_epoch(book.leader_epoch)
 
     def maintain(self, chance: random.Random) -> None:
         """Retention, and removing the files of what was deleted."""
@@ -381,6 +382,34 @@ class World:
         if book is not None and book.config.is_deleted:
             partition = self._partition(book)
             partition.delete_records(chance.randint(partition.log_start_offset, partition.high_watermark))
+
+    def truncate(self, chance: random.Random) -> None:
+        """What is after the cut is no promise any more; once it is done nothing may bring it back."""
+        book = self._some_book(chance)
+        if book is None:
+            return
+        partition = self._partition(book)
+        if not partition.is_available:
+            return
+        offset = chance.randint(partition.log.bases[0], partition.log_end_offset)
+        try:
+            end_offset = find_cut(partition.log, offset).end_offset
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        book.flushed_end = min(book.flushed_end, end_offset)
+        book.safe_start = min(book.safe_start, end_offset)
+        # Compaction may have taken the record before the one that goes now.
+        found = records_of(partition)
+        book.committed = {one: record for one, record in found.items() if one < end_offset}
+        if not finish(self.store.truncating(partition, offset)):
+            assert partition.log_end_offset == offset
+            return
+        assert partition.log_end_offset == end_offset
+        for of_offset in (book.sent, book.owners):
+            for one in [one for one in of_offset if one >= end_offset]:
+                del of_offset[one]
+        book.may_be_cleaned = {one for one in book.may_be_cleaned if one < end_offset}
+        self._learn_sequences(book)
 
     def compact(self, chance: random.Random) -> None:
         book = self.books.get("compacted")
@@ -627,6 +656,7 @@ WEIGHTS = {
     "checkpoint": 2,
     "make_scan_checkpoints": 2,
     "delete_records": 1,
+    "truncate": 2,
     "compact": 2,
     "create": 2,
     "delete": 1,
@@ -679,10 +709,14 @@ EVERY_OPERATION = [
     ("group_flush", 0),
     ("tear", 5),
     ("delete_records", 5),
+    ("truncate", 3),
+    ("append", 5),
     ("checkpoint", 0),
     ("append", 9),
     ("compact", 0),
     ("make_scan_checkpoints", 0),
+    ("append", 17),
+    ("truncate", 4),
     ("append", 17),
     ("kill", 0),
     ("pass_by", 1),

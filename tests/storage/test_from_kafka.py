@@ -31,7 +31,7 @@ def kafkas(version: str) -> dict[str, bytes]:
 
 def append_the_same(partition: Partition, log: bytes, transaction_version: int) -> None:
     for position, header in iter_batches(log):
-        partition.leader_epoch = header.leader_epoch
+        partition.follow_leader_epoch(header.leader_epoch)
         batch = bytearray(log[position : position + header.size_bytes])
         if header.is_control:
             marker = read_marker(memoryview(batch), header)

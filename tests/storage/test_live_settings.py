@@ -7,7 +7,8 @@ from memory_disk import MemoryDisk
 
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
-from odradek.storage.log.partition import Origin, Partition
+from odradek.storage.log.appends import Origin
+from odradek.storage.log.partition import Partition
 from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
 from odradek.wire.errors import ErrorCode, KafkaError

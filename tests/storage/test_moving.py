@@ -93,7 +93,7 @@ def test_a_partition_is_the_same_in_its_new_directory(tmp_path, is_real, count):
     paths = (str(tmp_path / "one"), str(tmp_path / "two")) if is_real else ("one", "two")
     store = open_store(disk, paths)
     partition = store.create("t", 0, TOPIC_ID, CONFIG)
-    partition.leader_epoch = 3
+    partition.follow_leader_epoch(3)
     append(partition, count, producer_id=7)
     partition.delete_records(count // 2)
     in_flight = partition.read(count // 2, max_bytes=1).records

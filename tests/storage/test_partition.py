@@ -53,7 +53,7 @@ def test_what_is_staged_is_seen_after_the_commit_and_not_before(partition):
 
 
 def test_a_batch_is_stored_as_the_same_bytes_but_for_its_offset_and_epoch(partition):
-    partition.leader_epoch = 7
+    partition.follow_leader_epoch(7)
     sent = batch_of(b"a")
     partition.append(batch_of(b"first"), now_ms=NOW_MS)
     partition.append(sent, now_ms=NOW_MS)

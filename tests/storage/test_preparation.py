@@ -9,7 +9,7 @@ from memory_disk import MemoryDisk
 
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
-from odradek.wire.batch_validation import RECORD_ERRORS_MAX, InvalidRecords
+from odradek.wire.batch_validation import RECORD_ERRORS_MAX, InvalidRecords, TakesLong
 from odradek.wire.checksums import crc32c
 from odradek.wire.compression import Compression, compress
 from odradek.wire.errors import ErrorCode, KafkaError
@@ -39,6 +39,14 @@ def message_set(size, codec=Compression.NONE):
             1, key=None, value=compress(codec, messages, magic=1), timestamp=NOW_MS, attributes=codec
         )
     return messages
+
+
+def appends_promptly(partition, records, magic_limit=2):
+    try:
+        partition.append(records, now_ms=NOW_MS, magic_limit=magic_limit, prompt=True)
+    except TakesLong:
+        return False
+    return True
 
 
 def stored_in(codec, **level):
@@ -76,7 +84,7 @@ def stored_in(codec, **level):
 )
 def test_what_takes_less_than_a_millisecond_is_quick(config, records, is_quick):
     partition = partition_with(config)
-    assert (partition.append_quickly(records, now_ms=NOW_MS) is not None) is is_quick
+    assert appends_promptly(partition, records) is is_quick
     assert partition.log.has_staged is is_quick
 
 
@@ -123,7 +131,7 @@ def test_what_is_wrong_with_many_records_is_found_out_elsewhere(records, codec):
     content[21:23] = int(codec).to_bytes(2, "big")
     content[17:21] = crc32c(memoryview(content)[21:]).to_bytes(4, "big")
     partition = partition_with()
-    assert partition.append_quickly(bytes(content), now_ms=NOW_MS) is None
+    assert not appends_promptly(partition, bytes(content))
     assert not partition.log.has_staged
     with pytest.raises(KafkaError) as refused:
         partition.preparing(bytes(content), now_ms=NOW_MS)()
@@ -133,7 +141,7 @@ def test_what_is_wrong_with_many_records_is_found_out_elsewhere(records, codec):
 def test_many_records_that_break_a_rule_are_named_elsewhere_and_not_all_of_them():
     partition = partition_with(LogConfig(cleanup_policy=frozenset({"compact"})))
     records = sections(NO_KEY_NO_VALUE, 14_000)
-    assert partition.append_quickly(records, now_ms=NOW_MS) is None
+    assert not appends_promptly(partition, records)
     with pytest.raises(InvalidRecords) as refused:
         partition.preparing(records, now_ms=NOW_MS)()
     assert [index for index, _ in refused.value.record_errors] == list(range(RECORD_ERRORS_MAX))
@@ -143,7 +151,7 @@ def test_many_records_that_break_a_rule_are_named_elsewhere_and_not_all_of_them(
 @pytest.mark.parametrize("records", [sections(NO_KEY_NO_VALUE, 14_000), sections(MANY_HEADERS, 1)])
 def test_many_sound_records_are_looked_at_at_once(records):
     partition = partition_with(STAMPED)
-    assert partition.append_quickly(records, now_ms=NOW_MS) is not None
+    assert appends_promptly(partition, records)
     assert partition.log.has_staged
 
 
@@ -157,12 +165,12 @@ def test_many_sound_records_are_looked_at_at_once(records):
 )
 def test_few_bytes_of_an_old_format_are_quick_and_unpacking_them_is_not(records, is_quick):
     partition = partition_with()
-    assert (partition.append_quickly(records, now_ms=NOW_MS, magic_limit=1) is not None) is is_quick
+    assert appends_promptly(partition, records, magic_limit=1) is is_quick
 
 
 def in_halves(partition, records, magic_limit):
     prepared = partition.preparing(records, now_ms=NOW_MS, magic_limit=magic_limit)()
-    return partition.append_prepared(prepared, now_ms=NOW_MS)
+    return partition.append(prepared, now_ms=NOW_MS)
 
 
 def outcome(partition, append):
@@ -223,7 +231,7 @@ def test_a_partition_that_was_closed_meanwhile_takes_nothing():
     prepared = partition.preparing(batch(10), now_ms=NOW_MS)()
     partition.close()
     with pytest.raises(KafkaError) as raised:
-        partition.append_prepared(prepared, now_ms=NOW_MS)
+        partition.append(prepared, now_ms=NOW_MS)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -232,6 +240,6 @@ def test_segments_that_became_smaller_meanwhile_are_too_small():
     prepared = partition.preparing(batch(1000), now_ms=NOW_MS)()
     partition.set_config(replace(PLAIN, segment_bytes=500))
     with pytest.raises(KafkaError) as raised:
-        partition.append_prepared(prepared, now_ms=NOW_MS)
+        partition.append(prepared, now_ms=NOW_MS)
     assert raised.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     assert not partition.log.has_staged

@@ -11,8 +11,8 @@ from odradek.wire.errors import ErrorCode, KafkaError
 def appended(state: ProducerState, first: int, count: int = 1, *, epoch: int = 0, offset: int = 0) -> None:
     last = (first + count - 1) % (SEQUENCE_MAX + 1)
     assert state.check(1, epoch, first, last) is None
-    state.stage(1, epoch, first, last, offset, offset + count - 1, 1000 + offset)
-    state.commit()
+    state.table.stage(1, epoch, first, last, offset, offset + count - 1, 1000 + offset)
+    state.table.commit()
 
 
 def refusal(state: ProducerState, first: int, *, epoch: int = 0) -> ErrorCode:
@@ -61,9 +61,9 @@ def test_sequences_go_on_with_zero_after_the_greatest():
 def test_what_was_staged_can_be_taken_back():
     state = ProducerState()
     appended(state, 0)
-    state.stage(1, 0, 1, 1, 1, 1, 5000)
-    state.stage(1, 3, 0, 0, 2, 2, 6000)
-    state.stage(2, 0, 0, 0, 3, 3, 6000)
+    state.table.stage(1, 0, 1, 1, 1, 1, 5000)
+    state.table.stage(1, 3, 0, 0, 2, 2, 6000)
+    state.table.stage(2, 0, 0, 0, 3, 3, 6000)
     state.rollback()
     assert list(state.producers) == [1]
     entry = state.producers[1]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.log._staging import ProducerEntry, Stretch
+from odradek.storage.log.appends import Origin
 from odradek.storage.log.batches import EXTENT
-from odradek.storage.log.partition import Origin, Partition
 from odradek.storage.log.transactions import Verification, Verified
 from odradek.wire.compression import Compression
 from odradek.wire.end_marker import EndMarker
@@ -84,19 +84,11 @@ def verified(partition, step):
     return Verified(partition.begin_verification(producer_id, epoch, sequence, version=1), 1)
 
 
-class LongWay(Partition):
-    """Without the short ways."""
-
-    __slots__ = ()
-
-    def append_ordinary(self, *arguments):
-        return None
-
-    def stage_own(self, *arguments):
-        return False
-
-    def commit(self):
-        self._commit_whole()
+def without_short_ways(partition):
+    """The partition, for which nothing is ordinary."""
+    partition.appends.append_ordinary = lambda *_: None
+    partition.commit = partition._commit_whole
+    return partition
 
 
 def play(steps, ordinary):
@@ -106,7 +98,7 @@ def play(steps, ordinary):
     config = LogConfig(segment_bytes=20_000, flush_messages=3)
     partition = store.create("t", 0, b"1" * 16, config, now_ms=NOW_MS)
     if not ordinary:
-        partition.__class__ = LongWay
+        without_short_ways(partition)
     told = []
     for step in steps:
         if step is None:
@@ -162,6 +154,8 @@ def test_what_a_coordinator_appends_is_the_same_by_its_short_way(steps, is_compa
         policy = "compact" if is_compacted else "delete"
         config = LogConfig(segment_bytes=20_000, flush_messages=3, cleanup_policy=frozenset({policy}))
         partition = store.create("t", 0, b"1" * 16, config, now_ms=NOW_MS)
+        if not short:
+            without_short_ways(partition)
         told = []
         for step in steps:
             if step is None:
@@ -170,11 +164,7 @@ def test_what_a_coordinator_appends_is_the_same_by_its_short_way(steps, is_compa
                 partition.set_config(replace(partition.config, compression_type=step))
             elif isinstance(step, bytes):
                 try:
-                    before = partition.log.next_offset
-                    appended = partition.append_own(step, NOW_MS) if short else None
-                    if appended is None:
-                        assert partition.log.next_offset == before
-                        appended = partition._append_many(memoryview(step), NOW_MS, Origin.COORDINATOR, None)
+                    appended = partition.append(step, now_ms=NOW_MS, origin=Origin.COORDINATOR)
                     told.append([getattr(appended, name) for name in APPENDED])
                 except KafkaError as error:
                     told.append((error.code, error.message))
@@ -211,7 +201,7 @@ def play_tails():
         told.append(
             found and (found.base_offset, found.position, found.end_position, found.end_offset, found.content)
         )
-        told.append((log.durable_offset, log._flushed_position and log._flushed_position[1:]))
+        told.append((log.durable_offset, log.buffer.flushed_position and log.buffer.flushed_position[1:]))
     return told
 
 

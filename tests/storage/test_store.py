@@ -31,7 +31,7 @@ def test_files_have_kafkas_names_and_formats(tmp_path):
     directory = tmp_path / "data"
     store = open_store(OsDisk(), str(directory))
     partition = store.create("orders", 0, TOPIC_ID, LogConfig(index_interval_bytes=150))
-    partition.leader_epoch = 3
+    partition.follow_leader_epoch(3)
     append(partition, producer_id=5, producer_epoch=1, base_sequence=0)
     append(partition, 3)
     store.close(NOW_MS)
@@ -486,7 +486,7 @@ def filled(disk, count: int, **options) -> LogStore:
     store = open_store(disk, "one", "two", **options)
     for index in range(count):
         partition = store.create("t", index, TOPIC_ID, LogConfig())
-        partition.leader_epoch = 2
+        partition.follow_leader_epoch(2)
         append(partition, producer_id=index, producer_epoch=0, base_sequence=0)
     return store
 

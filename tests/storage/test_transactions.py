@@ -12,8 +12,9 @@ from odradek.storage.compaction.plan import plan_partition
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
 from odradek.storage.disk import read_file
+from odradek.storage.log.appends import Origin
 from odradek.storage.log.batches import SEQUENCE_MAX
-from odradek.storage.log.partition import READ_COMMITTED, Origin, Partition
+from odradek.storage.log.partition import READ_COMMITTED, Partition
 from odradek.storage.log.producer_state import decode_snapshot
 from odradek.storage.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
 from odradek.storage.log.transactions import ProducerInfo, Verified
@@ -108,7 +109,7 @@ def test_many_short_transactions_behind_one_that_stays_open_cost_no_memory(parti
         partition.append_marker(short.marker(commit=True), now_ms=NOW_MS)
     partition.commit()
     assert partition.last_stable_offset == 0
-    assert len(partition.log.producers._order) < 100
+    assert len(partition.log.producers.table.order) < 100
     long_one.end(commit=True)
     assert partition.last_stable_offset == partition.high_watermark
 
@@ -339,7 +340,7 @@ def test_a_newer_epoch_goes_on_in_a_transaction_that_nobody_has_ended(partition)
 
 
 def test_a_marker_stands_in_the_log_as_a_control_batch(partition):
-    partition.leader_epoch = 9
+    partition.follow_leader_epoch(9)
     producer = Producer(partition, 7)
     producer.send(b"a")
     producer.coordinator_epoch = 3
@@ -470,8 +471,8 @@ def test_a_commit_over_several_segments_that_fails_takes_all_of_it_back(disk, pa
     for _ in range(6):
         partition.append_marker(producer.marker(commit=False), now_ms=NOW_MS)
         producer.stage(b"x" * 50)
-    assert len(partition.log._full_segments) > 2
-    last = f"{partition.log._staged_aborted[-1][0].base_offset:020d}.txnindex"
+    assert len(partition.log.buffer.full_segments) > 2
+    last = f"{partition.log.buffer.aborted[-1][0].base_offset:020d}.txnindex"
     assert not last.startswith(f"{0:020d}")
     disk.fail = lambda done, path: errno.ENOSPC if done == "write" and path.endswith(last) else None
     assert code_of(partition.commit) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -6,7 +6,8 @@ from memory_disk import MemoryDisk
 
 from odradek.storage.config import LogConfig
 from odradek.storage.directories.store import LogStore
-from odradek.storage.log.partition import Origin, Partition
+from odradek.storage.log.appends import Origin
+from odradek.storage.log.partition import Partition
 from odradek.wire.compression import Compression, compress
 from odradek.wire.errors import ErrorCode, KafkaError
 from odradek.wire.legacy_records import build_message
@@ -103,7 +104,7 @@ def test_a_single_record_of_any_size_is_taken_without_a_second_look(size, monkey
     partition = partition_with()
     for offset in range(2):  # the beginning of a segment is not ordinary
         assert partition.append(batch, now_ms=NOW_MS).last_offset == offset
-    monkeypatch.setattr("odradek.storage.log.partition.prepare_quickly", None)
+    monkeypatch.setattr("odradek.storage.log.appends.prepare", None)
     assert partition.append(batch, now_ms=NOW_MS).last_offset == 2
 
 
@@ -186,7 +187,7 @@ def test_a_coordinator_may_append_many_batches_at_once():
 
 
 def test_a_leaders_batches_keep_their_offsets_and_epochs():
-    partition = partition_with()
+    partition = partition_with(cleanup_policy=frozenset({"compact"}))
     batches = batch_of(Record(7, NOW_MS, b"k", b"v"), leader_epoch=3) + batch_of(
         Record(9, NOW_MS, b"k", b"v"), leader_epoch=5, compression=Compression.GZIP
     )

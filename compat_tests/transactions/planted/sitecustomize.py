@@ -34,13 +34,13 @@ def abort_what_was_committed(module: ModuleType) -> None:
 
 
 def _change_markers(module: ModuleType, change: Callable[[Any], Any]) -> None:
-    append_marker = module.Partition.append_marker
+    append_marker = module.Appends.append_marker
 
     @functools.wraps(append_marker)
     def changed(self: Any, marker: Any, **keywords: Any) -> Any:
         return append_marker(self, change(marker), **keywords)
 
-    module.Partition.append_marker = changed
+    module.Appends.append_marker = changed
 
 
 def apply_offsets_at_once(module: ModuleType) -> None:
@@ -92,8 +92,8 @@ def end_a_partition_the_other_way(module: ModuleType) -> None:
 
 
 BUGS: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
-    "commit-what-was-aborted": ("odradek.storage.log.partition", commit_what_was_aborted),
-    "abort-what-was-committed": ("odradek.storage.log.partition", abort_what_was_committed),
+    "commit-what-was-aborted": ("odradek.storage.log.appends", commit_what_was_aborted),
+    "abort-what-was-committed": ("odradek.storage.log.appends", abort_what_was_committed),
     "apply-offsets-at-once": ("odradek.coordinator.groups.committed_offsets", apply_offsets_at_once),
     "abort-nothing-that-timed-out": (
         "odradek.coordinator.transactions.machine",

@@ -1,0 +1,136 @@
+"""Where the high watermark is, how it moves, and who waits for it."""
+
+import pytest
+
+from odradek.storage.config import LogConfig
+from odradek.storage.log.partition import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED, Partition
+from odradek.wire.end_marker import EndMarker
+from odradek.wire.errors import ErrorCode, KafkaError
+from tests.storage.memory_disk import MemoryDisk
+from tests.storage.stores import NOW_MS, append, open_store
+
+
+def sole():
+    return open_store(MemoryDisk()).create("t", 0, bytes(16), LogConfig())
+
+
+def led():
+    """One that others follow: a commit alone does not move its high watermark."""
+    partition = sole()
+    return Partition("t", 0, bytes(16), LogConfig(), partition.log, is_sole_replica=False)
+
+
+def size_read(partition, isolation):
+    return len(partition.read(0, max_bytes=10_000, isolation=isolation).records)
+
+
+def test_the_high_watermark_of_a_sole_replica_is_where_its_log_ends():
+    partition = sole()
+    for end in (1, 2, 3):
+        append(partition)
+        assert partition.high_watermark == partition.log_end_offset == end
+
+
+def test_a_commit_that_others_have_to_follow_moves_the_log_end_alone():
+    partition = led()
+    append(partition, 3)
+    assert (partition.high_watermark, partition.last_stable_offset, partition.log_end_offset) == (0, 0, 3)
+    partition.append_marker(EndMarker(5, 0, 0, True, 1), now_ms=NOW_MS)
+    partition.commit()
+    assert (partition.high_watermark, partition.last_stable_offset, partition.log_end_offset) == (0, 0, 4)
+
+
+def test_the_high_watermark_advances_up_to_the_log_end_and_never_goes_back():
+    partition = led()
+    append(partition, 3)
+    seen = []
+    for offset in (2, 1, 2, 7, 0):
+        partition.advance_high_watermark(offset)
+        seen.append(partition.high_watermark)
+    assert seen == [2, 2, 2, 3, 3]
+
+
+def test_only_who_asks_for_the_log_end_reads_behind_the_high_watermark():
+    partition = led()
+    append(partition, 2)
+    sizes = [size_read(partition, one) for one in (READ_UNCOMMITTED, READ_COMMITTED, READ_LOG_END)]
+    assert sizes[:2] == [0, 0]
+    assert sizes[2] == partition.size_bytes
+    partition.advance_high_watermark(1)
+    assert size_read(partition, READ_UNCOMMITTED) == sizes[2] // 2
+    partition.advance_high_watermark(2)
+    assert size_read(partition, READ_UNCOMMITTED) == sizes[2]
+
+
+def test_watchers_wake_where_they_asked_to():
+    partition, woken = led(), []
+    partition.watch(at_watermark := lambda: woken.append("high watermark"))
+    partition.watch(at_end := lambda: woken.append("log end"), at_log_end=True)
+    append(partition)
+    assert woken == ["log end"]
+    partition.advance_high_watermark(1)
+    partition.advance_high_watermark(1)
+    assert woken == ["log end", "high watermark"]
+    partition.unwatch(at_end)
+    partition.unwatch(at_watermark)
+    append(partition)
+    partition.advance_high_watermark(2)
+    assert woken == ["log end", "high watermark"]
+
+
+def test_a_commit_of_a_sole_replica_wakes_both_kinds_of_watchers():
+    partition, woken = sole(), []
+    partition.watch(lambda: woken.append("high watermark"))
+    partition.watch(lambda: woken.append("log end"), at_log_end=True)
+    append(partition)
+    assert sorted(woken) == ["high watermark", "log end"]
+
+
+def test_who_waits_for_an_offset_is_called_once_when_the_high_watermark_is_there():
+    partition, called = led(), []
+    append(partition, 4)
+    for offset in (3, 1, 2, 3, 0):
+        partition.when_high_watermark(offset, lambda error, offset=offset: called.append((offset, error)))
+    assert called == [(0, None)]
+    partition.advance_high_watermark(2)
+    assert called == [(0, None), (1, None), (2, None)]
+    partition.advance_high_watermark(4)
+    assert called[3:] == [(3, None), (3, None)]
+    partition.when_high_watermark(4, lambda error: called.append((4, error)))
+    assert called[5:] == [(4, None)]
+
+
+def test_who_waits_may_wait_again_when_called():
+    partition, called = led(), []
+
+    def again(error):
+        called.append(error)
+        if len(called) < 3:
+            partition.when_high_watermark(len(called) + 1, again)
+
+    append(partition, 3)
+    partition.when_high_watermark(1, again)
+    for offset in (1, 2, 3):
+        partition.advance_high_watermark(offset)
+    assert called == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda partition: partition.close(),
+        lambda partition: partition.take_offline("its disk has failed"),
+        lambda partition: partition.moved_to_deletion("data/t-0.gone-delete"),
+    ],
+)
+def test_who_waits_for_a_partition_that_goes_away_gets_an_error_and_watchers_wake(leave):
+    partition, errors, woken = led(), [], []
+    append(partition)
+    partition.when_high_watermark(1, errors.append)
+    partition.watch(lambda: woken.append("high watermark"))
+    partition.watch(lambda: woken.append("log end"), at_log_end=True)
+    leave(partition)
+    assert [error.code for error in errors] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert woken == ["high watermark", "log end"]
+    partition.when_high_watermark(0, errors.append)
+    assert isinstance(errors[1], KafkaError)

@@ -1,0 +1,208 @@
+"""A leader's batches as a follower takes them: as they are, and the follower is the leader again."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.storage.config import LogConfig
+from odradek.storage.log.appends import Origin
+from odradek.storage.log.partition import READ_LOG_END
+from odradek.wire.compression import Compression
+from odradek.wire.end_marker import EndMarker
+from odradek.wire.errors import ErrorCode, KafkaError
+from odradek.wire.records import Record, build_batch, iter_whole_batches
+from odradek.wire.work import finish
+from tests.storage.memory_disk import MemoryDisk
+from tests.storage.stores import NOW_MS, append, open_store
+from tests.storage.transacting import Producer, check_transactions, committed
+from tests.tiers import examples
+
+TOPIC_ID = b"1" * 16
+SMALL = LogConfig(segment_bytes=500, index_interval_bytes=100)
+
+
+def begun(config=SMALL):
+    disk = MemoryDisk()
+    store = open_store(disk)
+    return disk, store, store.create("t", 0, TOPIC_ID, config)
+
+
+def whole(data):
+    """Without the batch that a slice has cut off."""
+    end = 0
+    for position, header in iter_whole_batches(data):
+        end = position + header.size_bytes
+    return data[:end]
+
+
+def follow(leader, follower, *, max_bytes=lambda: 300, now_ms=NOW_MS):
+    """Fetch until the follower is where the leader is; the batches of some fetches are committed together."""
+    while follower.log.next_offset < leader.log_end_offset:
+        records = leader.read(follower.log.next_offset, max_bytes=max_bytes(), isolation=READ_LOG_END).records
+        follower.append(whole(records.tobytes()), now_ms=now_ms, origin=Origin.REPLICATION)
+        if max_bytes() % 2:
+            follower.commit()
+    follower.commit()
+
+
+def files_of(disk, store):
+    """Those of the partition after a clean stop."""
+    store.close(NOW_MS)
+    return {
+        name: disk.open(f"data/t-0/{name}").read(0, 1 << 20)
+        for name in sorted(disk.list("data/t-0"))
+        if name != "partition.metadata"
+    }
+
+
+PRODUCERS = st.sampled_from([1, 2, 3])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("plain"), st.integers(1, 4), st.sampled_from(list(Compression))),
+        st.tuples(st.just("transact"), PRODUCERS, st.integers(1, 3)),
+        st.tuples(st.just("end"), PRODUCERS, st.booleans()),
+        st.tuples(st.just("idempotent"), st.integers(1, 3), st.just(None)),
+        st.tuples(st.just("epoch"), st.integers(1, 3), st.just(None)),
+    ),
+    max_size=30,
+)
+
+
+def lead(leader, steps, then):
+    """A history of a leader; `then` is called after each step."""
+    producers = {one: Producer(leader, one, version=1 + one % 2) for one in (1, 2, 3)}
+    sequence = 0
+    for name, number, detail in steps:
+        if name == "plain":
+            records = [Record(place, NOW_MS + number, b"k", b"v" * 20) for place in range(number)]
+            leader.append(build_batch(records, compression=detail), now_ms=NOW_MS)
+        elif name == "transact":
+            producers[number].stage(*[b"t" * detail] * detail)
+        elif name == "end":
+            leader.append_marker(producers[number].marker(commit=detail), now_ms=NOW_MS)
+        elif name == "idempotent":
+            records = [Record(place, NOW_MS, b"k", b"v") for place in range(number)]
+            batch = build_batch(records, producer_id=9, producer_epoch=0, base_sequence=sequence)
+            leader.append(batch, now_ms=NOW_MS)
+            sequence += number
+        elif name == "epoch":
+            leader.follow_leader_epoch(leader.leader_epoch + number)
+        leader.commit()
+        then()
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(steps=STEPS, seed=st.integers(0, 1000))
+def test_a_follower_has_the_leaders_files_byte_for_byte_and_all_that_it_knows(steps, seed):
+    chance = random.Random(seed)
+    leader_disk, leader_store, leader = begun()
+    follower_disk, follower_store, follower = begun()
+
+    def maybe_follow():
+        if chance.random() < 0.3:
+            follow(leader, follower, max_bytes=lambda: chance.randrange(1, 700))
+
+    lead(leader, steps, maybe_follow)
+    follow(leader, follower, max_bytes=lambda: chance.randrange(1, 700))
+    assert follower.producers() == leader.producers()
+    assert follower.log.leader_epochs.entries() == leader.log.leader_epochs.entries()
+    assert follower.last_stable_offset == leader.last_stable_offset
+    assert committed(follower) == committed(leader)
+    check_transactions(follower)
+    assert files_of(follower_disk, follower_store) == files_of(leader_disk, leader_store)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(steps=STEPS, seed=st.integers(0, 1000))
+def test_a_follower_that_was_cut_and_follows_again_is_the_leader_again(steps, seed):
+    chance = random.Random(seed)
+    _, _, leader = begun()
+    _, follower_store, follower = begun()
+
+    def cut_and_follow():
+        finish(follower_store.truncating(follower, chance.randint(0, follower.log_end_offset)))
+        follow(leader, follower, max_bytes=lambda: chance.randrange(1, 700))
+
+    lead(leader, steps, cut_and_follow)
+    known = [(one.producer_id, *one[1:3], one.current_txn_start_offset) for one in follower.producers()]
+    assert sorted(known) == sorted(
+        (one.producer_id, *one[1:3], one.current_txn_start_offset) for one in leader.producers()
+    )
+    assert follower.log.leader_epochs.entries() == leader.log.leader_epochs.entries()
+    assert committed(follower) == committed(leader)
+    contents = [
+        b"".join(segment.file.read(0, segment.size_bytes) for segment in partition.log.segments)
+        for partition in (leader, follower)
+    ]
+    assert contents[0] == contents[1]
+    check_transactions(follower)
+
+
+def sent(*offsets, leader_epoch=0):
+    return b"".join(
+        build_batch([Record(offset, NOW_MS, b"k", b"v")], leader_epoch=leader_epoch) for offset in offsets
+    )
+
+
+@pytest.mark.parametrize("offsets", [(1, 2), (4,), (3, 5), (3, 3), (3, 2), (2, 3)])
+def test_batches_that_do_not_go_on_where_the_log_ends_are_refused_all_of_them(offsets):
+    _, _, partition = begun()
+    append(partition, 3)
+    with pytest.raises(KafkaError) as refused:
+        partition.append(sent(*offsets), now_ms=NOW_MS, origin=Origin.REPLICATION)
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not partition.log.has_staged
+    partition.append(sent(3, 4), now_ms=NOW_MS, origin=Origin.REPLICATION)
+    partition.commit()
+    assert partition.log_end_offset == 5
+
+
+def test_a_compacted_topic_takes_the_gaps_of_its_leader():
+    _, _, partition = begun(LogConfig(cleanup_policy=frozenset({"compact"})))
+    partition.append(sent(2, 5, 6), now_ms=NOW_MS, origin=Origin.REPLICATION)
+    partition.commit()
+    assert partition.log_end_offset == 7
+    with pytest.raises(KafkaError):
+        partition.append(sent(6), now_ms=NOW_MS, origin=Origin.REPLICATION)
+
+
+def test_a_batch_that_came_to_harm_on_the_way_is_refused_and_none_of_its_neighbours_taken():
+    _, _, partition = begun()
+    batches = bytearray(sent(0, 1))
+    batches[-1] ^= 1
+    with pytest.raises(KafkaError) as refused:
+        partition.append(batches, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert not partition.log.has_staged
+
+
+def test_what_the_leader_took_a_follower_takes_whatever_its_own_settings_are():
+    _, _, partition = begun(
+        LogConfig(
+            max_message_bytes=10,
+            compression_type="zstd",
+            message_timestamp_type="LogAppendTime",
+            segment_bytes=100,
+        )
+    )
+    batches = sent(0, 1, 2, leader_epoch=4)
+    appended = partition.append(batches, now_ms=NOW_MS + 5, origin=Origin.REPLICATION)
+    partition.commit()
+    assert appended.log_append_time_ms == -1
+    stored = b"".join(segment.file.read(0, segment.size_bytes) for segment in partition.log.segments)
+    assert stored == batches
+    assert partition.log.leader_epochs.entries() == [(4, 0)]
+
+
+def test_the_end_of_a_transaction_comes_as_a_marker_among_the_batches():
+    _, _, leader = begun()
+    producer = Producer(leader, 1)
+    producer.send(b"a")
+    leader.append_marker(EndMarker(1, 0, 7, False, 1), now_ms=NOW_MS)
+    leader.commit()
+    _, _, follower = begun()
+    follow(leader, follower, max_bytes=lambda: 10_001)
+    assert [one.coordinator_epoch for one in follower.producers()] == [7]
+    assert list(follower.log.active.transactions.index) == list(leader.log.active.transactions.index) != []
